@@ -98,7 +98,7 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
     jobs="units that a machine compiles at once, of all variants together (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
-    compile_cache="where machines share what compilers made: redis://HOST, s3://BUCKET/PREFIX or a folder",
+    compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
     from_="what other machines have compiled ahead, ./run compile --into: a folder or as --compile-cache",
 )
 def build(
@@ -126,7 +126,7 @@ def build(
 @over_variants(
     arch="what to compile of a variant's set: 90, or 90,100",
     into="what gets what ccache has of it, for ./run build --from: a folder or as --compile-cache",
-    compile_cache="where machines share what compilers made: redis://HOST, s3://BUCKET/PREFIX or a folder",
+    compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
     jobs="units that a machine compiles at once (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
 )
@@ -416,7 +416,7 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
 
 
 @verb(
-    compile_cache="the shared one: redis://HOST, s3://BUCKET/PREFIX or a folder (ORTPACKS_COMPILE_CACHE)",
+    compile_cache="the shared one, an address as for build (ORTPACKS_COMPILE_CACHE)",
     json="as JSON",
 )
 def cache(

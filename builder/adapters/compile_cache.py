@@ -1,8 +1,9 @@
-"""Compile caches that machines share: a folder, a Redis server, a bucket of S3.
+"""Compile caches that machines share: a folder, a Redis server, a bucket of S3, an OCI registry.
 
 The build container asks through a socket (``builder.inside.storage``); ``served`` is its other end. So
 addresses, passwords and signatures stay on this machine. Redis' password is ``REDISCLI_AUTH``, as redis-cli
-has it; obstore reads AWS' own variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID`` …).
+has it; obstore reads AWS' own variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID`` …); a registry's login
+is that of ``docker login``.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 from redis.retry import Retry
 
-from builder.errors import BuilderError, CheckFailedError, TransferError, ValidationError
+from builder.adapters.registry_cache import RegistryCache
+from builder.errors import BuilderError, CheckFailedError, ConfigError, TransferError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
+from builder.formats.oci import is_oci, parse_address
 from builder.inside import agent
 from builder.inside.storage import MAY_PUT, NO, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
@@ -54,8 +57,9 @@ T = TypeVar("T")
 
 
 def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCache:
-    """The cache at ``redis://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]`` or in a folder.
+    """The cache at an address.
 
+    One is ``redis://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]``, ``oci://HOST[:PORT]/NAME`` or a folder;
     ``where`` is the flag or variable that gave the address. Raises ``ValidationError`` for one of another
     form, or with a password in it.
     """
@@ -68,12 +72,12 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
         raise ValidationError(
             f"{where} holds a password",
             cause="command lines and logs are no place for secrets",
-            advice="Take it out of the address and set REDISCLI_AUTH to it.",
+            advice="Take it out of the address: REDISCLI_AUTH has Redis', `docker login` a registry's.",
         )
     if cache is None:
         raise ValidationError(
             f"{where} {address!r} is no compile cache",
-            advice="Like redis://HOST:6379, s3://BUCKET/PREFIX or a folder.",
+            advice="Like redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.",
         )
     return cache
 
@@ -83,7 +87,18 @@ def _known(address: str, env: Mapping[str, str]) -> CompileCache | None:
         return RedisCache(address, env.get("REDISCLI_AUTH"))
     if _S3.fullmatch(address):
         return S3Cache(address)
+    if is_oci(address):
+        return _registry(address)
     return None if "://" in address or not address else FolderCache(Path(address).absolute())
+
+
+def _registry(text: str) -> RegistryCache | None:
+    """The cache in a repository, of which no tag and no login is named."""
+    try:
+        address = parse_address(text)
+    except ConfigError:
+        return None
+    return None if address.reference or address.login else RegistryCache(address, _SECONDS)
 
 
 class FolderCache:

@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from docker.auth import load_config
 from invoke.context import Context
 from invoke.exceptions import Exit
 
 from builder.adapters.archive.zip_file import is_zip_of, write_package_zip
-from builder.adapters.docker.registry import Registry
+from builder.adapters.docker.registry import open_repository
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror.folder import MirrorFolder
@@ -32,7 +31,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
-from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
+from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
@@ -231,14 +230,8 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
     """The releases in a registry, with the Docker CLI's login."""
     repository = f"{address.host}/{address.name}"
-    registry = Registry(
-        repository,
-        load_config(config_dict=None),
-        insecure=is_loopback(address.host),
-        reach="Check the name and the network; without TLS only registries on this machine are asked",
-    )
     repeater = Repeater(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
-    return RegistryHost(registry, repository, wiring.reporter, repeater)
+    return RegistryHost(open_repository(address), repository, wiring.reporter, repeater)
 
 
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:

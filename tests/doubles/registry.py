@@ -9,13 +9,15 @@ import base64
 import hashlib
 import json
 import re
+import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
 IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 
-ROUTES = "ping token manifest put-manifest look blob begin send status finish"
+ROUTES = "ping token manifest put-manifest look blob begin send status finish tags"
 """What is asked of a registry: ``look`` is HEAD of a blob, ``send`` PATCH, ``finish`` PUT of an upload."""
 
 _BLOCK = 1 << 12
@@ -58,11 +60,16 @@ class Served(ThreadingHTTPServer):
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.uploads: dict[str, bytearray] = {}
+        self.numbers = count(1)
+        """Of uploads."""
+        self.page = 1000
+        """The most tags that are listed at once."""
         self.asked: list[str] = []
         """Of the token service."""
         self.requests: list[tuple[str, str]] = []
         """Of each its route, and which bytes it asks for or brings."""
         self.faults: list[RegistryFault] = []
+        self._lock = threading.Lock()
 
     @property
     def host(self) -> str:
@@ -90,13 +97,14 @@ class Served(ThreadingHTTPServer):
 
     def take(self, route: str) -> RegistryFault | None:
         """The next fault of a route, if it is due."""
-        for fault in self.faults:
-            if fault.route == route:
-                if fault.skip == 0:
-                    self.faults.remove(fault)
-                    return fault
-                fault.skip -= 1
-                return None
+        with self._lock:
+            for fault in self.faults:
+                if fault.route == route:
+                    if fault.skip == 0:
+                        self.faults.remove(fault)
+                        return fault
+                    fault.skip -= 1
+                    return None
         return None
 
     def files(self, tag: str) -> dict[str, bytes] | None:
@@ -137,6 +145,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(200, kind, data) if data is not None else self.refuse(404, "MANIFEST_UNKNOWN")
         elif "/blobs/" in path:
             self.blob(name)
+        elif path.endswith("/tags/list"):
+            if self.passes("tags"):
+                self.tags(parse_qs(urlsplit(self.path).query))
         elif self.passes("ping"):
             self.answer(200 if path == "/v2/" else 404)
 
@@ -151,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/token":
             self.give_token(f"POST {sorted(parse_qs(self.body().decode()).items())}")
         elif self.passes("begin", write=True):
-            name = str(len(self.served.uploads) + 1)
+            name = str(next(self.served.numbers))
             self.served.uploads[name] = bytearray()
             self.told(202, name)
 
@@ -215,6 +226,14 @@ class Handler(BaseHTTPRequestHandler):
             kept[-1] ^= 1
         self.done(202, name)
 
+    def tags(self, asked: dict[str, list[str]]) -> None:
+        """ "Content Discovery", "Listing Tags"."""
+        ours = sorted(name for name in self.served.manifests if ":" not in name)
+        rest = [name for name in ours if name > asked.get("last", [""])[0]]
+        page = rest[: min(int(asked["n"][0]), self.served.page)]
+        more = {"Link": f'</v2/owner/name/tags/list?last={page[-1]}>; rel="next"'} if page != rest else {}
+        self.answer(200, "application/json", json.dumps({"tags": page or None}).encode(), more)
+
     def blob(self, name: str) -> None:
         if not self.passes("blob"):
             return
@@ -263,9 +282,10 @@ class Handler(BaseHTTPRequestHandler):
             return True
         self.body()
         self.send_response(401)
+        realm = f'realm="{self.served.realm}",' if self.served.realm else ""
         told = {
             "Basic": 'Basic realm="x"',
-            "Bearer": f'Bearer realm="{self.served.realm}",service="images"',
+            "Bearer": f'Bearer {realm}service="images"',
         }
         self.send_header("WWW-Authenticate", told[self.served.login])
         self.send_header("Content-Length", "12")

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,8 +18,8 @@ import pytest
 from packageurl import PackageURL
 
 from tests.support import ROOT
-from tests.support.containers import docker, free_port
-from tests.support.debian import debian_program
+from tests.support.cache_servers import BCRYPT, registry_server
+from tests.support.containers import docker
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
@@ -36,47 +35,17 @@ TYPES = (
 Push = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The registry's program, unpacked from Debian's package and kept in the cache."""
-    return debian_program("docker-registry", "usr/bin/docker-registry")
-
-
 @contextmanager
-def registry(program: Path, folder: Path, *more: str) -> Iterator[str]:
+def registry(folder: Path, *more: str) -> Iterator[str]:
     """The ``HOST:PORT`` of a registry that keeps its images in ``folder``, inside the block only."""
-    config, port = folder / "config.yml", free_port()
-    lines = (
-        "version: 0.1",
-        "log: {level: error}",
-        f"storage: {{filesystem: {{rootdirectory: {folder / 'images'}}}}}",
-        f"http: {{addr: '127.0.0.1:{port}'}}",
-        *more,
-    )
-    config.write_text("\n".join(lines))
-    running = subprocess.Popen([program, "serve", config], stderr=subprocess.DEVNULL)
-    try:
-        answered(f"http://127.0.0.1:{port}/v2/")
-        yield f"localhost:{port}"
-    finally:
-        running.terminate()
-        running.wait()
-        for tag in docker("images", "--format={{.Repository}}:{{.Tag}}").splitlines():
-            if tag.startswith(f"localhost:{port}/"):
-                docker("rmi", tag)
-
-
-def answered(url: str) -> None:
-    for _ in range(100):
+    with registry_server(folder, *more) as server:
+        at = f"localhost:{server.port}"
         try:
-            urllib.request.urlopen(url)
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"{url} never answered")
+            yield at
+        finally:
+            for tag in docker("images", "--format={{.Repository}}:{{.Tag}}").splitlines():
+                if tag.startswith(f"{at}/"):
+                    docker("rmi", tag)
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +58,8 @@ def push(dist: Path) -> Iterator[Push]:
         docker("rmi", "ortpacks/cpu:1.21.0")
 
 
-def test_what_is_pushed_is_what_is_pulled_back_by_its_digest(
-    program: Path, push: Push, tmp_path: Path
-) -> None:
-    with registry(program, tmp_path) as at:
+def test_what_is_pushed_is_what_is_pulled_back_by_its_digest(push: Push, tmp_path: Path) -> None:
+    with registry(tmp_path) as at:
         done = push(f"{at}/ortpacks")
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         (reference,) = (line.strip() for line in done.stdout.splitlines() if "@sha256:" in line)
@@ -182,12 +149,10 @@ def manifest(at: str, reference: str) -> bytes:
         return bytes(answer.read())
 
 
-def test_a_registry_that_wants_a_login_is_told_with_what_to_do(
-    program: Path, push: Push, tmp_path: Path
-) -> None:
+def test_a_registry_that_wants_a_login_is_told_with_what_to_do(push: Push, tmp_path: Path) -> None:
     nobody = tmp_path / "htpasswd"
     nobody.touch()
-    with registry(program, tmp_path, f"auth: {{htpasswd: {{realm: x, path: {nobody}}}}}") as at:
+    with registry(tmp_path, f"auth: {{htpasswd: {{realm: x, path: {nobody}}}}}") as at:
         done = push(f"{at}/ortpacks")
         assert done.returncode == 10
         assert re.search(
@@ -198,12 +163,12 @@ def test_a_registry_that_wants_a_login_is_told_with_what_to_do(
 
 
 def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms_each_with_its_sbom(
-    program: Path, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     somebodys = docker("images", "--format={{.Repository}}:{{.Tag}}").split()
     known = tmp_path / "htpasswd"
     known.write_text(f"ada:{BCRYPT}\n")
-    with registry(program, tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as at:
+    with registry(tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as at:
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
         login = ["docker", "login", "--username=ada", "--password-stdin", at]
         subprocess.run(login, input=b"secret", capture_output=True, check=True)
@@ -224,12 +189,8 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
         assert parameters["platform"] == f"linux/{arch}"
 
 
-BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"
-"""Of the password, by crypt(3)."""
-
-
 def test_a_release_is_an_artifact_that_others_read_and_clients_install(
-    program: Path, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a dist with the package for the CPU alone, into a registry that wants a login."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
@@ -242,7 +203,7 @@ def test_a_release_is_an_artifact_that_others_read_and_clients_install(
     sums = (dist / "SHA256SUMS").read_text().splitlines(keepends=True)
     (alone / "SHA256SUMS").write_text("".join(line for line in sums if "ortpacks-cpu-" in line))
     auth = f"auth: {{htpasswd: {{realm: x, path: {known}}}}}"
-    with registry(program, tmp_path, auth) as at:
+    with registry(tmp_path, auth) as at:
         flags = ("--to", f"oci://{at}/team/packs", "--tag", "v1", "--allow-partial", "--dist", alone)
         done = invoke("mirror", *flags)
         assert (done.returncode, "docker login" in done.stderr) == (10, True)

@@ -1,7 +1,8 @@
-"""Compile caches on a real Redis and on moto's S3; and objects that somebody else has put there."""
+"""Compile caches on a real Redis, moto's S3, Debian's registry; and objects that others have put there."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,12 @@ from tests.component.adapters.test_compile_cache import KEY, ccache
 from tests.integration.test_nvcc import Toolchain, container, toolchain
 from tests.support import ROOT
 from tests.support.cache_servers import (
+    BCRYPT,
     BUCKET,
     PASSWORD,
     Server,
     redis_server,
+    registry_server,
     s3_environment,
     s3_server,
 )
@@ -46,11 +49,16 @@ class Place:
         return compile_cache(self.address, "--compile-cache", self.env)
 
 
-@pytest.fixture(params=["redis", "s3"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+@pytest.fixture(params=["redis", "s3", "oci"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Place]:
     if request.param == "redis":
         with redis_server() as server:
             yield Place(server, f"redis://127.0.0.1:{server.port}/2", {"REDISCLI_AUTH": PASSWORD})
+        return
+    if request.param == "oci":
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+        with registry_server(tmp_path) as server:
+            yield Place(server, f"oci://127.0.0.1:{server.port}/team/compiled", {})
         return
     with s3_server() as server:
         for name, value in s3_environment(server).items():
@@ -101,6 +109,21 @@ def test_a_server_that_refuses_is_told_with_the_variables(monkeypatch: pytest.Mo
             monkeypatch.setenv(name, value)
         with pytest.raises(ValidationError, match=r"s3://nobodys refuses: 404 Not Found: NoSuchBucket\. "):
             compile_cache("s3://nobodys", "--into", {}).require()
+
+
+def test_a_registry_wants_docker_login_and_takes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the Docker CLI writes it into its configuration."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    known = tmp_path / "htpasswd"
+    known.write_text(f"ada:{BCRYPT}\n")
+    with registry_server(tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as server:
+        host = f"127.0.0.1:{server.port}"
+        with pytest.raises(ValidationError, match=rf"refuses: 401 Unauthorized: .*`docker login {host}`"):
+            compile_cache(f"oci://{host}/compiled", "--into", {}).require()
+        (tmp_path / "config.json").write_text(json.dumps({"auths": {host: {"auth": "YWRhOnNlY3JldA=="}}}))
+        cache = compile_cache(f"oci://{host}/compiled", "--into", {})
+        cache.put(KEY, b"made")
+        assert cache.get(KEY) == b"made"
 
 
 def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> None:

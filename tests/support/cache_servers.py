@@ -1,4 +1,4 @@
-"""Servers that compile caches are on: Redis and moto's S3, which pip installs once."""
+"""Servers that compile caches are on: Redis and moto's S3, which pip installs once; Debian's registry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.request import Request, urlopen
 
+from tests.support.debian import debian_program
 from tests.support.pypi_programs import pypi_program
 
 PASSWORD = "correct horse"
+
+BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"
+"""Of ``secret``, by crypt(3): a registry's htpasswd wants it."""
 
 BUCKET = "objects"
 
@@ -67,6 +72,26 @@ def s3_server(strangers: int | None = None) -> Iterator[Server]:
     server = Server([str(program), "-H", "127.0.0.1", "-p", str(port)], port, env)
     try:
         urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def registry_server(folder: Path, *more: str) -> Iterator[Server]:
+    """A ``docker-registry`` whose data are in ``folder``; ``more`` are lines of its configuration."""
+    program = debian_program("docker-registry", "usr/bin/docker-registry")
+    config, port = folder / "config.yml", free_port()
+    lines = (
+        "version: 0.1",
+        "log: {level: error, accesslog: {disabled: true}}",
+        f"storage: {{filesystem: {{rootdirectory: {folder / 'images'}}}}}",
+        f"http: {{addr: '127.0.0.1:{port}'}}",
+        *more,
+    )
+    config.write_text("\n".join(lines))
+    server = Server([str(program), "serve", str(config)], port)
+    try:
         yield server
     finally:
         server.kill()

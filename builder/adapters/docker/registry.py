@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urljoin
-from urllib.request import parse_http_list, parse_keqv_list
 
 import requests
-from docker.auth import AuthConfig
+from docker.auth import AuthConfig, load_config
+from docker.errors import DockerException
 from pydantic import BaseModel
+from requests.adapters import HTTPAdapter
 
 from builder.adapters.github.http import Bearer, is_untrusted, system_error
 from builder.adapters.github.refusals import named_wait
 from builder.adapters.repeating import FileBody
 from builder.errors import TransferError
-from builder.formats.oci import registry_host
+from builder.files.oci_opener import bearer_parameters
+from builder.formats.oci import OciAddress, is_loopback, registry_host
 from builder.ports import IndexEntry, PushedImage, Statement
 
 _MANIFEST, _INDEX, _CONFIG = (
@@ -37,12 +40,23 @@ _ACCEPT = f"{_MANIFEST}, {_INDEX}, {_DOCKERS}.v2+json, {_DOCKERS}.list.v2+json"
 
 _IN_TOTO = "application/vnd.in-toto+json"
 
+BYTES_TYPE = "application/octet-stream"
+"""The media type of a file of no particular kind."""
+
+_EMPTY = b"{}"
+
 _NO_PLATFORM = {"os": "unknown", "architecture": "unknown"}
 
-_TIMEOUT = (30, 300)
-"""Seconds to connect, and between two bytes."""
+_TO_CONNECT, _TO_ANSWER = 30, 300
+"""The most seconds to wait for a connection, and between two bytes."""
 
-_BYTES = {"Content-Type": "application/octet-stream"}
+_CONNECTIONS = 64
+"""The most that are kept open: threads ask side by side."""
+
+_BYTES = {"Content-Type": BYTES_TYPE}
+
+_PAGE = 1000
+"""Tags that are asked for at once; a registry may give fewer."""
 
 _NONE = (404,)
 
@@ -63,6 +77,10 @@ _SHOWN = 300
 M = TypeVar("M", bound=BaseModel)
 
 _LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentication")
+
+
+class _Tags(BaseModel):
+    tags: list[str] | None = None
 
 
 class _Descriptor(BaseModel):
@@ -102,6 +120,12 @@ class PassingError(TransferError):
     wait: float | None = None
 
 
+class RefusedError(TransferError):
+    """A request that was answered with a ``status`` which another try does not change."""
+
+    status: int = 0
+
+
 class _Reason(BaseModel):
     code: str = ""
     message: str = ""
@@ -116,17 +140,30 @@ class _Refusal(BaseModel):
 class Registry:
     """The repository ``HOST/NAME``; ``insecure`` says whether its host may be asked without TLS.
 
-    Every method raises ``TransferError``, and ``PassingError`` where another try may do. ``reach`` is the
-    advice where nobody answers.
+    Every method raises ``TransferError``, ``PassingError`` where another try may do, and ``RefusedError``.
+    ``reach`` is the advice where nobody answers; ``seconds`` is what the registry may take between
+    two bytes. Threads may ask side by side.
     """
 
-    def __init__(self, repository: str, logins: AuthConfig, *, insecure: bool, reach: str = "") -> None:
+    def __init__(
+        self,
+        repository: str,
+        logins: AuthConfig,
+        *,
+        insecure: bool,
+        reach: str = "",
+        seconds: float = _TO_ANSWER,
+    ) -> None:
         self._repository = repository
         self._reach = reach
         self._host, _, self._name = repository.partition("/")
         self._logins = logins
         self._schemes = ("https", "http") if insecure else ("https",)
+        self._timeout = (min(_TO_CONNECT, seconds), seconds)
+        self._login_lock = threading.Lock()
         self._session = requests.Session()
+        for scheme in self._schemes:
+            self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
 
     def image(self, tag: str, platform: str) -> PushedImage:
         """The image for a platform under a tag. Raises ``TransferError``."""
@@ -190,9 +227,26 @@ class Registry:
         """Write an image manifest under a tag or its digest."""
         self._put_manifest(reference, manifest, _MANIFEST)
 
+    def tags(self) -> Sequence[str]:
+        """All tags; none of a repository that does not exist yet."""
+        found: dict[str, None] = {}
+        last, more = "", True
+        while more:
+            params = {"n": str(_PAGE), **({"last": last} if last else {})}
+            answer = self._ask("GET", f"{self._base}tags/list", params=params, also=_NONE)
+            page = (_read(_Tags, answer).tags if answer.ok else None) or []
+            more = "next" in answer.links and not found.keys() >= {*page}
+            found.update(dict.fromkeys(page))
+            last = next(reversed(found), "")
+        return [*found]
+
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         """Write a small blob; its descriptor."""
         return self._put_blob(data, media_type)
+
+    def put_empty(self) -> dict[str, object]:
+        """Write the configuration of an artifact that has none; its descriptor."""
+        return self._put_blob(_EMPTY, "application/vnd.oci.empty.v1+json")
 
     def blob_size(self, digest: str) -> int | None:
         """The size of a blob in bytes; ``None`` where there is none."""
@@ -252,16 +306,19 @@ class Registry:
         also: Sequence[int] = (),
     ) -> requests.Response:
         """An answer; an error of a status in ``also`` is one too. A token that has expired is renewed."""
+        sent = self._session.auth
 
         def once() -> requests.Response:
             return self._session.request(
-                method, url, headers=headers, params=params, data=data, timeout=_TIMEOUT
+                method, url, headers=headers, params=params, data=data, timeout=self._timeout
             )
 
         try:
             answer = once()
             if answer.status_code == requests.codes.unauthorized:
-                self._log_in(answer.headers.get("WWW-Authenticate", ""))
+                with self._login_lock:
+                    if self._session.auth is sent:  # no other thread has logged in meanwhile
+                        self._log_in(answer.headers.get("WWW-Authenticate", ""))
                 answer = once()
         except requests.RequestException as error:
             raise self._unanswered(error) from error
@@ -274,13 +331,15 @@ class Registry:
         said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
         what = f"{self._repository}: {answer.request.method} was refused"
         if answer.status_code not in _PASSING:
-            raise refused(what, self._host, said, self._reach)
+            error = RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
+            error.status = answer.status_code
+            raise error
         passing = PassingError(what, cause=said)
         passing.wait = named_wait(answer.headers, time.time())
         raise passing
 
     def _unanswered(self, error: requests.RequestException) -> TransferError:
-        said = system_error(error)
+        said = " ".join(system_error(error).split())
         if is_untrusted(error):
             return TransferError(
                 f"{self._repository}: the TLS certificate was not accepted",
@@ -299,7 +358,7 @@ class Registry:
         for scheme in self._schemes:
             root = f"{scheme}://{registry_host(self._host)}/v2/"
             try:
-                answer = self._session.get(root, timeout=_TIMEOUT)
+                answer = self._session.get(root, timeout=self._timeout)
                 if answer.status_code == requests.codes.unauthorized:
                     self._log_in(answer.headers.get("WWW-Authenticate", ""))
             except requests.RequestException as error:
@@ -312,34 +371,77 @@ class Registry:
 
     def _log_in(self, challenge: str) -> None:
         """Log in as the registry asks: with the password, or with a token of the service that it names."""
-        kept = self._logins.resolve_authconfig(self._host) or {}
+        try:
+            kept = self._logins.resolve_authconfig(self._host) or {}
+        except DockerException as error:  # of a helper that keeps passwords
+            what = f"{self._repository}: the login cannot be had"
+            raise refused(what, self._host, f"authentication: {error}") from error
         login = {key.lower(): value for key, value in kept.items()}  # helpers' keys are capitalised
         password = (login["username"], login["password"]) if "password" in login else None
-        kind, _, rest = challenge.partition(" ")
-        if kind.lower() != "bearer":
+        named = bearer_parameters(challenge)
+        if not named:
             self._session.auth = password
             return
-        named = parse_keqv_list(parse_http_list(rest))
+        realm = named.get("realm", "")
         wanted = {"service": named.get("service", ""), "scope": f"repository:{self._name}:pull,push"}
         if "identitytoken" in login:
             grant = {"grant_type": "refresh_token", "refresh_token": login["identitytoken"]}
             form = {**wanted, **grant, "client_id": "ortpacks"}
-            answer = self._session.post(named["realm"], data=form, timeout=_TIMEOUT)
+            answer = self._session.post(realm, data=form, auth=_nobody, timeout=self._timeout)
         else:
-            answer = self._session.get(named["realm"], params=wanted, auth=password, timeout=_TIMEOUT)
+            auth = password or _nobody
+            answer = self._session.get(realm, params=wanted, auth=auth, timeout=self._timeout)
         given = _read(_Token, self._accepted(answer))
         self._session.auth = Bearer(given.token or given.access_token)
 
 
+def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """The authentication of a request that is not to have the session's."""
+    return request
+
+
+def open_repository(address: OciAddress, seconds: float = _TO_ANSWER) -> Registry:
+    """The repository at an address, with the Docker CLI's login. ``seconds`` is as for ``Registry``."""
+    return Registry(
+        f"{address.host}/{address.name}",
+        load_config(config_dict=None),
+        insecure=is_loopback(address.host),
+        reach="Check the name and the network; without TLS only registries on this machine are asked",
+        seconds=seconds,
+    )
+
+
+def artifact(
+    kind: str,
+    config: Mapping[str, object],
+    layers: Sequence[Mapping[str, object]],
+    notes: Mapping[str, str],
+) -> bytes:
+    """The manifest of an artifact of a ``kind``. The same layers and annotations give the same bytes."""
+    return _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "artifactType": kind,
+            "config": config,
+            "layers": layers,
+            "annotations": notes,
+        }
+    )
+
+
 def refused(what: str, host: str, said: str, reach: str = "") -> TransferError:
     """The error of a registry that did not do what was asked; ``reach`` is what to check."""
+    return TransferError(what, cause=said, advice=_advice(host, said, reach))
+
+
+def _advice(host: str, said: str, reach: str) -> str:
     login = f"Log in with `docker login {host}`, as a user who may write there"
     reach = reach or (
         f"Check the name and the network, and that the engine may use {host} (HTTPS, or insecure-registries)"
     )
     asked = any(word in said.lower() for word in _LOGIN)
-    advice = f"{login if asked else reach}. Then run the same command again."
-    return TransferError(what, cause=said, advice=advice)
+    return f"{login if asked else reach}. Then run the same command again."
 
 
 def _read(model: type[M], answer: requests.Response) -> M:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from builder.adapters.docker.registry import PassingError, Registry
+from builder.adapters.docker.registry import BYTES_TYPE, PassingError, Registry, artifact
 from builder.adapters.repeating import Fault, FileBody, Repeater
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
 from builder.files.digest import LocalFile, file_digest
-from builder.formats.oci import MANIFEST_TYPE, RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
+from builder.formats.oci import RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
 from builder.ports import Reporter
 from builder.release.assets import UPLOADED, Asset, Release, require_tag
 from builder.release.mirror import LATEST
-
-_EMPTY = "application/vnd.oci.empty.v1+json"
 
 _VERSION = "org.opencontainers.image.version"
 
@@ -123,7 +121,7 @@ class RegistryHost:
         An older release that is replaced does not become the newest.
         """
         files = tuple(self._draft[name] for name in sorted(self._draft))
-        config = self._persist("write the configuration", lambda: self._registry.put_blob(b"{}", _EMPTY))
+        config = self._persist("write the configuration", self._registry.put_empty)
         manifest = _manifest(release.tag, title, files, config)
         newest, new = self.latest(), self.published(release.tag) is None
         moves = new or newest is None or newest.tag == release.tag
@@ -230,25 +228,14 @@ def _manifest(tag: str, title: str, files: tuple[Asset, ...], config: Mapping[st
     """The manifest of a release. The same files give the same bytes."""
     layers = [
         {
-            "mediaType": next((kind for end, kind in _TYPES.items() if file.name.endswith(end)), _OTHER),
+            "mediaType": next((kind for end, kind in _TYPES.items() if file.name.endswith(end)), BYTES_TYPE),
             "digest": file.digest,
             "size": file.size,
             "annotations": {TITLE: file.name},
         }
         for file in files
     ]
-    document = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "artifactType": RELEASE_TYPE,
-        "config": config,
-        "layers": layers,
-        "annotations": {_VERSION: tag, TITLE: title},
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
-
-
-_OTHER = "application/octet-stream"
+    return artifact(RELEASE_TYPE, config, layers, {_VERSION: tag, TITLE: title})
 
 
 def _release_in(content: bytes) -> _Manifest | None:

@@ -192,6 +192,11 @@ def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:
         "s3:///prefix",
         "s3://b?x=1",
         "redis://[::1",
+        "oci://",
+        "oci://host",
+        "oci://host/Name",
+        "oci://host/name:tag",
+        "oci://me@host/name",
     ],
 )
 def test_addresses_that_lead_nowhere_are_refused(address: str) -> None:
@@ -200,15 +205,22 @@ def test_addresses_that_lead_nowhere_are_refused(address: str) -> None:
     assert str(refused.value).startswith(f"--into {address!r} is no compile cache. Like redis://HOST:6379, ")
 
 
-@pytest.mark.parametrize("address", ["redis://:hush@host", "redis://me:hush@host:1/2", "s3://me:hush@bucket"])
+@pytest.mark.parametrize(
+    "address",
+    ["redis://:hush@host", "redis://me:hush@host:1/2", "s3://me:hush@bucket", "oci://me:hush@host/name"],
+)
 def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(ValidationError, match=r"^--into holds a password: .*REDISCLI_AUTH") as refused:
+    with pytest.raises(
+        ValidationError, match=r"^--into holds a password: .*REDISCLI_AUTH .*`docker login`"
+    ) as refused:
         compile_cache(address, "--into", {})
     assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\xff garbage \r\n", b""])
-@pytest.mark.parametrize("address", ["redis://127.0.0.1:{port}", "s3://bucket"])
+@pytest.mark.parametrize(
+    "address", ["redis://127.0.0.1:{port}", "s3://bucket", "oci://127.0.0.1:{port}/name"]
+)
 def test_a_server_of_another_kind_does_not_answer(
     address: str, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

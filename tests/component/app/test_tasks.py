@@ -58,8 +58,8 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
             "--from",
             "ftp://gone",
             (
-                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX "
-                "or a folder.\n"
+                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX, "
+                "oci://HOST/NAME or a folder.\n"
             ),
         ),
         (
@@ -67,7 +67,7 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
             "redis://:hunter2@host",
             (
                 "error: --compile-cache holds a password: command lines and logs are no place for secrets. "
-                "Take it out of the address and set REDISCLI_AUTH to it.\n"
+                "Take it out of the address: REDISCLI_AUTH has Redis', `docker login` a registry's.\n"
             ),
         ),
         (

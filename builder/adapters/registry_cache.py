@@ -1,0 +1,125 @@
+"""A compile cache in a repository of an OCI registry.
+
+An object is an artifact of one layer under a tag that is made of its key. The login is the Docker CLI's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property, partial
+from http import HTTPStatus
+from typing import TypeVar
+
+from pydantic import BaseModel, Field
+
+from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository
+from builder.errors import TransferError, ValidationError
+from builder.formats.oci import DIGEST_FORM, OciAddress
+
+_OBJECT = "application/vnd.ortpacks.compiled.v1"
+"""The ``artifactType`` of an object's manifest."""
+
+_NOBODYS = "latest"
+"""A tag that is no key's."""
+
+T = TypeVar("T")
+
+
+class _Layer(BaseModel):
+    digest: str = Field(pattern=f"^{DIGEST_FORM.pattern}$")
+    size: int
+
+
+class _Object(BaseModel):
+    """What is read of an object's manifest."""
+
+    kind: str = Field(alias="artifactType")
+    layers: tuple[_Layer]
+
+
+class RegistryCache:
+    """The repository ``HOST/NAME``, whose tags may be written again."""
+
+    def __init__(self, address: OciAddress, seconds: float) -> None:
+        """``seconds`` is what the registry may take for an answer."""
+        self.name = address.shown
+        self._registry = open_repository(address, seconds)
+
+    def require(self) -> None:
+        """See ``ports.CompileCache.require``."""
+        self._ask(partial(self._registry.manifest, _NOBODYS))
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ports.CompileCache.get``. What does not have its digest is a ``TransferError``."""
+        manifest = self._ask(partial(self._registry.manifest, _tag(key)))
+        if manifest is None:
+            return None
+        layer = _layer(manifest)
+        if layer is None:
+            raise self._nonsense(f"{_tag(key)} is no object of a compile cache")
+        value = self._ask(partial(self._blob, layer.digest))
+        if value is not None and f"sha256:{hashlib.sha256(value).hexdigest()}" != layer.digest:
+            raise self._nonsense(f"other bytes than {layer.digest} come for {_tag(key)}")
+        return value
+
+    def has(self, key: str) -> bool:
+        """See ``ports.CompileCache.has``."""
+        return self._ask(partial(self._registry.manifest, _tag(key))) is not None
+
+    def put(self, key: str, value: bytes) -> None:
+        """See ``ports.CompileCache.put``: the manifest comes last."""
+        self._ask(partial(self._put, key, value))
+
+    def usage(self) -> tuple[int, int]:
+        """See ``ports.CompileCache.usage``. Every manifest is read."""
+        manifests = (
+            self._ask(partial(self._registry.manifest, tag)) for tag in self._ask(self._registry.tags)
+        )
+        layers = (_layer(manifest) for manifest in manifests if manifest is not None)
+        sizes = [layer.size for layer in layers if layer]
+        return len(sizes), sum(sizes)
+
+    def _put(self, key: str, value: bytes) -> None:
+        layer = self._registry.put_blob(value, BYTES_TYPE)
+        self._registry.put_manifest(_tag(key), artifact(_OBJECT, self._config, [layer], {}))
+
+    @cached_property
+    def _config(self) -> dict[str, object]:
+        return self._registry.put_empty()
+
+    def _blob(self, digest: str) -> bytes | None:
+        """A blob; ``None`` where the registry has lost it, so that it is made and put again."""
+        try:
+            return self._registry.blob(digest)
+        except RefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except RefusedError as error:
+            raise ValidationError(f"{self.name} refuses", cause=error.cause, advice=error.advice) from error
+        except TransferError as error:
+            raise TransferError(
+                f"{self.name} does not answer", cause=error.cause, advice=error.advice
+            ) from error
+
+    def _nonsense(self, cause: str) -> TransferError:
+        advice = "Remove the tag, or the repository: what it held is compiled again."
+        return TransferError(f"{self.name} does not give what was put there", cause=cause, advice=advice)
+
+
+def _tag(key: str) -> str:
+    return key.replace("/", "-")
+
+
+def _layer(manifest: bytes) -> _Layer | None:
+    """The layer of an object; ``None`` for the manifest of anything else."""
+    try:
+        found = _Object.model_validate_json(manifest)
+    except ValueError:
+        return None
+    return found.layers[0] if found.kind == _OBJECT else None

@@ -1,0 +1,257 @@
+"""A compile cache in a registry: what is written there, and what a registry may do to it.
+
+Debian's ``docker-registry`` is asked in ``tests/integration/test_compile_caches``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.compile_cache import compile_cache
+from builder.errors import TransferError, ValidationError
+from builder.formats.oci import TAG_FORM
+from builder.ports import CompileCache, CompileCaches
+from tests.component.adapters.test_compile_cache import KEY, ccache
+from tests.doubles.loopback import listening
+from tests.doubles.registry import Served, digest
+from tests.support.fakes.ports import FakeReporter
+
+TAG = "ab-cdefghijklmnopqrstuvwxyz01234"
+
+VALUE = bytes(range(256)) * 100
+
+
+@pytest.fixture(autouse=True)
+def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Nobody is logged in."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    return tmp_path / "config.json"
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    server = Served()
+    with listening(server):
+        yield server
+
+
+def cache_on(served: Served) -> CompileCache:
+    return compile_cache(f"oci://{served.host}/owner/name", "--into", {})
+
+
+def asked(served: Served) -> Counter[str]:
+    return Counter(route for route, _ in served.requests)
+
+
+def test_an_object_is_an_artifact_of_one_layer_under_its_keys_tag(served: Served) -> None:
+    cache = cache_on(served)
+    cache.require()
+    assert (cache.get(KEY), cache.has(KEY)) == (None, False)
+    cache.put(KEY, VALUE)
+    (tag,) = (name for name in served.manifests if ":" not in name)
+    assert tag == TAG
+    kind, manifest = served.manifests[tag]
+    # OCI Image Specification 1.1, "Guidelines for Artifact Usage"
+    assert kind == "application/vnd.oci.image.manifest.v1+json"
+    assert json.loads(manifest) == {
+        "schemaVersion": 2,
+        "mediaType": kind,
+        "artifactType": "application/vnd.ortpacks.compiled.v1",
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest(b"{}"), "size": 2},
+        "layers": [
+            {"mediaType": "application/octet-stream", "digest": digest(VALUE), "size": len(VALUE)},
+        ],
+        "annotations": {},
+    }
+    assert served.blobs[digest(VALUE)] == VALUE
+    assert cache_on(served).get(KEY) == VALUE
+    assert cache_on(served).has(KEY)
+
+
+def test_the_longest_key_is_a_tag() -> None:
+    assert TAG_FORM.fullmatch("ab-" + "z" * 100)
+
+
+def test_the_empty_configuration_is_written_once(served: Served) -> None:
+    cache = cache_on(served)
+    for number in range(5):
+        cache.put(f"ab/objectnumber{number}", b"%d" % number)
+    assert asked(served)["put-manifest"] == 5
+    assert asked(served)["finish"] == 5 + 1
+
+
+def test_threads_put_and_get_side_by_side(served: Served) -> None:
+    """As the desk is asked. The token expires meanwhile: who finds it renewed asks for none."""
+    served.login = "Bearer"
+    served.anonymous = True
+    cache, keys = cache_on(served), [f"ab/objectnumber{number}" for number in range(60)]
+    cache.require()
+    served.fail("put-manifest", "expire", skip=20)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda key: cache.put(key, key.encode() * 1000), keys))
+        assert list(pool.map(cache.get, keys)) == [key.encode() * 1000 for key in keys]
+    assert cache.usage() == (60, sum(len(key) * 1000 for key in keys))
+    assert asked(served)["token"] == 2
+
+
+def test_only_objects_are_counted_on_every_page_of_tags(served: Served) -> None:
+    cache = cache_on(served)
+    assert cache.usage() == (0, 0)
+    for number in range(7):
+        cache.put(f"ab/objectnumber{number}", bytes(number))
+    served.image("1", "sha256:1")
+    served.hold("zz-nothing", "application/json", b"<html>")
+    served.page = 2
+    assert cache.usage() == (7, sum(range(7)))
+    assert asked(served)["tags"] == 1 + 5
+
+
+def test_a_registry_that_lists_the_same_tags_for_ever_is_asked_twice(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = cache_on(served)
+    cache.put(KEY, VALUE)
+    listed = json.dumps({"tags": [TAG]}).encode()
+    link = {"Link": '</v2/owner/name/tags/list?last=x>; rel="next"'}
+    monkeypatch.setattr(
+        "tests.doubles.registry.Handler.tags",
+        lambda self, query: self.answer(200, "application/json", listed, link),
+    )
+    assert cache.usage() == (1, len(VALUE))
+    assert asked(served)["tags"] == 2
+
+
+def test_other_bytes_than_the_digests_reach_no_compiler(served: Served) -> None:
+    cache, reporter = cache_on(served), FakeReporter()
+    cache.put(KEY, VALUE)
+    served.blobs[digest(VALUE)] = VALUE[:-1] + b"!"
+    with pytest.raises(TransferError, match=rf"other bytes than {digest(VALUE)} come for {TAG}\. Remove"):
+        cache.get(KEY)
+    with ccache(CompileCaches(shared=cache), reporter) as one:
+        assert [one.ask("GET", KEY)[0], one.ask("GET", KEY)[0]] == [404, 404]
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert warned.startswith(f"! {cache.name} does not give what was put there: other bytes than sha256:")
+    assert warned.endswith(" The build goes on without it.")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"<html>",
+        b"{}",
+        b"[]",
+        b'{"artifactType": "application/vnd.ortpacks.release.v1", "layers": [LAYER]}',
+        b'{"artifactType": "application/vnd.ortpacks.compiled.v1", "layers": []}',
+        b'{"artifactType": "application/vnd.ortpacks.compiled.v1", "layers": [LAYER, LAYER]}',
+        b'{"artifactType": "application/vnd.ortpacks.compiled.v1", "layers": [{"digest": "..", "size": 1}]}',
+        b'{"artifactType": "application/vnd.ortpacks.compiled.v1", "layers": [{"digest": 1, "size": "x"}]}',
+    ],
+)
+def test_what_is_no_object_is_not_given_to_a_compiler(served: Served, manifest: bytes) -> None:
+    layer = json.dumps({"digest": digest(VALUE), "size": len(VALUE)}).encode()
+    served.blobs[digest(VALUE)] = VALUE
+    served.hold(TAG, "application/json", manifest.replace(b"LAYER", layer))
+    with pytest.raises(TransferError, match=f"{TAG} is no object of a compile cache"):
+        cache_on(served).get(KEY)
+
+
+def test_an_object_whose_bytes_the_registry_has_lost_is_made_and_put_again(served: Served) -> None:
+    cache = cache_on(served)
+    cache.put(KEY, VALUE)
+    del served.blobs[digest(VALUE)]
+    assert cache.get(KEY) is None
+    cache.put(KEY, VALUE)
+    assert cache.get(KEY) == VALUE
+
+
+@pytest.mark.parametrize(
+    ("route", "kind"),
+    [
+        *product(["manifest", "blob", "begin", "finish", "put-manifest"], ["500", "429", "hangup"]),
+        ("blob", "cut"),
+    ],
+)
+def test_a_registry_that_fails_is_told_once_and_the_build_goes_on(
+    served: Served, route: str, kind: str
+) -> None:
+    cache, reporter = cache_on(served), FakeReporter()
+    cache.put(KEY, VALUE)
+    served.fail(route, kind, times=9, after=5)
+    with ccache(CompileCaches(shared=cache), reporter) as one:
+        found = one.ask("GET", KEY)
+        assert found == ((404, b"") if route in ("manifest", "blob") else (200, VALUE))
+        assert one.ask("PUT", "cd/efghijklmnop", b"made") == (201, b"")
+        assert one.ask("GET", KEY)[0] == 404
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert warned.startswith(f"! oci://{served.host}/owner/name does not answer: ")
+    assert warned.endswith(" The build goes on without it.")
+    assert "cd-efghijklmnop" not in served.manifests, "an object is there whole or not at all"
+
+
+@pytest.mark.parametrize("login", ["Basic", "Bearer"])
+@pytest.mark.parametrize("password", [None, "guess"])
+def test_a_registry_that_refuses_is_told_with_docker_login(
+    served: Served, docker_config: Path, login: str, password: str | None
+) -> None:
+    served.login = login
+    if password:
+        kept = {"username": "ada", "password": password}
+        docker_config.write_text(json.dumps({"auths": {served.host: kept}}))
+    with pytest.raises(ValidationError, match=r"name refuses: 401 .*`docker login 127\.0\.0\.1:") as refused:
+        cache_on(served).require()
+    assert "guess" not in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("login", ["Basic", "Bearer"])
+def test_the_docker_clis_login_opens_it(served: Served, docker_config: Path, login: str) -> None:
+    served.login = login
+    config = {"auths": {served.host: {"auth": "YWRhOnNlY3JldA=="}}}  # ada:secret
+    docker_config.write_text(json.dumps(config))
+    cache = cache_on(served)
+    cache.require()
+    cache.put(KEY, VALUE)
+    assert cache.get(KEY) == VALUE
+
+
+def test_who_may_only_read_is_told_once(served: Served) -> None:
+    cache_on(served).put(KEY, VALUE)
+    served.may_write = False
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=cache_on(served)), reporter) as one:
+        assert one.ask("GET", KEY) == (200, VALUE)
+        assert one.ask("PUT", "cd/efghijklmnop", b"made") == (201, b"")
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert "name refuses: 403 Forbidden: DENIED" in warned
+
+
+def test_a_helper_that_keeps_passwords_and_fails_is_told(
+    served: Served, docker_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.login = "Basic"
+    helper = docker_config.with_name("docker-credential-locked")
+    helper.write_text("#!/bin/sh\necho the keychain is locked; exit 1\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(helper.parent), prepend=":")
+    docker_config.write_text(json.dumps({"credsStore": "locked"}))
+    with pytest.raises(TransferError, match=r"does not answer: .*the keychain is locked.*`docker login"):
+        cache_on(served).require()
+
+
+@pytest.mark.parametrize("realm", ["", "nonsense", "ftp://host"])
+def test_a_registry_that_names_no_service_for_tokens_does_not_answer(served: Served, realm: str) -> None:
+    served.login, served.realm = "Bearer", realm
+    with pytest.raises(TransferError, match="name does not answer: "):
+        cache_on(served).require()
+
+
+def test_a_registry_that_is_not_there_does_not_answer() -> None:
+    with pytest.raises(TransferError, match=r"oci://127\.0\.0\.1:1/name does not answer: Connection refused"):
+        compile_cache("oci://127.0.0.1:1/name", "--into", {}).require()

@@ -51,10 +51,9 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
     if json:
         console = chosen.wiring.console
         chosen.wiring.speak_on(sys.stderr)
-        console.show(verbs.plans_json(chosen.builds().values()))
+        console.show(verbs.plans_json(chosen.builds()))
         return
-    for one in chosen.builds().values():
-        one.show_plan()
+    verbs.show_plans(chosen.wiring, chosen.builds())
 
 
 @over_variants()

@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.room import by_step, room_lines
+from builder.builds.variant_build import BuildOptions, VariantBuild, room_together
 from builder.builds.wiring import Wiring
 from builder.config.addition import with_variant
 from builder.console import Console
@@ -275,9 +276,24 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     )
 
 
-def plans_json(builds: Iterable[VariantBuild]) -> str:
+def plans_json(builds: Mapping[str, VariantBuild]) -> str:
     """The plans as one JSON document (``docs/schemas/plan.schema.json``)."""
-    return json.dumps({"format": 1, "plans": [one.forecast() for one in builds]}, indent=2)
+    plans = [one.forecast() for one in builds.values()]
+    together = [
+        {"variant": room.step, "bytes": room.size, "folder": str(room.folder)}
+        for room in by_step(room_together(builds))
+        if room.size
+    ]
+    return json.dumps({"format": 1, "plans": plans, "together": together}, indent=2)
+
+
+def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
+    """Report each plan, and of several the room that they take side by side."""
+    for one in builds.values():
+        one.show_plan()
+    if len(builds) > 1:
+        for line in room_lines(room_together(builds)):
+            wiring.reporter.say(line)
 
 
 def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:

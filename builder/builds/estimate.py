@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from builder.builds.room import Room
+from builder.builds.room import Room, by_step
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
@@ -141,7 +141,9 @@ def forecast(
         "widened_by": [str(arch) for arch in plan.added],
         "compile": compiled if work.total else None,
         "room": [
-            {"step": room.step, "bytes": room.size, "folder": str(room.folder)} for room in rooms if room.size
+            {"step": room.step, "bytes": room.size, "folder": str(room.folder)}
+            for room in by_step(rooms)
+            if room.size
         ],
     }
 

@@ -1,5 +1,9 @@
 """The room that a build takes on its disks, by step. A build says it first, and refuses where there is less.
 
+Variants that are built side by side are held to the sum before the first begins. What they have in common
+(inputs, check tools) counts once. Everything else counts for each of them, what is free again when a variant
+has ended too (``proof``): none waits for another's end, so all may be proved at the same time.
+
 What is still to be fetched is known from ``inputs.lock``. What follows from it is reckoned with what builds
 on base assembled left on x86-64 Debian 12 with Docker 26.1, measured on 2026-11-23; NVIDIA's own image is in
 no number yet.
@@ -8,8 +12,9 @@ no number yet.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.errors import DiskError
@@ -45,19 +50,25 @@ class Room:
     step: str
     size: int
     folder: Path
+    thing: str = ""
+    """What takes it, if another variant may need the same; it is there once."""
 
 
 def rooms(
     plan: BuildPlan, rendered: Rendered, lock: Lock, store: Store, *, cache: Path, dist: Path
 ) -> Iterator[Room]:
-    """The room of each step outside the engine. The last is free again when the build has ended."""
+    """The room of each step outside the engine; of what is fetched, for each input.
+
+    The last is free again when the build has ended.
+    """
     packed = {file.source for file in wanted(plan) if file.source}
     wheels = sum(lock.pins[item.key].size for item in packed if item.key in lock.pins)
     compiling = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
     used = (*packed, *compiling, *rendered.debs, *rendered.sources)
-    to_fetch, to_unpack = store.absent(used)
-    yield Room(step="inputs", size=to_fetch, folder=cache)
-    yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache)
+    for item in dict.fromkeys(used):
+        to_fetch, to_unpack = store.absent([item])
+        yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
+        yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
     if plan.origin is Origin.SOURCE:
         yield Room(step="compiled", size=_COMPILED, folder=dist)
     yield Room(step="packages", size=int(wheels * _PACKED[plan.origin]), folder=dist)
@@ -73,7 +84,7 @@ def engine_rooms(
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
     if not any(name.startswith(f"image ortpacks/cuobjdump:{plan.base}-") for name in names):
-        yield Room(step="check tools", size=_TOOLS, folder=folder)
+        yield Room(step="check tools", size=_TOOLS, folder=folder, thing=plan.base)
     if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):
@@ -81,34 +92,61 @@ def engine_rooms(
             yield Room(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
 
 
+def together(rooms: Mapping[str, Iterable[Room]]) -> Iterator[Room]:
+    """The rooms of variants side by side, by their names as steps; what several need is the first one's."""
+    taken: set[str] = set()
+    for name, found in rooms.items():
+        mine = [room for room in found if not room.thing or room.thing not in taken]
+        taken.update(room.thing for room in mine)
+        yield from (replace(room, step=name) for room in mine)
+
+
+def by_step(rooms: Iterable[Room]) -> Iterator[Room]:
+    """One room for each step and folder."""
+    sizes: Counter[tuple[str, Path]] = Counter()
+    for room in rooms:
+        sizes[room.step, room.folder] += room.size
+    yield from (Room(step=step, size=size, folder=folder) for (step, folder), size in sizes.items())
+
+
 def room_lines(rooms: Iterable[Room]) -> Iterator[str]:
     """A line for each disk: what the steps take there, and what is free."""
     for disk, found in _by_disk(rooms).items():
-        steps = [f"{room.step} {_gb(room.size)}" for room in found if _gb(room.size) != _gb(0)]
-        told = f" ({', '.join(steps)})" if steps else ""
-        yield f"room     {_gb(_sum(found))} GB{told} of {_gb(_free(disk))} GB free in {disk}"
+        yield f"room     {_told(found)} of {_gb(_free(disk))} GB free in {disk}"
 
 
-def require_room(what: str, rooms: Iterable[Room]) -> None:
-    """Raise ``DiskError`` for a disk that has too little, with what can be done."""
+def require_room(what: str, rooms: Iterable[Room], advice: str = "") -> None:
+    """Raise ``DiskError`` for a disk that has too little, with what can be done: ``advice`` first."""
     for disk, found in _by_disk(rooms).items():
         if _sum(found) > _free(disk):
             raise DiskError(
-                f"{what} does not fit",
-                cause=f"about {_gb(_sum(found))} GB are needed in {disk}, {_gb(_free(disk))} GB are free",
-                advice="`./run clean --dry-run --cache --inputs` says what could be given back, `docker "
-                "system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other disks.",
+                what,
+                cause=f"about {_told(found)} are needed in {disk}, {_gb(_free(disk))} GB are free",
+                advice=f"{advice}`./run clean --dry-run --cache --inputs` says what could be given back, "
+                "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
+                "disks.",
             )
 
 
+def _told(rooms: Iterable[Room]) -> str:
+    """The sum, and of what."""
+    sizes: Counter[str] = Counter()
+    for room in rooms:
+        sizes[room.step] += room.size
+    parts = [f"{step} {_gb(size)}" for step, size in sizes.items() if _gb(size) != _gb(0)]
+    return f"{_gb(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
+
+
 def _by_disk(rooms: Iterable[Room]) -> dict[Path, list[Room]]:
-    """The rooms of each disk, by the folder that it is mounted on."""
+    """The rooms of each disk, by a folder that it is mounted on."""
+    mounts: dict[int, Path] = {}
     disks: dict[Path, list[Room]] = {}
     for room in rooms:
         folder = room.folder.absolute()
         there = [path for path in (folder, *folder.parents) if path.is_dir()]
-        same = [path for path in there if path.stat().st_dev == there[0].stat().st_dev]
-        disks.setdefault(same[-1], []).append(room)
+        disk = there[0].stat().st_dev
+        same = [path for path in there if path.stat().st_dev == disk]
+        disks.setdefault(mounts.setdefault(disk, same[-1]), []).append(room)
     return disks
 
 

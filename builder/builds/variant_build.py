@@ -23,12 +23,20 @@ from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import compile_work, estimate_lines, forecast
 from builder.builds.packing import Packer
-from builder.builds.room import Room, engine_rooms, require_room, room_lines, rooms
+from builder.builds.room import (
+    Room,
+    engine_rooms,
+    require_room,
+    room_lines,
+    rooms,
+    together,
+)
 from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
 from builder.builds.wiring import Wiring
 from builder.errors import (
     BuilderError,
     CheckFailedError,
+    DiskError,
     IntegrityError,
     NothingToDoError,
     ToolMissingError,
@@ -83,7 +91,11 @@ class VariantBuild:
         self._place: Workplace = wiring.place(variant.folder)
 
     def plan(self) -> BuildPlan:
-        """Decide base, origin, version and profile; refuse what no release takes where one was asked for."""
+        """Base, origin, version and profile; refuses what no release takes where one was asked for."""
+        return self._decided
+
+    @cached_property
+    def _decided(self) -> BuildPlan:
         with self._reporter.step(f"plan {self._variant.name}"):
             decided = plan(
                 self._wiring.project,
@@ -137,11 +149,11 @@ class VariantBuild:
 
     def build(self) -> tuple[Path, ...]:
         """The verified packages in ``dist``; nothing is built if nothing has changed since the last build."""
-        self._require_engine()
+        self.require_engine()
         with self._locked():
             decided = self.plan()
             key = built_key(decided, self._wiring.lock, self._wiring.code())
-            done = () if self._options.force else read_built(self._place.root, key, self._wiring.dist)
+            done = self._built(key)
             for package in done:
                 self._reporter.say(f"{package.name} is up to date")
             if done:
@@ -170,7 +182,7 @@ class VariantBuild:
         Raises ``ValidationError`` for an architecture that is not compiled for the variant, and what
         ``adapters.compile_cache.served`` does.
         """
-        self._require_engine()
+        self.require_engine()
         with self._locked():
             decided = self.plan()
             self._require_compiled(decided, architectures)
@@ -193,6 +205,18 @@ class VariantBuild:
                 advice=f"It has {', '.join(known)}.",
             )
 
+    def _built(self, key: str) -> tuple[Path, ...]:
+        """The packages of the last build if they are up to date; none with ``force``."""
+        return () if self._options.force else read_built(self._place.root, key, self._wiring.dist)
+
+    def is_up_to_date(self) -> bool:
+        """Whether ``build`` would build nothing. Every byte of the packages is read."""
+        return bool(self._built(built_key(self.plan(), self._wiring.lock, self._wiring.code())))
+
+    def rooms_to_come(self) -> tuple[Room, ...]:
+        """The room that building takes where nothing is up to date."""
+        return self._rooms(self.plan())
+
     def build_beside_others(self) -> tuple[Path, ...]:
         """``build``, which reports why it fails: the others may go on for hours."""
         try:
@@ -203,7 +227,7 @@ class VariantBuild:
 
     def check(self) -> None:
         """Check what the last build compiled against its variant; ``CheckFailedError`` has every finding."""
-        self._require_engine()
+        self.require_engine()
         with self._locked():
             decided = self.plan()
             _, report = self._packing(decided, self._render(decided)).check()
@@ -211,7 +235,7 @@ class VariantBuild:
 
     def bundle(self) -> tuple[Path, ...]:
         """The verified packages, made from what the last build compiled."""
-        self._require_engine()
+        self.require_engine()
         with self._locked():
             decided = self.plan()
             bundled = self._packing(decided, self._render(decided)).pack()
@@ -258,7 +282,7 @@ class VariantBuild:
         with self._locked():
             return maker.make(package)
 
-    def _require_engine(self) -> None:
+    def require_engine(self) -> None:
         """Raise ``ToolMissingError`` without an engine, before anything is done, where one is needed."""
         if self._variant.is_tried_here:
             self._wiring.engine.facts()
@@ -311,7 +335,7 @@ class VariantBuild:
         needed = self._rooms(decided)
         for line in room_lines(needed):
             self._reporter.say(line)
-        require_room(self._variant.name, needed)
+        require_room(f"{self._variant.name} does not fit", needed)
 
     def _rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
         wiring, lock = self._wiring, self._wiring.lock
@@ -402,11 +426,13 @@ def build_all(
 ) -> tuple[Path, ...]:
     """Build variants side by side; the packages of all. ``interrupt`` is that of ``side_by_side``.
 
-    Of several, one that fails tells why at once and the others go on; the ``VariantsFailedError`` at the end
-    lists what was made, what was not, and ``command``, which goes on.
+    Several that do not fit on a disk together are not begun: ``DiskError``. Of several, one that fails tells
+    why at once and the others go on; the ``VariantsFailedError`` at the end lists what was made, what was
+    not, and ``command``, which goes on.
     """
     if len(builds) == 1:
         return next(iter(builds.values())).build()
+    _require_room_for(builds, interrupt)
     made: dict[str, tuple[Path, ...]] = {}
 
     def build(name: str) -> None:
@@ -420,6 +446,34 @@ def build_all(
         error.advice = f"What was made and compiled is kept. Go on with: {command}"
         raise
     return tuple(package for name in builds for package in made[name])
+
+
+def room_together(builds: Mapping[str, VariantBuild]) -> Iterator[Room]:
+    """The room that variants take which are built side by side, by their names as steps."""
+    return together({name: build.rooms_to_come() for name, build in builds.items()})
+
+
+def _require_room_for(builds: Mapping[str, VariantBuild], interrupt: Callable[[], None]) -> None:
+    def rooms_of(build: VariantBuild) -> tuple[Room, ...]:
+        try:
+            build.require_engine()
+            return build.rooms_to_come()
+        except BuilderError:  # its build will tell
+            return ()
+
+    found = side_by_side({name: partial(rooms_of, build) for name, build in builds.items()}, interrupt)
+    needed = dict(zip(builds, found, strict=True))
+    try:
+        _require_together(needed)
+    except DiskError:  # reading packages takes seconds, so it is only now that one may be up to date
+        left = {name: rooms for name, rooms in needed.items() if rooms and not builds[name].is_up_to_date()}
+        if len(left) > 1:  # a single one says by itself what it lacks
+            _require_together(left)
+
+
+def _require_together(needed: Mapping[str, Iterable[Room]]) -> None:
+    what, advice = f"{', '.join(needed)} do not fit together", "Build fewer at once: --variant for --all. "
+    require_room(what, together(needed), advice)
 
 
 def _account(

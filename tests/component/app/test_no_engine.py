@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 from pathlib import Path
@@ -114,8 +115,23 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     assert legacy["compile"]["cpu_seconds"] > 1000
     assert (legacy["compile"]["jobs"], legacy["compile"]["minutes"]) == (None, None)
     assert {room["step"] for room in legacy["room"]} >= {"inputs", "compiled", "packages"}
+    together = [room for room in said["together"] if room["variant"] == "legacy"]
+    assert sum(room["bytes"] for room in together) == sum(room["bytes"] for room in legacy["room"])
     assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
     assert "legacy   • plan legacy\n" in done.stderr
+
+
+def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) -> None:
+    variants = ("--variant", "legacy", "--variant", "latest")
+    done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--offline")
+    assert done.returncode == 0, done.stderr
+    alone = re.findall(r"(?:legacy|latest) +  room +([0-9.]+) GB", done.stdout)
+    (told,) = re.findall(r" room +([0-9.]+) GB \(legacy ([0-9.]+), latest ([0-9.]+)\) of ", done.stdout)
+    together, legacy, latest = map(float, told)
+    assert len(alone) == 2
+    assert legacy == float(alone[0])
+    assert latest < float(alone[1]), "without the inputs that legacy has too"
+    assert together == pytest.approx(legacy + latest, abs=0.11)
 
 
 DOCKER = """\

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from builder.builds.room import Room, engine_rooms, require_room, room_lines, rooms
+from builder.builds.room import (
+    Room,
+    by_step,
+    engine_rooms,
+    require_room,
+    room_lines,
+    rooms,
+    together,
+)
 from builder.errors import DiskError
 from builder.formats.package_names import Profile
 from builder.package.contents import wanted
@@ -33,7 +44,7 @@ def locked(plan: BuildPlan) -> Lock:
 def steps(plan: BuildPlan, folder: Path) -> dict[str, float]:
     store = FakeStore(folder)
     found = rooms(plan, NOTHING_RENDERED, locked(plan), store, cache=folder, dist=folder / "dist")
-    return {room.step: round(room.size / GB, 1) for room in found}
+    return {room.step: round(room.size / GB, 1) for room in by_step(found)}
 
 
 def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_path: Path) -> None:
@@ -78,12 +89,110 @@ def test_a_disk_that_is_too_small_is_refused_with_what_to_free(tmp_path: Path) -
     (line,) = room_lines(needed)
     assert line.startswith("room     1,000,000,002.0 GB (inputs 2.0, proof 1,000,000,000.0) of ")
     with pytest.raises(
-        DiskError, match=r"legacy does not fit: about 1,000,000,002\.0 GB are needed"
+        DiskError, match=r"legacy does not fit: about 1,000,000,002\.0 GB \(inputs 2\.0, proof "
     ) as caught:
-        require_room("legacy", needed)
+        require_room("legacy does not fit", needed)
     assert "`./run clean --dry-run --cache --inputs`" in str(caught.value)
     assert caught.value.exit_code == 11
 
 
 def test_a_disk_with_room_is_taken(tmp_path: Path) -> None:
     require_room("cpu", [Room(step="inputs", size=1, folder=tmp_path)])
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets what is free on every disk, in GB."""
+
+    def free(size: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size * GB))
+
+    return free
+
+
+def variant(folder: Path, *own: tuple[str, int], inputs: int = 0) -> list[Room]:
+    """A variant's rooms in GB; each one's inputs are the same wheel."""
+    shared = Room(step="inputs", size=inputs * GB, folder=folder, thing="wheel:cudnn")
+    return [shared, *(Room(step=step, size=size * GB, folder=folder) for step, size in own)]
+
+
+def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
+    tmp_path: Path, free: Callable[[int], None]
+) -> None:
+    needed = {
+        name: variant(tmp_path, ("packages", 2), ("proof", 3), inputs=4)
+        for name in ("legacy", "modern", "latest")
+    }
+    free(19)
+    for name, rooms_of_one in needed.items():
+        require_room(name, rooms_of_one)
+    require_room("all do not fit", together(needed))  # 4 GB of inputs are fetched once
+    free(18)
+    with pytest.raises(DiskError) as caught:
+        require_room("all do not fit", together(needed))
+    said = str(caught.value)
+    assert "all do not fit: about 19.0 GB (legacy 9.0, modern 5.0" in said
+    assert "latest 5.0) are needed in " in said
+    assert "18.0 GB are free." in said
+    assert caught.value.exit_code == 11
+
+
+def test_what_variants_have_in_common_is_counted_by_step(tmp_path: Path, free: Callable[[int], None]) -> None:
+    """A wheel takes room as a file, and again where it is unpacked."""
+    wheel = [
+        Room(step=step, size=2 * GB, folder=tmp_path, thing="wheel:cudnn") for step in ("inputs", "unpacked")
+    ]
+    free(4)
+    require_room("all do not fit", together({"legacy": wheel, "modern": wheel}))
+    free(3)
+    with pytest.raises(DiskError, match=r"4\.0 GB \(legacy 4\.0\) are needed"):
+        require_room("all do not fit", together({"legacy": wheel, "modern": wheel}))
+
+
+def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is on one; dist and the engine's data on another, which is mounted at two places."""
+    file_systems = {"cache": 1, "dist": 2, "engine": 2}
+    real = Path.stat
+
+    def stat(path: Path) -> SimpleNamespace:
+        found = real(path)
+        return SimpleNamespace(st_mode=found.st_mode, st_dev=file_systems.get(path.name, found.st_dev))
+
+    needed = {
+        name: [
+            Room(step="unpacked", size=4 * GB, folder=tmp_path / "cache"),
+            Room(step="packages", size=size * GB, folder=tmp_path / "dist"),
+            Room(step="compile", size=1 * GB, folder=tmp_path / "engine"),
+        ]
+        for name, size in (("legacy", 2), ("modern", 4))
+    }
+    for name in file_systems:
+        (tmp_path / name).mkdir()
+    free = {"cache": 8, "dist": 7}
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path.name] * GB))
+    with pytest.raises(DiskError, match=r"8\.0 GB \(legacy 3\.0, modern 5\.0\) are needed in \S+/dist, 7\.0"):
+        require_room("all do not fit", together(needed))
+    free["dist"] = 8
+    require_room("all do not fit", together(needed))
+    assert len([*room_lines(together(needed))]) == 2
+
+
+def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[int], None]) -> None:
+    """Both of the same wheels of 2 GB, which nobody has fetched."""
+    plan = packages.official()
+    lock = locked(plan)
+
+    class Empty(FakeStore):
+        def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+            sizes = [lock.pins[item.key].size for item in items]
+            return sum(sizes), sum(sizes)
+
+    found = [*rooms(plan, NOTHING_RENDERED, lock, Empty(tmp_path), cache=tmp_path, dist=tmp_path)]
+    alone = sum(room.size for room in found)
+    assert alone / GB == pytest.approx(2 + 3.1 + 2.2 + 3.1, abs=0.1)
+    free(16)  # 2.0 + 3.1 once, 2.2 + 3.1 twice
+    require_room("all do not fit", together({"modern": found, "another": found}))
+    free(15)
+    with pytest.raises(DiskError, match=r"15\.\d GB \(modern 10\.\d, another 5\.\d\)"):
+        require_room("all do not fit", together({"modern": found, "another": found}))

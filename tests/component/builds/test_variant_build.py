@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,7 +152,7 @@ def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_t
 def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: Site) -> None:
     pins = {key: replace(pin, size=10**18) for key, pin in site.shop.lock.pins.items()}
     site.shop.__dict__["lock"] = site.store.pins = Lock(pins=pins)
-    with pytest.raises(DiskError, match=r"^legacy does not fit: about [0-9,.]+ GB are needed in /"):
+    with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3, packages "):
         road(site).build()
     assert (site.engine.builds, packages(site)) == ([], [])
     assert not any(line.startswith("render ") for line in site.reporter.lines)
@@ -481,6 +482,51 @@ def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
     assert caught.value.exit_code == 5
     (told,) = [line for line in site.reporter.lines if line.startswith("! nvcc")]
     assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
+
+
+def test_variants_that_do_not_fit_together_are_not_begun(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_sm = (50, 52, 60, 61, 70, 75, 80, 86, 89)
+    site = with_kit(Site(root, tmp_path, code=every_sm), monkeypatch)
+    site.compiles = every_sm
+    names = ("legacy", "modern")
+    sizes = {name: sum(room.size for room in road(site, name).rooms_to_come()) for name in names}
+    assert min(sizes.values()) > 10**8
+    needed = sum(sizes.values())
+
+    def build(free: int) -> tuple[Path, ...]:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+        return build_all({name: road(site, name) for name in names}, lambda: None, "./run build --all")
+
+    with pytest.raises(DiskError, match=r"legacy, modern do not fit together: .* \(legacy \d.*, modern \d"):
+        build(needed - 1)
+    assert site.built() == []
+    assert site.reporter.lines.count("plan legacy") == 2, "one build has planned once"
+    assert len(build(needed)) == 2 * 3
+    assert len(build(max(sizes.values()))) == 2 * 3, "both are up to date"
+    for package in site.dist.glob("ortpacks-modern-*"):
+        package.unlink()
+    with pytest.raises(VariantsFailedError, match=r"modern +modern does not fit: about") as caught:
+        build(0)
+    assert caught.value.exit_code == 11
+    assert len(build(sizes["modern"])) == 2 * 3, "legacy takes nothing"
+
+
+def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) -> None:
+    site.use(NoEngine())
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants") as caught:
+        build_all({name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build")
+    assert caught.value.exit_code == 4
+    assert "plan legacy" not in site.reporter.lines
+
+
+def test_a_variant_that_cannot_be_planned_is_told_by_its_own_build(site: Site) -> None:
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
+        build_all(
+            {name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build --all"
+        )
 
 
 def make_image(build: VariantBuild) -> object:

@@ -76,15 +76,22 @@ def rooms(
 
 
 def engine_rooms(
-    plan: BuildPlan, rendered: Rendered, lock: Lock, held: Iterable[Held], folder: Path, *, compiles: bool
+    plan: BuildPlan,
+    rendered: Rendered,
+    lock: Lock,
+    held: Iterable[Held],
+    folder: Path,
+    *,
+    tools: str,
+    compiles: bool,
 ) -> Iterator[Room]:
     """The room on an engine that holds ``held`` of ours, and whose data lie in ``folder``.
 
-    ``compiles`` says that it is the one that would compile.
+    ``tools`` is the base whose tools check the package; ``compiles`` says that the engine would compile.
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
-    if not any(name.startswith(f"image ortpacks/cuobjdump:{plan.base}-") for name in names):
-        yield Room(step="check tools", size=_TOOLS, folder=folder, thing=plan.base)
+    if not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
+        yield Room(step="check tools", size=_TOOLS, folder=folder, thing=tools)
     if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):

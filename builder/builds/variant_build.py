@@ -342,14 +342,15 @@ class VariantBuild:
         rendered = render(decided, lock, wiring.loader) if self._variant.is_tried_here else NOTHING_RENDERED
         found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
-            folder = wiring.engine.facts().folder if self._variant.is_tried_here else None
+            tools = self._base_of_tools(decided)
+            folder = wiring.engine.facts().folder if tools else None
             held = wiring.engine.held() if folder else ()
         except BuilderError:  # what an engine does not tell stops no build
-            folder, held = None, ()
-        if folder is None:
+            tools, folder, held = None, None, ()
+        if folder is None or tools is None:
             return tuple(found)
         here = not self._options.builders
-        return (*found, *engine_rooms(decided, rendered, lock, held, folder, compiles=here))
+        return (*found, *engine_rooms(decided, rendered, lock, held, folder, tools=tools, compiles=here))
 
     @cached_property
     def _costs(self) -> Mapping[str, costs.Cost]:
@@ -369,15 +370,19 @@ class VariantBuild:
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
         """The tools that check the package; ``None`` for what runs elsewhere, and without an engine."""
+        base = self._base_of_tools(decided)
+        return None if base is None else self._tools(base)
+
+    def _base_of_tools(self, decided: BuildPlan) -> str | None:
         if self._variant.is_tried_here:
-            return self._tools(decided.base)
+            return decided.base
         if self._variant.platform != LINUX:
             return None
         try:
             self._wiring.engine.facts()
         except ToolMissingError:
             return None
-        return self._tools(choose_base(self._wiring.project, self._options.wishes, self._wiring.engine).value)
+        return choose_base(self._wiring.project, self._options.wishes, self._wiring.engine).value
 
     def _render(self, decided: BuildPlan) -> Rendered:
         if not self._variant.is_tried_here:

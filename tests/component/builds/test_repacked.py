@@ -151,6 +151,19 @@ def test_a_package_that_is_up_to_date_is_not_made_again(site: Site) -> None:
     assert f"{NAMES['cpu']} is up to date" in site.reporter.lines
 
 
+def test_what_tries_the_package_takes_room_where_an_engine_answers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = {"unpacked", "inputs", "packages", "proof"}
+    assert {room.step for room in road(site, "cpu").rooms_to_come()} == steps
+    engine = FakeEngine()
+    near = replace(engine.facts(), folder=site.dist)
+    monkeypatch.setattr(engine, "facts", lambda: near)
+    site.use(engine)
+    assert {room.step for room in road(site, "cpu").rooms_to_come()} == steps | {"check tools"}
+    assert {room.step for room in road(site, "directml").rooms_to_come()} == steps
+
+
 def test_there_is_a_full_package_even_where_only_thin_ones_are_asked_for(site: Site) -> None:
     edited(site, layouts=(Layout.THIN,))
     names = [NAMES["cpu"], NAMES["cpu"].replace(".zst", ".gz")]

@@ -30,7 +30,7 @@ from tests.support.fakes.ports import FakeStore
 
 GB = 1_000_000_000
 
-TOOLS = Held("image", "ortpacks/cuobjdump:assembled-0123456789ab", "x")
+TOOLS = Held("image", "ortpacks/bare:assembled-0123456789ab", "x")
 
 
 def locked(plan: BuildPlan) -> Lock:
@@ -71,13 +71,15 @@ def test_what_the_engine_has_is_not_asked_for_again(
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
     rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel})
     lock = Lock(pins={wheel.key: Pin(filename="f", size=GB, sha256="0" * 64)})
-    found = engine_rooms(plan, rendered, lock, held, tmp_path, compiles=True)
+    found = engine_rooms(plan, rendered, lock, held, tmp_path, tools="assembled", compiles=True)
     assert {room.step: round(room.size / GB, 2) for room in found} == pytest.approx(expected, abs=0.06)
 
 
 def test_what_others_compile_takes_no_room_here(tmp_path: Path) -> None:
     plan = packages.plan(profile=Profile.LEAN)
-    found = engine_rooms(plan, NOTHING_RENDERED, Lock(pins={}), (), tmp_path, compiles=False)
+    found = engine_rooms(
+        plan, NOTHING_RENDERED, Lock(pins={}), (), tmp_path, tools="assembled", compiles=False
+    )
     assert [room.step for room in found] == ["check tools"]
 
 

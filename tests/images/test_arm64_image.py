@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from builder.project.variants import Project
-from tests.support.containers import Served, docker, free_port
+from tests.support.containers import Served, docker, free_port, image_made_here
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
@@ -38,13 +38,11 @@ SIMILARITIES = (1.0, 0.6660, 0.1046)
 
 @pytest.fixture(scope="module", autouse=True)
 def _image(dist: Path) -> Iterator[None]:
-    somebodys = docker("images", "--quiet", IMAGE)
-    flags = ("--variant", "cpu", "--service", "--platform", "linux/arm64")
-    done = invoke("image", *flags, "--base", "assembled", "--dist", dist)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    yield
-    if not somebodys:
-        docker("rmi", IMAGE)
+    with image_made_here(IMAGE, dist):
+        flags = ("--variant", "cpu", "--service", "--platform", "linux/arm64")
+        done = invoke("image", *flags, "--base", "assembled", "--dist", dist)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        yield
 
 
 @dataclass

@@ -19,10 +19,12 @@ from packageurl import PackageURL
 
 from tests.support import ROOT
 from tests.support.cache_servers import BCRYPT, registry_server
-from tests.support.containers import docker
+from tests.support.containers import docker, image_made_here
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
+
+IMAGE = "ortpacks/cpu:1.21.0"
 
 ORT = "pkg:pypi/onnxruntime@1.21.0"
 
@@ -51,11 +53,9 @@ def registry(folder: Path, *more: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def push(dist: Path) -> Iterator[Push]:
     """Make the image for the CPU and push it."""
-    somebodys = docker("images", "--quiet", "ortpacks/cpu:1.21.0")
     flags = ("--variant", "cpu", "--base", "assembled", "--dist", dist)
-    yield lambda repository: invoke("image", *flags, "--push", repository)
-    if not somebodys and docker("images", "--quiet", "ortpacks/cpu:1.21.0"):
-        docker("rmi", "ortpacks/cpu:1.21.0")
+    with image_made_here(IMAGE, dist):
+        yield lambda repository: invoke("image", *flags, "--push", repository)
 
 
 def test_what_is_pushed_is_what_is_pulled_back_by_its_digest(push: Push, tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_what_is_pushed_is_what_is_pulled_back_by_its_digest(push: Push, tmp_pat
         assert [one["platform"]["architecture"] for one in index["manifests"]] == ["amd64", "unknown"]
         layers = json.loads(manifest(at, index["manifests"][0]["digest"]))["layers"]
         assert sum(layer["size"] for layer in layers) < 80_000_000
-        built = json.loads(docker("inspect", "ortpacks/cpu:1.21.0"))[0]
-        docker("rmi", f"{at}/ortpacks:1.21.0-cpu-amd64", "ortpacks/cpu:1.21.0")
+        built = json.loads(docker("inspect", IMAGE))[0]
+        docker("rmi", f"{at}/ortpacks:1.21.0-cpu-amd64", IMAGE)
         docker("pull", "--quiet", reference)
         try:
             pulled = json.loads(docker("inspect", reference))[0]
@@ -179,8 +179,8 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
         reference = f"{at}/ortpacks:latest-cpu"
         assert set(inspected(reference, "Image")) == {"linux/amd64", "linux/arm64"}
         sboms, made = inspected(reference, "SBOM"), inspected(reference, "Provenance")
-        for ours in {"ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64"} - {*somebodys}:
-            docker("rmi", ours)
+        if f"{IMAGE}-arm64" not in somebodys:
+            docker("rmi", f"{IMAGE}-arm64")
     for arch in ("amd64", "arm64"):
         located = [one.get("externalRefs") for one in sboms[f"linux/{arch}"]["SPDX"]["packages"]]
         purls = [PackageURL.from_string(refs[0]["referenceLocator"]) for refs in located if refs]

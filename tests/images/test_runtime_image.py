@@ -15,7 +15,7 @@ from testinfra.host import Host
 from builder.pipeline.selftest import silero_inputs
 from builder.project.variants import Project
 from tests.doubles.gpus import library
-from tests.support.containers import Served, docker, free_port
+from tests.support.containers import Served, docker, free_port, image_made_here
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import (
     LIBRARIES,
@@ -113,12 +113,10 @@ def image(variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[
     if variant != "cpu":
         request.getfixturevalue(f"{variant}_package")
     name, flags = IMAGES[variant]
-    somebodys = docker("images", "--quiet", name)
-    done = invoke("image", "--variant", variant, *flags, "--base", "assembled", "--dist", dist)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    yield name
-    if not somebodys:
-        docker("rmi", name)
+    with image_made_here(name, dist):
+        done = invoke("image", "--variant", variant, *flags, "--base", "assembled", "--dist", dist)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        yield name
 
 
 @pytest.fixture(scope="module")

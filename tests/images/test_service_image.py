@@ -19,7 +19,7 @@ from ortpacks_service.options import EMBEDDER
 
 from builder.project.variants import Project
 from tests.support import ROOT
-from tests.support.containers import Served, docker, free_port
+from tests.support.containers import Served, docker, free_port, image_made_here
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
@@ -32,12 +32,10 @@ HARD = ("--read-only", "--tmpfs=/tmp", "--memory=512m", "--cap-drop=ALL", "--lab
 
 @pytest.fixture(scope="module", autouse=True)
 def _image(dist: Path) -> Iterator[None]:
-    somebodys = docker("images", "--quiet", IMAGE)
-    done = invoke("image", "--variant", "cpu", "--service", "--base", "assembled", "--dist", dist)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    yield
-    if not somebodys:
-        docker("rmi", IMAGE)
+    with image_made_here(IMAGE, dist):
+        done = invoke("image", "--variant", "cpu", "--service", "--base", "assembled", "--dist", dist)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        yield
 
 
 Start = Callable[..., Served]

@@ -108,7 +108,9 @@ def test_a_full_disk_is_a_message_and_loses_nothing(battered: Path, tmp_path: Pa
     with small_disk(tmp_path / "small", megabytes=600) as disk:
         refused = Run(disk.folder, "modern")
         assert refused.wait() == 11, refused.text
-        assert re.search(rf"[\d.]+ GB are needed in {disk.folder}, 0.6 GB are free", refused.text)
+        assert re.search(
+            rf"about [\d.]+ GB \(.*\) are needed in {disk.folder}, 0.6 GB are free", refused.text
+        )
         assert "• bundle" not in refused.text
         disk.resize(megabytes=6000)
         run = Run(disk.folder, "modern")

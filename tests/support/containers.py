@@ -9,14 +9,27 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from builder.files.file_lock import exclusive
 
 
 def docker(*arguments: str | Path) -> str:
     argv = ["docker", *map(str, arguments)]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def image_made_here(name: str, dist: Path) -> Iterator[None]:
+    """The image's name is this process's alone; afterwards the image goes, unless there was one before."""
+    with exclusive(dist.parent / f"{name.replace('/', '-')}.lock", lambda: None):
+        somebodys = docker("images", "--quiet", name)
+        yield
+        if not somebodys and docker("images", "--quiet", name):
+            docker("rmi", name)
 
 
 def free_port() -> int:

@@ -112,14 +112,17 @@ class Sdk:
 
     @property
     def images(self) -> object:
-        tags: tuple[list[str], ...] = (
+        return SimpleNamespace(remove=self._remove)
+
+    @property
+    def api(self) -> object:
+        tags: tuple[list[str] | None, ...] = (
             ["ortpacks/bare:assembled-1"],
             ["someone/app:1"],
-            [],
+            None,
             ["ortpacks/legacy:1.21.0", "mine:latest"],
         )
-        images = [SimpleNamespace(tags=names, attrs={"Size": 7}) for names in tags]
-        return SimpleNamespace(list=lambda filters: images, remove=self._remove)
+        return SimpleNamespace(images=lambda filters: [{"RepoTags": names, "Size": 7} for names in tags])
 
     def _remove(self, tag: str) -> None:
         if tag == self.in_use:
@@ -167,7 +170,7 @@ def test_only_cache_mounts_of_our_names_are_dropped() -> None:
     runner = FakeRunner({"docker buildx du": Completed(code=0, stdout=MOUNTS, stderr="")})
     engine = DockerEngine(runner, {})
     engine._client = SimpleNamespace(  # type: ignore[assignment]
-        containers=SimpleNamespace(list=lambda **_: []), images=SimpleNamespace(list=lambda **_: [])
+        containers=SimpleNamespace(list=lambda **_: []), api=SimpleNamespace(images=lambda **_: [])
     )
     (found,) = engine.held()
     name = "ortpacks-legacy-full-source-e09f9280"

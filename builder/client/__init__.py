@@ -1,3 +1,3 @@
-"""The end user's side: detect, select, install, env. Ships alone as ``ortpacks.pyz``."""
+"""The end user's client, which finds, installs and checks a package. It ships alone as ``ortpacks.pyz``."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-"""The entry point of the client, and its only module that reads the real environment."""
+"""The entry point of the client. No other module of the client reads the real environment."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from builder.files.http_client import Web
 
 BROKEN_PIPE = 141
-"""What a shell reports of a program that SIGPIPE ended."""
+"""The exit code that a shell reports for a program that SIGPIPE ended: 128 + 13."""
 
 
 def run() -> int:
-    """The command in ``sys.argv``, on this machine."""
+    """Run the command in ``sys.argv`` on this machine and return its exit code."""
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
     output = Output(sys.stdout, sys.stderr)
     world = World(
@@ -51,7 +51,7 @@ def run() -> int:
     _end_like_an_interrupt()
     try:
         return main(sys.argv[1:], world, env, _home(), output.answer, output.say)
-    except BrokenPipeError:  # whoever read has enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         return BROKEN_PIPE
     except OSError as error:
         output.say(f"ortpacks: the answer cannot be written: {error.strerror}. What was done stays done.")
@@ -61,7 +61,10 @@ def run() -> int:
 
 
 def _end_like_an_interrupt() -> None:
-    """Make the signals that end a program raise ``KeyboardInterrupt``: then what it started ends with it."""
+    """Make SIGTERM and SIGHUP raise ``KeyboardInterrupt``, so that child processes are ended too.
+
+    A signal that has a handler already, or is ignored, keeps it.
+    """
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
@@ -89,13 +92,13 @@ def _connect(env: Mapping[str, str], output: Output) -> Web:
 
 
 def _program() -> Optional[Path]:
-    """The zip file that this module is imported from."""
+    """Return the zip file that this module is imported from; ``None`` when it runs from the source tree."""
     root = Path(__file__).parents[2]
     return root.resolve() if root.is_file() else None
 
 
 def _home() -> Path:
-    """The home folder of the user; ``/`` where there is none, as in some containers."""
+    """Return the home folder of the user; ``/`` where there is none, as in some containers."""
     try:
         return Path.home()
     except RuntimeError:
@@ -103,13 +106,13 @@ def _home() -> Path:
 
 
 def _environments() -> Tuple[Path, ...]:
-    """Where this Python looks for packages, and where it would look for the user's."""
+    """Return the folders that this Python imports packages from, and its user's ``site-packages``."""
     named = (*sys.path, *site.getsitepackages(), site.getusersitepackages())
     return tuple(Path(name) for name in dict.fromkeys(named) if is_folder(Path(name)))
 
 
 def _ram_gib() -> int:
-    """Rounded up: a 16 GiB machine keeps some for its firmware. 0 where the system does not say."""
+    """Return this machine's memory in GiB, rounded up because firmware keeps some; 0 where it is unknown."""
     return math.ceil(_ram_bytes() / 2**30)
 
 
@@ -125,7 +128,7 @@ def _ram_bytes() -> int:
 
 
 def _progress(output: Output) -> Callable[[int, int], None]:
-    """A progress line on a terminal; nothing elsewhere."""
+    """Return a function that writes a progress line on a terminal and does nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
         from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
 
@@ -134,13 +137,13 @@ def _progress(output: Output) -> Callable[[int, int], None]:
 
 
 def _confirm(output: Output, question: str, default: bool) -> bool:
-    """What the user says, ``default`` where nothing; the end of the input is no."""
+    """Ask ``question`` and return the answer: ``default`` for an empty line, false at the input's end."""
     output.write(f"{shown(question)} {'[Y/n]' if default else '[y/N]'} ")
     try:
         line = sys.stdin.readline()
-    except ValueError:  # no text
+    except ValueError:  # the bytes are no text
         return False
-    if not line:  # Ctrl-D ends no line
+    if not line:  # Ctrl-D leaves the cursor behind the question
         output.write("\n")
     return bool(line) and line.strip().lower() in {"y", "yes", *([""] if default else [])}
 

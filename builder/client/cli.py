@@ -1,7 +1,7 @@
-"""The command line: arguments in, text or JSON out, an exit code back.
+"""The client's command line turns arguments into an answer, as text or JSON, and an exit code.
 
-A command's module is imported when the command runs: Python compiles what a ``.pyz`` holds at each start, and
-``env`` in a shell's start-up should not wait for what ``install`` needs.
+A command's module is imported only when the command runs. Python compiles the modules of a ``.pyz`` at each
+start, and ``env`` in a shell's start-up must not wait for the modules that ``install`` needs.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ COMMANDS = {
     "uninstall": ("manage", "remove what was installed"),
     "self-update": ("self_update", "replace this program by that of the newest release"),
 }
-"""What each command does, and the module of ``builder.client.commands`` that has its ``answer_<name>``."""
+"""Each command's name → the module in ``builder.client.commands`` with its ``answer_<name>``, and its help
+line."""
 
 INTERRUPTED = 130
 
 _ADVICE = "interrupted; run it again to go on"
 
 _NO_THREAD = "can't start new thread"
-"""What ``threading`` says where the system starts none."""
+"""The message of ``threading``'s ``RuntimeError`` when the system starts no thread."""
 
 _SHORT = (
     "The system gives this process no more memory or threads. Raise the limit (ulimit -v, ulimit -u; of a "
@@ -105,16 +106,16 @@ _RECOMMEND = {"install", "recommend"}
 _CHANGE = {"install", "rollback", "uninstall", "self-update"}
 
 _NEWEST = {"self-update"}
-"""What asks for the newest release where no other is named."""
+"""The commands that read the newest release's index where the user names no index."""
 
 _NO_PREFIX = {"detect", "select"}
 
 _LISTED = {"install", "env"}
-"""The prefix will be in a list of folders."""
+"""The commands whose prefix becomes part of a list of folders, which a separator in its name would break."""
 
 
 AUTO = "auto"
-"""The layout where the user leaves the choice to the client."""
+"""The value of ``--layout`` with which the client chooses the layout."""
 
 _RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
 
@@ -128,7 +129,8 @@ def main(
 ) -> int:
     """Run one command and return its exit code. Raises what ``out`` raises.
 
-    With ``--json`` whatever happens is one JSON document on ``out``; an error is told on ``err`` as well.
+    With ``--json``, ``out`` gets exactly one JSON document, for an error too. ``err`` gets an error's message
+    in both cases.
     """
     as_json = "--json" in argv
     try:
@@ -162,10 +164,10 @@ def _answer_of(command: str) -> str:
 
 
 def quiet(world: World) -> World:
-    """The same machine, on which only answers, questions and errors are written."""
+    """Return ``world`` with ``say`` and progress silenced: answers, questions and errors stay."""
 
     def nobody(*_: object) -> None:
-        """Tell nobody."""
+        """Ignore the message."""
 
     connect = world.connect
     return replace(world, say=nobody, connect=lambda: replace(connect(), progress=nobody, say=nobody))
@@ -183,45 +185,48 @@ def _spelled(value: Mapping[str, object]) -> str:
 
 
 class HelpError(Exception):
-    """The user asks how to use the program: the text is the answer."""
+    """The user asked for help or for the version. The exception's text is the answer."""
 
 
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **named: object) -> None:
         super().__init__(**named)  # type: ignore[arg-type]  # as argparse calls it
-        self.color = False  # from Python 3.14 on: a message shows the escapes as text
+        self.color = False  # Python 3.14 colours the text, and a message would show the colours' escapes
 
     def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002 argparse's own signature
-        """Leave the printing to whoever knows the streams."""
+        """Raise ``HelpError`` with the help text, which ``main`` prints."""
         raise HelpError(self.format_help().rstrip())
 
     def error(self, message: str) -> NoReturn:
-        """A message and exit code 2, as for every other wrong value."""
+        """Raise ``ConfigError`` (exit code 2, as for any wrong value) with the message and the usage."""
         raise ConfigError(f"{message}\n{self.format_usage().strip()}")
 
 
 class _Version(argparse.Action):
     def __call__(self, *_: object) -> NoReturn:
-        """Say which release this program is of."""
+        """Raise ``HelpError`` with the versions of the client, its release and Python."""
         release = _RELEASE.search(_default_index() or "")
         of_which = f"of the release {release[1]}" if release else "of no release"
         raise HelpError(f"ortpacks {__version__} {of_which}, with Python {sys.version.split()[0]}")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments. ``ConfigError`` for wrong ones, ``HelpError`` for ``--help`` and for none at all."""
+    """Return the parsed arguments.
+
+    Raises ``ConfigError`` for wrong arguments, ``HelpError`` for ``--help`` and for no arguments.
+    """
     return _parser().parse_args(argv or ["--help"])
 
 
 def _command_of(argv: Sequence[str]) -> Optional[str]:
-    """The command that was meant, where the arguments are wrong."""
+    """Return the first word of ``argv`` that is a command; ``None`` where no word is."""
     return next((word for word in argv if word in COMMANDS), None)
 
 
 def _options(
     arguments: argparse.Namespace, env: Mapping[str, str], home: Path, platform: str
 ) -> ClientOptions:
-    """What the user asked for, defaults filled in."""
+    """Return the options that the arguments, the environment and the defaults give."""
     given = vars(arguments)
     prefix: Path = given.get("prefix") or default_prefix(env, home)
     if arguments.command in _LISTED:
@@ -251,21 +256,25 @@ def _options(
 
 
 def _path(text: str) -> Path:
-    """A path; an empty one, of a variable that is not set, would be the current folder."""
+    """Return ``text`` as a path.
+
+    Raises ``ArgumentTypeError`` for an empty text, which an unset shell variable gives: as a path it would be
+    the current folder.
+    """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
 
 
 def _text(text: str) -> str:
-    """What may not be empty."""
+    """Return ``text``. Raises ``ArgumentTypeError`` where it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("nothing is named")
     return text
 
 
 def _require_one_folder(prefix: Path, platform: str) -> None:
-    """``ValidationError`` where the loader would read the prefix as several folders."""
+    """Raise ``ValidationError`` where the loader would split the prefix into several folders."""
     apart = next((char for char in separators(platform) if char in str(prefix)), None)
     if apart:
         raise ValidationError(
@@ -275,14 +284,17 @@ def _require_one_folder(prefix: Path, platform: str) -> None:
 
 
 def _one_line(prefix: Path) -> Path:
-    """Refused otherwise: `env` writes it into shell lines and unit files."""
+    """Return ``prefix``. Raises ``ValidationError`` for a line break, which ``env`` cannot write."""
     if set(str(prefix)) & set("\r\n"):
         raise ValidationError(f"--prefix {str(prefix)!r} holds a line break. Choose another folder.")
     return prefix
 
 
 def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Path, None]:
-    """At most one of ``--index``, ``--offline`` and ``--mirror`` is there."""
+    """Return the place of the index; ``None`` where no option, variable or default names one.
+
+    At most one of ``--index``, ``--offline`` and ``--mirror`` is given.
+    """
     default = _default_index()
     here, mirror, index = (given.get(name) for name in ("offline", "mirror", "index"))
     if here is not None:
@@ -296,13 +308,13 @@ def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Pa
 
 
 def _default_index() -> Optional[str]:
-    """The index of the release this program was published with; ``None`` when run from the source tree."""
+    """Return the URL of the index of this program's release; ``None`` when it runs from the source tree."""
     data = _shipped("default_index.txt")
     return data.decode().strip() if data else None
 
 
 def _shipped(name: str) -> Optional[bytes]:
-    """A file that the program was published with; ``None`` where it was not."""
+    """Return the bytes of the file ``name`` in this program's archive; ``None`` where there is none."""
     try:
         return pkgutil.get_data("builder.client", name)
     except OSError:
@@ -310,7 +322,10 @@ def _shipped(name: str) -> Optional[bytes]:
 
 
 def mirrored(base: str, default: Optional[str]) -> str:
-    """The index on the mirror ``base``: of the release this program comes from, else the newest."""
+    """Return the place of the index on the mirror ``base``. Raises ``ConfigError`` where ``base`` is no URL.
+
+    The index is that of the release that the URL ``default`` names, else that of the newest release.
+    """
     if not is_url(base):
         raise ConfigError(
             f"--mirror {without_userinfo(base)}: a URL is wanted, http, https or oci. --index also takes "
@@ -322,7 +337,7 @@ def mirrored(base: str, default: Optional[str]) -> str:
 
 
 def _offline(text: str) -> Path:
-    """The folder or archive of ``--offline``. ``ConfigError`` where it is not there."""
+    """Return the folder or archive of ``--offline``. Raises ``ConfigError`` where it does not exist."""
     path = None if is_url(text) else absolute(Path(text))
     if path is None or not path.exists():
         raise ConfigError(f"--offline {text}: a folder with index.json, or a package's archive, is wanted.")
@@ -330,7 +345,10 @@ def _offline(text: str) -> Path:
 
 
 def place(text: str) -> Union[str, Path]:
-    """The URL, or the path of the file or folder, that a user wrote for an index."""
+    """Return the URL or absolute path that ``text`` names. Raises ``ConfigError`` for a malformed address.
+
+    The URL of a folder, or of a release in a registry, becomes the URL of its index. A fragment stays.
+    """
     if not is_url(text):
         return absolute(Path(text))
     address, _, pin = text.partition("#")
@@ -342,14 +360,14 @@ def place(text: str) -> Union[str, Path]:
 
 
 def _index_in_registry(address: str) -> str:
-    """The index of the release at an address in a registry. Raises ``ConfigError``."""
+    """Return the address of the index of the release at ``address``. Raises ``ConfigError``."""
     release = address.rstrip("/").removesuffix(f"/{INDEX}")
     parse_address(release)
     return file_address(release, INDEX)
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` is an http, https or oci URL. Raises ``ConfigError`` for a broken one."""
+    """Return whether ``text`` is an http, https or oci URL. Raises ``ConfigError`` for a malformed URL."""
     try:
         return urlsplit(text).scheme in {"http", "https", "oci"}
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The two streams that the client writes to: answers to stdout, everything else to stderr."""
+"""The client writes answers to stdout and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Optional, TextIO, Tuple, Union
 from builder.formats.text import shown
 
 _ESCAPES = "ortpacks"
-"""The name that ``_escape`` is registered under."""
+"""The name under which ``_escape`` is registered with ``codecs``."""
 
 
 class Output:
@@ -23,32 +23,35 @@ class Output:
         self._stdout = stdout
         self._stderr = stderr
         self._moving = False
-        """Whether the last line on stderr is one of progress, not at its end yet."""
+        """Whether the last line on stderr is a progress line without its line break."""
         codecs.register_error(_ESCAPES, _escape)
         for stream in (stdout, stderr):
             if isinstance(stream, io.TextIOWrapper):
-                # A shell reads a path from stdout: it has the file system's encoding, whatever the locale is.
+                # A shell reads paths from stdout: they need the file system's encoding, not the locale's.
                 encoding = sys.getfilesystemencoding() if os.name == "posix" else stream.encoding
                 stream.reconfigure(encoding=encoding, errors=_ESCAPES)
 
     def answer(self, text: str) -> None:
-        """Write to stdout. Raises ``OSError``, and then drops what Python would write again at its end."""
+        """Write ``text`` and a line break to stdout. Raises ``OSError``.
+
+        After an error stdout leads to ``/dev/null``: else Python would raise again when it flushes at exit.
+        """
         if self._stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         _write(self._stdout, f"{text}\n")
 
     def say(self, text: str) -> None:
-        """Write lines to stderr, control characters as escapes. Where that cannot be, nobody is told."""
+        """Write lines to stderr, with control characters as escapes. Errors of writing are ignored."""
         self.write(f"{shown(text)}\n")
 
     def move(self, line: str) -> None:
-        """Write a line of progress to stderr, over the one before; the last one ends with a line break."""
+        """Write a progress line to stderr over the one before. The last one ends with a line break."""
         moving, self._moving = not line.endswith("\n"), False
         self.write(line)
         self._moving = moving
 
     def write(self, text: str) -> None:
-        """Write to stderr as it is, below a line of progress."""
+        """Write ``text`` to stderr unchanged, below a progress line. Errors of writing are ignored."""
         if self._stderr is not None:
             with suppress(OSError):
                 _write(self._stderr, f"\n{text}" if self._moving else text)
@@ -66,7 +69,10 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _escape(error: UnicodeError) -> Tuple[Union[str, bytes], int]:
-    """The byte of a file name that is no text as it is, else an escape for what the encoding lacks."""
+    """Return the replacement for a character that the encoding lacks, and the position after it.
+
+    A surrogate from a file name becomes the byte that it stands for, any other character an escape.
+    """
     if isinstance(error, UnicodeEncodeError):
         error.end = error.start + 1
     with suppress(UnicodeError):

@@ -1,7 +1,7 @@
-"""The arguments and the result of every command: the machine, the options, the answer.
+"""Each command takes a ``World`` and ``ClientOptions`` and returns a ``CommandAnswer``.
 
-What a command may do without is made when it is first asked for, and its types are imported for the type
-checker only: ``env`` waits neither for the network's modules nor for the probes'.
+The probes' surroundings and the network are made when a command first uses them, and their types are imported
+for the type checker only: ``env`` imports the modules of neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class World:
-    """The machine as the commands see it; a test hands in another one."""
+    """The machine as the commands see it. Tests pass another one."""
 
     surroundings: Callable[[], Surroundings]
     connect: Callable[[], Web]
@@ -36,83 +36,88 @@ class World:
     now: Callable[[], datetime]
     free: Callable[[Path], int]
     environments: Tuple[Path, ...]
-    """``site-packages`` of the Python that runs this."""
+    """The folders that the running Python imports packages from, and its user's ``site-packages``."""
     confirm: Optional[Callable[[str, bool], bool]] = None
-    """Asks a question, whose answer is the flag where nothing is typed; ``None``: nobody is there."""
+    """``confirm(question, default)`` returns the user's answer, ``default`` for an empty line; ``None`` where
+    no user can be asked."""
     symlink: Symlink = make_symlink
     program: Optional[Path] = None
-    """The file ``ortpacks.pyz`` that runs; ``None`` for its sources."""
+    """The running file ``ortpacks.pyz``; ``None`` when the client runs from its sources."""
 
     @cached_property
     def around(self) -> Surroundings:
-        """What the probes look at."""
+        """Return the machine that the probes examine, made on first use."""
         return self.surroundings()
 
     @cached_property
     def web(self) -> Web:
-        """The network."""
+        """Return the network, made on first use."""
         return self.connect()
 
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What the user asked for, defaults filled in."""
+    """The user's options, with defaults filled in."""
 
     prefix: Prefix
     index: Union[str, Path, None]
     """A URL, or the path of a file or folder."""
     variant: Optional[str] = None
     device: Optional[str] = None
-    """GPUs by number or UUID, separated by commas."""
+    """Numbers or UUIDs of GPUs, separated by commas."""
     dialect: Optional[str] = None
-    """Shell that ``env`` writes for; ``None``: the platform's own."""
+    """The shell that ``env`` writes for; ``None`` for the platform's own."""
     as_json: bool = False
     layout: Optional[str] = None
-    """``full`` or ``thin``; ``None``: whichever is better here."""
+    """``full`` or ``thin``; ``None`` where the client chooses."""
     look_in: Tuple[Path, ...] = ()
     """Environments that may hold NVIDIA's libraries."""
     wheels: Tuple[Path, ...] = ()
     """Folders that may hold NVIDIA's wheels."""
     offline: bool = False
-    """Nothing may be fetched."""
+    """Whether nothing may be fetched."""
     root: Optional[bytes] = None
-    """Names the keys that have to have signed the release; ``None``: it need not be signed."""
+    """The client's ``root.json``, whose keys must have signed the release; ``None`` where a signature is not
+    required."""
     unsigned: bool = False
-    """Whether the user trusts what nobody signed."""
+    """Whether the user accepts a release without signatures."""
     check: bool = False
-    """``self-update`` that says and does not act."""
+    """Whether ``self-update`` only reports that the release has another client."""
     ask: bool = False
-    """Whether the user wants to be asked before anything changes."""
+    """Whether to ask the user before a change."""
     explain: bool = False
     local: bool = False
-    """``list`` without the release."""
+    """Whether ``list`` leaves the release out."""
     old: bool = False
-    """``uninstall`` of what is not in use only."""
+    """Whether ``uninstall`` removes only packages that are not in use."""
     models: Tuple[str, ...] = ()
-    """Model files for ``--try``: ``PATH``, for ``recommend`` also ``NAME=PATH``."""
+    """Model files of ``--try``: ``PATH``, for ``recommend`` also ``NAME=PATH``."""
     table: Optional[Path] = None
-    """A models table that counts instead of the index's."""
+    """The file with a table of models that replaces the index's."""
     said: Optional[str] = None
-    """The words of a failure, for ``doctor``."""
+    """The text of an application's error, for ``doctor``."""
 
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """``value`` is printed with ``--json``, ``lines`` without."""
+    """The result of a command: ``value`` is printed with ``--json``, ``lines`` without."""
 
     value: Mapping[str, object]
     lines: Tuple[str, ...]
     code: int = 0
     script: bool = False
-    """Whether the lines are for a shell, which must get every character of them as it is."""
+    """Whether a shell will run the lines, so that no character in them may be escaped."""
 
 
 def head(command: str) -> Dict[str, object]:
-    """What every JSON answer begins with."""
+    """Return the keys with which every JSON answer begins."""
     return {"format": FORMAT, "command": command}
 
 
 def require_yes(world: World, options: ClientOptions, question: str, *, default: bool = True) -> None:
-    """``NothingToDoError`` when the user is there to be asked and says no; ``default`` is what Enter says."""
+    """Raise ``NothingToDoError`` when the user is asked and says no.
+
+    ``default`` is the answer that an empty line gives.
+    """
     if options.ask and world.confirm is not None and not world.confirm(question, default):
         raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")

@@ -1,1 +1,1 @@
-"""The commands of the client: an answer is made here and printed by ``cli``."""
+"""The commands of the client. Each returns an answer, which ``cli`` prints."""

@@ -1,4 +1,4 @@
-"""The answer of ``doctor``: what was seen, what it means, what to do; and what every probe said."""
+"""The command ``doctor`` reports findings about the machine and the package, and each probe's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of ``env``: how an application finds the package in use, in the words of each shell."""
+"""The command ``env`` prints the variables by which an application finds the package in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from builder.formats.text import printable
 SYSTEMD = "systemd"
 
 Line = Callable[[str, str, str], str]
-"""``line(name, value, separator)``: there is a separator for lists of folders, which keep what is set."""
+"""``line(name, value, separator)`` returns the statement that sets a variable. ``separator`` is empty but for
+a list of folders, in which the variable's old value stays behind ``value``."""
 
 
 def _sh(name: str, value: str, separator: str) -> str:
@@ -38,7 +39,10 @@ def _powershell(name: str, value: str, separator: str) -> str:
 
 
 def _powershell_text(value: str) -> str:
-    """In quotes, or by its characters' numbers: PowerShell reads another code page than Python writes."""
+    """Return ``value`` in quotes, or as character codes where it is not ASCII.
+
+    PowerShell reads another code page than Python writes.
+    """
     if value.isascii():
         return "'{}'".format(value.replace("'", "''"))
     numbers = ",".join(str(number) for (number,) in struct.iter_unpack("<H", value.encode("utf-16-le")))
@@ -46,13 +50,13 @@ def _powershell_text(value: str) -> str:
 
 
 def _cmd(name: str, value: str, separator: str) -> str:
-    """For a batch file, where ``%`` begins a variable."""
+    """Return the statement for a batch file, where ``%`` begins a variable."""
     rest = f"{separator}%{name}%" if separator else ""
     return f'set "{name}={value.replace("%", "%%")}{rest}"'
 
 
 def _systemd(name: str, value: str, separator: str) -> str:  # noqa: ARG001 a unit inherits no list
-    """As systemd.exec(5) and systemd.syntax(7) quote: ``%`` begins a specifier."""
+    """Return the setting, quoted as systemd.exec(5) and systemd.syntax(7) say; ``%`` begins a specifier."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'Environment="{name}={escaped}"'
 
@@ -67,7 +71,7 @@ SHELLS: Mapping[str, Line] = {
 
 
 def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
-    """The variables an application needs."""
+    """Print the variables that an application needs, as statements of a shell."""
     values = variables(options.prefix, world.platform)
     shell = options.dialect or ("powershell" if world.platform.startswith("win") else "sh")
     statements = () if options.as_json else lines(values, shell, world.platform)
@@ -75,17 +79,21 @@ def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 JIT_CACHE_BYTES = 4 * 2**30
-"""What NVIDIA's driver keeps of compiled kernels at most. Its default may hold a fraction of ONNX Runtime's,
-which would be compiled again at each start."""
+"""The value of CUDA_CACHE_MAXSIZE: the largest size in bytes of the driver's cache of compiled kernels. The
+driver's default may hold only a fraction of ONNX Runtime's, and the others would be compiled at each
+start."""
 
 LIBRARY_PATHS = {"win": "PATH", "macos": "DYLD_LIBRARY_PATH"}
-"""Where the loader looks first, by what a platform's name begins with; else ``LD_LIBRARY_PATH``."""
+"""The variable with the folders that the loader searches first, by a platform's first part;
+``LD_LIBRARY_PATH`` for any other."""
 
 
 def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
-    """Names and values. Where there is a link ``current`` they name it, and stay true after an install.
+    """Return names and values of the variables.
 
-    Raises ``NothingToDoError`` when nothing is installed.
+    Where there is a link ``current``, paths lead through it, and so stay valid after an install. Raises
+    ``NothingToDoError`` where nothing is installed, ``IntegrityError`` where the package's description cannot
+    be read.
     """
     info = read_info(installed(prefix))
     lib = stable_path(prefix) / "lib"
@@ -100,19 +108,20 @@ def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
 
 
 def library_path(platform: str) -> str:
-    """The variable that the loader reads."""
+    """Return the name of the variable with the folders that the loader searches."""
     return LIBRARY_PATHS.get(platform.partition("-")[0], "LD_LIBRARY_PATH")
 
 
 def separators(platform: str) -> str:
-    """What parts the folders of that variable; glibc's loader takes both (ld.so(8))."""
+    """Return the characters that separate folders in that variable; glibc's loader takes two (ld.so(8))."""
     return {"win": ";", "macos": ":"}.get(platform.partition("-")[0], ":;")
 
 
 def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
-    """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set.
+    """Return one statement per variable for ``shell``, a key of ``SHELLS``.
 
-    Raises ``ValidationError`` where the shell would not understand a value.
+    The folder of libraries comes before the variable's old value. Raises ``ValidationError`` where the shell
+    would read a value differently.
     """
     for value in values.values():
         _require_spellable(value, shell, platform)
@@ -125,11 +134,11 @@ def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
 
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""Bytes of a path that are no text, as Python has them."""
+"""Surrogates, with which Python stands for bytes of a path that are no text."""
 
 
 def _require_spellable(value: str, shell: str, platform: str) -> None:
-    """``ValidationError`` where what is printed would be another path than the one that is meant."""
+    """Raise ``ValidationError`` where the shell would read another path than ``value``."""
     foreign = platform.startswith("win") and shell != "powershell" and not value.isascii()
     if foreign or (shell not in {"sh", "fish"} and _NO_TEXT.search(value)):
         raise ValidationError(

@@ -1,4 +1,4 @@
-"""The answer of ``install``. It also writes ``gpu-info.json``, which describes the machine and the choice."""
+"""The command ``install`` also writes ``gpu-info.json``, which describes the machine and the choice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from builder.selection.choice import PackageChoice
 
 
 def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
-    """Install the choice. The CPU is a choice too: nothing is installed then, and that is no error."""
+    """Install the package that fits. Where no package does, nothing is installed and the exit code is 0."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
     if choice.package is None:
@@ -88,7 +88,7 @@ def _job(
 
 
 def _ask(world: World, options: ClientOptions, job: InstallJob, package: IndexPackage) -> None:
-    """Before anything is fetched; what lies there already needs no yes."""
+    """Ask the user before anything is fetched, unless the folder of an offered package exists already."""
     require_ours(options.prefix)
     if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
         room = f"{amount(package.size)} to fetch at most, {amount(package.installed_size)} on the disk"

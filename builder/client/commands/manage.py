@@ -1,6 +1,6 @@
-"""The answers of ``list``, ``verify``, ``rollback`` and ``uninstall``, which work on installed packages.
+"""The commands ``list``, ``verify``, ``rollback`` and ``uninstall`` work on installed packages.
 
-Packages are removed in an order that leaves a whole one in use, or none, at whatever moment it is killed.
+Packages are removed in an order that leaves a whole package in use, or none, whenever the command is killed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from builder.formats.text import amount
 
 
 def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
-    """What the release offers and what is installed. Quick: nothing is hashed."""
+    """List the packages of the release and the installed ones, without hashing any file.
+
+    The exit code is 10 where the release cannot be fetched; the installed packages are listed then too.
+    """
     missed = None
     try:
         index = _release(world, options)
@@ -61,7 +64,7 @@ def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
-    """Hash what is installed again; exit code 7 when it is not as its manifest says."""
+    """Hash the files of the package in use; exit code 7 where one differs from the manifest."""
     verdict = verify(installed(options.prefix))
     good = f"{verdict.manifest.name}: {len(verdict.manifest.files)} files are as the manifest says"
     value = {
@@ -77,7 +80,7 @@ def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noq
 
 
 def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
-    """Go back to the package that was in use before, once every byte of it is proved."""
+    """Switch back to the package that was in use before, after every file of it is verified."""
     prefix = options.prefix
     now, target = installed(prefix).name, _target(prefix)
     require_yes(world, options, f"Go back from {now} to {target.name}?")
@@ -97,7 +100,7 @@ def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
-    """Remove all that was installed, or with ``--old`` all that is not in use. What is not ours stays."""
+    """Remove all packages, or with ``--old`` those that are not in use. Other programs' files stay."""
     prefix = options.prefix
     if folder_in_use(prefix) is None and not versions(prefix) and not prefix.state.is_dir():
         raise NothingToDoError(
@@ -140,14 +143,14 @@ def _target(prefix: Prefix) -> Path:
 
 
 def _release(world: World, options: ClientOptions) -> Optional[Index]:
-    """The index, where there is one to ask and the user wants it."""
+    """Return the release's index; ``None`` with ``--installed`` and where no index is known."""
     if options.local or not options.index:
         return None
     return release(world, options).index
 
 
 def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:
-    """Each package that lies under the prefix; whether it is whole, only ``verify`` knows."""
+    """Yield a description of each package under the prefix, whose files are not verified."""
     roles = {previous_package(prefix): "previous", in_use(prefix): "current"}
     for folder in versions(prefix):
         try:
@@ -186,19 +189,25 @@ def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
 
 
 def _left(prefix: Prefix) -> List[Path]:
-    """What is under the prefix and not ours; a lock that Windows keeps while it is held is."""
+    """Return the paths under the prefix that the client did not make.
+
+    Windows keeps the lock file while it is held, so a folder with that file alone is left out.
+    """
     there = sorted(prefix.root.iterdir()) if prefix.root.is_dir() else []
     return [path for path in there if path != prefix.state or set(path.iterdir()) != {prefix.lock}]
 
 
 def _remove_all(prefix: Prefix) -> int:
-    """Everything of ours: first the pointer, then the packages, the lock last. Only with the lock held."""
+    """Remove all that the client made and return the bytes freed by packages. The lock must be held.
+
+    The link ``current`` goes first, then the packages, and the lock file last.
+    """
     detach(prefix)
     freed = remove_packages(prefix, versions(prefix))
     for path in (prefix.gpu_info, prefix.history, prefix.downloads, prefix.parts, prefix.lock):
         with suppress(PermissionError):  # Windows keeps the lock while it is held
             remove(path)
     for folder in (prefix.state, prefix.versions, prefix.root):
-        with suppress(OSError):  # somebody else's things are in it
+        with suppress(OSError):  # it holds files of other programs
             folder.rmdir()
     return freed

@@ -1,7 +1,7 @@
-"""Gathers what ``doctor`` judges: the machine, the package in use, and what may come between them.
+"""Observations of the machine and the package in use, which ``doctor`` examines.
 
-ONNX Runtime in Python environments is known by the records there; nothing is imported. Libraries that the
-loader finds before the package's are known by their names, in ``LD_LIBRARY_PATH``.
+ONNX Runtime in Python environments is recognised by its ``.dist-info`` folders; nothing is imported.
+Libraries in ``LD_LIBRARY_PATH`` that the loader finds before the package's are recognised by their names.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from builder.formats.text import printable
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 
 _MOST_DIGITS = 20
-"""Of a number of bytes."""
+"""The most digits of a number of bytes that is read."""
 
 _MOST_CHARACTERS = 4000
-"""Of an application's words: patterns that are looked for in them take their time."""
+"""The most characters of an application's error that are searched, because the patterns are slow."""
 
 _STATED = (FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY)
 
 
 def mounted_noexec(path: Path) -> bool:
-    """Whether the file system of ``path`` runs no code; false where the system does not say."""
+    """Return whether the file system of ``path`` is mounted with noexec; false where that is unknown."""
     flag = getattr(os, "ST_NOEXEC", 0)
     try:
         return bool(flag and os.statvfs(path).f_flag & flag)
@@ -59,7 +59,7 @@ def mounted_noexec(path: Path) -> bool:
 
 
 def may_write(path: Path) -> bool:
-    """Whether this user may write below ``path``, or make it."""
+    """Return whether this user may write below ``path``, or in the nearest folder above it that exists."""
     try:
         there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
         return os.access(there, os.W_OK | os.X_OK)
@@ -69,7 +69,7 @@ def may_write(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Rights:
-    """What the system lets this user do: a test cannot take rights from root."""
+    """Functions that say what this user may do. Tests replace them, because root may do anything."""
 
     may_use: Allowed = may_use
     may_write: Allowed = may_write
@@ -77,9 +77,10 @@ class Rights:
 
 
 def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
-    """All that the rules want to know of this machine. Nothing is changed.
+    """Return the observations of this machine and of the package in use. Nothing is changed.
 
-    Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
+    Raises ``ValidationError`` for a model that is no file or no ONNX model, ``IntegrityError`` for a model
+    that is cut short, ``NothingToDoError`` for a model where no package is installed.
     """
     files = [model_file(text, text, "Give a model's path.") for text in options.models]
     verdict, installed, broken = _package(options.prefix)
@@ -109,9 +110,10 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
 
 
 def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Seen:
-    """The machine, the package in use, and the failure of a session that an application tells in ``said``.
+    """Return the machine, the package in use, and the failed session that the error text ``said`` is of.
 
-    The package's files are not read and no session is run. Raises ``ConfigError`` where nothing is said.
+    The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
+    blank.
     """
     _, installed, broken = _package(
         options.prefix, lambda folder: Verification(folder, manifest_in(folder), ())
@@ -143,7 +145,11 @@ def _machine(world: World, rights: Rights) -> Seen:
 def _package(
     prefix: Prefix, read: Callable[[Path], Verification] = verify
 ) -> Tuple[Optional[Verification], Optional[InstalledPackage], Optional[str]]:
-    """The package in use, or why it cannot be read."""
+    """Return the package's verification, its description, and why it cannot be read.
+
+    The last is ``None`` for a package that can be read, the others are ``None`` for one that cannot. All are
+    ``None`` where no package is in use.
+    """
     try:
         folder = folder_in_use(prefix)
         if folder is None:
@@ -176,7 +182,7 @@ def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPa
 
 
 def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
-    """``ORT_DYLIB_PATH`` where it is no file of the package."""
+    """Return ``ORT_DYLIB_PATH`` where it does not lead into ``folder``; ``None`` in any other case."""
     named = env.get("ORT_DYLIB_PATH")
     try:
         return named if named and folder.resolve() not in Path(named).resolve().parents else None
@@ -193,7 +199,11 @@ def _shadows(verdict: Verification, world: World) -> Iterator[Shadow]:
 def _trials(
     verdict: Verification, seen: Seen, world: World, files: Iterable[Path]
 ) -> Tuple[Optional[SessionTrial], Tuple[ModelTrial, ...]]:
-    """A session of one node and the user's models, in what is whole: on the GPU only where CUDA has one."""
+    """Run a session of one node, and open the user's models, in a package whose files are whole.
+
+    They run on the CPU where the package is for CUDA and libcuda lists no GPU. Returns ``None`` and no trials
+    where a file is damaged or the package lists no host library.
+    """
     manifest = verdict.manifest
     host = host_of(verdict.folder, manifest)
     if verdict.problems or host is None:
@@ -201,7 +211,7 @@ def _trials(
     no_gpu = manifest.provider == CUDA and not seen.reply("libcuda").devices
     provider = CPU if no_gpu else manifest.provider
     trials = OrtTrials(world.around.ask, world.around.python)
-    # First the node: a cold disk or the driver's compiler must not eat into a model's shorter time.
+    # The node first: its time limit allows for a cold disk and the driver's compiler, a model's does not.
     one_node = trials.compute(host, provider)
     opened = [ModelTrial(str(file), provider, trials.open(host, provider, file).failure) for file in files]
     return one_node, tuple(opened)
@@ -225,16 +235,19 @@ _RECORD = re.compile(r"((?:ortpacks_)?onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.di
 _OURS = "ortpacks_"
 
 _REQUIRED = re.compile(r"^Requires-Dist: (nvidia-[a-z0-9-]+)==([0-9.]+)$", re.MULTILINE)
-"""NVIDIA's wheels as our own wheel requires them."""
+"""The requirements for NVIDIA's wheels in the ``METADATA`` of a wheel of this project."""
 
 _PLACES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
 
 _PLUGINS = ("onnxruntime_extensions", "onnxruntime_genai", "onnxruntime_tools")
-"""These have folders of their own."""
+"""Distributions whose names begin like ONNX Runtime's and that have folders of their own."""
 
 
 def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
-    """Each distribution that brings the folder ``onnxruntime``. Environments, or their ``site-packages``."""
+    """Yield each distribution in ``environments`` that brings the folder ``onnxruntime``.
+
+    ``environments`` are environments or their ``site-packages``.
+    """
     inner = (path for folder in environments for path in (folder, *_inside(folder)))
     for place in dict.fromkeys(inner):
         for record in sorted(place.glob("*onnxruntime*.dist-info")):
@@ -245,7 +258,7 @@ def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
 
 
 def _lacking(record: Path) -> Iterator[str]:
-    """NVIDIA's wheels that our own wheel requires and its environment does not have."""
+    """Yield the wheels of NVIDIA's that a wheel of this project requires and its environment lacks."""
     with suppress(OSError):
         text = (record / "METADATA").read_text(encoding="utf-8", errors="replace")
         for name, version in _REQUIRED.findall(text.partition("\n\n")[0]):
@@ -267,9 +280,9 @@ _IN_FOLDER = re.compile(r".+-(\d[^-]*)\.dist-info")
 
 
 def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterator[Shadow]:
-    """Each library of the package in ``folder`` that a folder of the variable before the package's has too.
+    """Yield each library that a folder before the package's in ``LD_LIBRARY_PATH`` has under the same name.
 
-    The same bytes are no shadow.
+    A file with the same bytes as the package's is left out.
     """
     entries = [entry for entry in manifest.files if entry.path.startswith(_LIB)]
     for place in _before(folder / _LIB, env):
@@ -280,9 +293,9 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
 
 
 def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """The variable's folders up to the package's own: the loader asks RUNPATH only after them.
+    """Yield the folders in ``LD_LIBRARY_PATH`` before ``lib``: the loader searches them before RUNPATH.
 
-    By ld.so(8) a colon and a semicolon part them, and an empty name is the current folder.
+    Source: ld.so(8). A colon or a semicolon separates folders; an empty name is the current folder.
     """
     named = env.get(LIBRARY_PATH, "")
     for name in re.split("[:;]", named) if named else ():
@@ -295,13 +308,19 @@ def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version(path: Path) -> Optional[str]:
-    """By its name behind all links, else by the wheel it came in. It is not loaded: nobody vouches for it."""
+    """Return the version in the name of the file that ``path`` links to, else that of its wheel.
+
+    ``None`` where neither has one. The library is not loaded, so the version is not verified.
+    """
     match = _IN_NAME.search(path.resolve().name)
     return match[1] if match else _of_wheel(path)
 
 
 def _of_wheel(path: Path) -> Optional[str]:
-    """``site-packages/nvidia/cudnn/lib/X`` is of ``site-packages/nvidia_cudnn_cu12-VERSION.dist-info``."""
+    """Return the version of the wheel that ``path`` is from; ``None`` where none is found.
+
+    ``site-packages/nvidia/cudnn/lib/X`` is from ``site-packages/nvidia_cudnn_cu12-VERSION.dist-info``.
+    """
     if len(path.parts) < 5 or path.parts[-4] != "nvidia":  # noqa: PLR2004 the parts that the docstring names
         return None
     records = path.parents[3].glob(f"nvidia_{path.parts[-3]}_*.dist-info")
@@ -309,7 +328,10 @@ def _of_wheel(path: Path) -> Optional[str]:
 
 
 def _own(entry: FileEntry, manifest: Manifest) -> str:
-    """``9.10.2.21`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``."""
+    """Return the version of a package's file: ``9.10.2.21`` for ``wheel:nvidia-cudnn-cu12==9.10.2.21``.
+
+    Any file that is not from NVIDIA's wheels has ONNX Runtime's version.
+    """
     if entry.source.startswith("wheel:nvidia-"):
         return entry.source.partition("==")[2]
     return manifest.onnxruntime.version

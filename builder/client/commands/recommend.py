@@ -1,4 +1,4 @@
-"""The answer of ``recommend``: by the index's table, and by opening the model where one is given."""
+"""The command ``recommend`` chooses a model by the index's table, and opens model files that are given."""
 
 from __future__ import annotations
 
@@ -28,17 +28,21 @@ GPU = "gpu"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A model that was opened, or was to be."""
+    """A model that was opened, or was to be opened."""
 
     model: str
     provider: str
     tried: TryOut
     cause: Optional[str] = None
-    """Why it does not open, and what to do, where the package lacks a kernel that the model needs."""
+    """The reason for which the model does not open and the remedy, where the package lacks a kernel that the
+    model needs; ``None`` for any other reason."""
 
 
 def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
-    """The model this machine can hold; tried out in the installed package where ``--try`` gives a file."""
+    """Recommend a model for this machine.
+
+    With ``--try`` model files are opened in the installed package, and ``gpu-info.json`` gets the result.
+    """
     scene = look(world, options)
     choice = choose(scene, options.variant)
     verdict = by_table(choice, scene, world)
@@ -61,7 +65,7 @@ def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 def by_table(choice: PackageChoice, scene: Scene, world: World) -> ModelVerdict:
-    """The first line of the index's table whose floors are met."""
+    """Return the first model of the index's table whose minimums this machine meets."""
     own = choice.device.memory_mib if choice.on_gpu and choice.device else None
     vram = usable_vram(world.platform, world.ram_gib * 1024, own)
     rule = recommend(scene.index.models, vram, world.cores, world.ram_gib)
@@ -69,14 +73,15 @@ def by_table(choice: PackageChoice, scene: Scene, world: World) -> ModelVerdict:
 
 
 def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> Iterator[ModelRule]:
-    """Every line whose floors are met, in the table's order."""
+    """Return every line of the table whose minimums this machine meets, in the table's order."""
     return (rule for rule in models if recommend([rule], vram, world.cores, world.ram_gib) is not None)
 
 
 def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Mapping[str, Path]:
-    """The files by model; one without a name is the recommended model's, or its own where there is none.
+    """Return the path of each model.
 
-    Raises as ``read_onnx``.
+    A path without a name belongs to the recommended model; where the table has none that fits, to a model of
+    the file's own name. Raises ``ValidationError`` or ``IntegrityError``, as ``model_file`` does.
     """
     known = [rule.model for rule in scene.index.models]
     table = ", ".join(known) or "it is empty"
@@ -94,9 +99,10 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
 def _try_models(
     rules: Sequence[ModelRule], files: Mapping[str, Path], options: ClientOptions, trials: OrtTrials
 ) -> Iterator[Attempt]:
-    """Down the table until one opens where it should, or there is no file to go on with.
+    """Open models in the table's order until one opens, or a model has no file.
 
-    Without a table all of them, on the package's provider.
+    Where no line of the table fits, all files are opened with the package's provider. Raises
+    ``IntegrityError`` or ``NothingToDoError`` where the installed package cannot be used.
     """
     host, manifest = _runtime(options)
     if not rules:
@@ -117,10 +123,10 @@ def _try_models(
 def _tried(
     trials: OrtTrials, host: Path, manifest: Manifest, model: str, file: Path, provider: str
 ) -> Attempt:
-    """The trial; a refusal that is known is told in words that say what to do.
+    """Open a model and return the attempt; a known error of ONNX Runtime gets an explanation.
 
-    What the package lacks comes first: an operator that was not compiled looks to ONNX Runtime like one of a
-    library that nobody registered.
+    The package's missing kernels are compared first: ONNX Runtime's message for such an operator is the same
+    as for a custom operator whose library is not registered.
     """
     tried, ort = trials.open(host, provider, file), manifest.onnxruntime
     why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
@@ -131,7 +137,11 @@ def _tried(
 
 
 def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
-    """The installed host library, whose package is whole: nothing else is run."""
+    """Return the installed host library and its manifest.
+
+    Raises ``IntegrityError`` where the package is damaged or lists no host library, ``NothingToDoError``
+    where no package is installed.
+    """
     verdict = verify(installed(options.prefix))
     if verdict.problems:
         first, *others = verdict.problems
@@ -143,7 +153,10 @@ def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
 
 
 def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: ModelVerdict) -> ModelVerdict:
-    """The model that opened where the table puts it; else the next one, which nobody has tried."""
+    """Return the model that opened on the device that the table names for it.
+
+    Where none did, return the first line that did not fail, as not tested.
+    """
     places = {rule.model: rule.device for rule in rules}
     failed = []
     for attempt in (one for one in attempts if one.model in places):
@@ -169,7 +182,10 @@ def _attempt_line(attempt: Attempt) -> str:
 
 
 def _nodes(placement: Optional[Placement]) -> str:
-    """``; 188 nodes on CUDAExecutionProvider, 3 on CPUExecutionProvider (Shape, Gather)``."""
+    """Return the number of nodes per provider: ``; nodes: 188 on CUDAExecutionProvider, 3 on …``.
+
+    Operators on the CPU are named. Empty where the placement is unknown.
+    """
     if placement is None:
         return ""
     on_cpu = sorted({operator for provider, operator, _ in placement.nodes if provider == CPU_PROVIDER})

@@ -1,4 +1,4 @@
-"""The answer of ``select``: the package that fits this machine."""
+"""The command ``select`` chooses the package that fits this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # as in builder.client.world
 
 
 def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
-    """Which package this machine should run, and why not the others."""
+    """Show the package that this machine should run, and the reason against each other package."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
     lines = explained(choice, scene)
@@ -40,7 +40,7 @@ def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
 
 @dataclass(frozen=True)
 class Scene:
-    """What there is to choose from, and for what."""
+    """The packages to choose from, and the machine to choose for."""
 
     found: Detection
     located: Located
@@ -50,29 +50,29 @@ class Scene:
 
     @property
     def glibc(self) -> Optional[str]:
-        """The system's, as ``selection.select`` takes it."""
+        """Return the system's glibc version, in the form that ``selection.select`` takes."""
         return self.found.system.glibc
 
     @property
     def index(self) -> Index:
-        """The release's."""
+        """Return the release's index."""
         return self.located.index
 
 
 def release(world: World, options: ClientOptions) -> Located:
-    """The release that the user named, its signatures verified if the client came with a root."""
+    """Return the release that the user named, with its signatures verified if the client has a root."""
     return locate(options.index, network(world.web, offline=options.offline), trust_of(world, options))
 
 
 def remember(world: World, options: ClientOptions, located: Located) -> None:
-    """Note which version of a signed release was taken."""
+    """Store the version of the signed release that was taken."""
     trust = trust_of(world, options)
     if trust is not None and located.signed is not None:
         trust.remember(located.shown, located.signed)
 
 
 def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
-    """What releases are held to; ``None`` where they need not be signed."""
+    """Return the keys that a release must be signed by; ``None`` where no signature is required."""
     if options.root is None:
         return None
     from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it
@@ -81,7 +81,7 @@ def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
 
 
 def look(world: World, options: ClientOptions) -> Scene:
-    """Read the index and look at the machine."""
+    """Read the index and detect the GPUs."""
     located = release(world, options)
     if options.table is not None:
         models = _models(options.table)
@@ -92,7 +92,7 @@ def look(world: World, options: ClientOptions) -> Scene:
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
-    """The table in ``file``. Raises ``ConfigError``."""
+    """Return the table in ``file``. Raises ``ConfigError``."""
     try:
         return model_table.loads(file.read_text(encoding="utf-8"), str(file)).models
     except OSError as error:
@@ -102,7 +102,11 @@ def _models(file: Path) -> Tuple[ModelRule, ...]:
 
 
 def choose(scene: Scene, variant: Optional[str]) -> PackageChoice:
-    """What this machine should run; ``variant``: of a variant or a package, what the user asked for."""
+    """Return the package that this machine should run.
+
+    ``variant`` limits the choice to packages of this variant or name. Raises ``ValidationError`` or
+    ``NoCompatiblePackageError`` where there is none.
+    """
     return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
 
 
@@ -112,7 +116,10 @@ def _select(scene: Scene, index: Index) -> PackageChoice:
 
 
 def _as_asked(variant: str, scene: Scene) -> PackageChoice:
-    """``--variant``: the user's word stands even where no GPU here runs it, for images built elsewhere."""
+    """Return the choice for ``--variant``, also where no GPU here runs it.
+
+    An image for another machine can be built with it.
+    """
     mine = tuple(package for package in scene.index.packages if variant in (package.variant, package.name))
     if not mine:
         names = sorted({package.variant for package in scene.index.packages})
@@ -142,13 +149,13 @@ def _warning(package: IndexPackage, scene: Scene) -> str:
 
 @dataclass(frozen=True)
 class ModelVerdict:
-    """Which model the machine can hold, and whether that was tried."""
+    """The model that the machine can hold, and whether it was opened."""
 
     model: Optional[str]
     device: Optional[str]
-    """``gpu`` or ``cpu``: where the model goes."""
+    """``gpu`` or ``cpu``: the device that runs the model."""
     vram_mib: Optional[int]
-    """GPU memory a model may take."""
+    """GPU memory in MiB that a model may take; ``None`` where it is unknown or there is no GPU."""
     tested: bool = False
     """Whether the model was opened."""
 
@@ -156,7 +163,7 @@ class ModelVerdict:
 def note_verdict(
     world: World, options: ClientOptions, scene: Scene, choice: PackageChoice, verdict: ModelVerdict
 ) -> None:
-    """Write it, whole or not at all. Where that cannot be, the user is told, and what was done stands."""
+    """Write ``gpu-info.json``, whole or not at all. Where it cannot be written, the user gets a message."""
     prefix = options.prefix
     try:
         with changing(prefix, world.say):
@@ -168,7 +175,7 @@ def note_verdict(
 def _gpu_info(
     choice: PackageChoice, found: Detection, verdict: ModelVerdict, now: datetime
 ) -> Dict[str, object]:
-    """``gpu-info.json``; docs/client.md explains each key."""
+    """Return the content of ``gpu-info.json``; docs/client.md explains each key."""
     package, device = choice.package, choice.device or _largest(found)
     memory = device.memory_mib if device else None
     on_gpu = verdict.device == "gpu"
@@ -197,7 +204,7 @@ def _largest(found: Detection) -> Optional[Device]:
 
 
 def explained(choice: PackageChoice, scene: Scene) -> List[str]:
-    """What was chosen, why nothing else, and what the user has to know besides."""
+    """Return lines with the choice, the reasons against other packages, and notes for the user."""
     lines = [choice.summary]
     mine = {package.name for package in scene.index.packages if package.platform == scene.platform}
     lines += [f"  not {other.package}: {other.reason}" for other in choice.reasons if other.package in mine]
@@ -217,7 +224,7 @@ def explained(choice: PackageChoice, scene: Scene) -> List[str]:
 
 
 def choice_value(choice: PackageChoice) -> Dict[str, object]:
-    """A choice for ``--json``."""
+    """Return a choice as a value for ``--json``."""
     return {
         "package": package_value(choice.package) if choice.package else None,
         "support": choice.support,
@@ -231,7 +238,7 @@ def choice_value(choice: PackageChoice) -> Dict[str, object]:
 
 
 def package_value(package: IndexPackage) -> Dict[str, object]:
-    """A package of an index for ``--json``."""
+    """Return a package of an index as a value for ``--json``."""
     return {
         "name": package.name,
         "variant": package.variant,

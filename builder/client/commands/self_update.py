@@ -1,7 +1,7 @@
-"""The answer of ``self-update``: the client of the newest release in the place of this one.
+"""The command ``self-update`` replaces this client by that of the newest release.
 
-It is trusted as a package is: ``targets.json`` names its sha256, signed by the keys of this client's root.
-The index is not read: a newer release may have one of a form that this client does not know.
+``targets.json``, which is signed by the keys of this client's root, names the new client's sha256. The index
+is not read, because a newer release may have an index of a format that this client does not know.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from builder.formats.trust import SignedRelease
 _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
 
 _SECONDS = 60.0
-"""For the new client to say its version."""
+"""Time limit in seconds for the new client to print its version."""
 
 
 @dataclass(frozen=True)
 class _Offer:
-    """The release's client."""
+    """The client of a release."""
 
     place: Union[str, Path]
     shown: str
@@ -46,7 +46,7 @@ class _Offer:
 
 
 def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
-    """Replace this program by that of the newest release, once it is proved; the one before stays there."""
+    """Replace this program by that of the newest release, after verifying it; a copy of this one is kept."""
     own = _own(world)
     web = network(world.web, offline=options.offline)
     offer = _offer(world, options, web)
@@ -79,7 +79,10 @@ def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 def _own(world: World) -> Path:
-    """The file that this program is. Raises ``NothingToDoError`` where others look after it."""
+    """Return the file of this program.
+
+    Raises ``NothingToDoError`` where git or pip updates the program instead.
+    """
     own = world.program
     if own is None:
         raise NothingToDoError(
@@ -93,7 +96,11 @@ def _own(world: World) -> Path:
 
 
 def _offer(world: World, options: ClientOptions, web: Web) -> _Offer:
-    """Raises ``IntegrityError`` for a release that nobody vouches for, ``TransferError`` for none."""
+    """Return the client of the release.
+
+    Raises ``ConfigError`` where no release is named, ``IntegrityError`` for a release that is not signed,
+    ``TransferError`` for a release that is not there.
+    """
     if options.index is None:
         raise ConfigError("No release: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
     index = options.index
@@ -127,7 +134,10 @@ def _listed(sums: bytes, shown: str) -> str:
 
 
 def _replace(world: World, own: Path, offer: _Offer, web: Web) -> str:
-    """Bring the new client, prove it and put it in the place of this one; its version. ``DiskError``."""
+    """Fetch and verify the new client, replace this program by it, and return its version.
+
+    Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
+    """
     part = own.with_name(f"{own.name}.part")
     with disk_errors(part):
         _bring(offer, part, web)
@@ -162,7 +172,10 @@ def _bring(offer: _Offer, part: Path, web: Web) -> None:
 
 
 def _newer(part: Path, shown: str) -> str:
-    """The new client's version. Raises ``IntegrityError`` for none, and for one before this."""
+    """Return the new client's version.
+
+    Raises ``IntegrityError`` where the file is no client, or one that is older than this one.
+    """
     try:
         with zipfile.ZipFile(part) as archive:
             found = _VERSION.search(archive.read("builder/client/__init__.py"))
@@ -182,7 +195,7 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def _try(world: World, part: Path) -> None:
-    """Raises ``LoadError`` where the new client does not start with this Python."""
+    """Raise ``LoadError`` where the new client does not start with this Python."""
     around = world.around
     try:
         answer = around.ask([around.python, "-I", str(part), "--version"], _SECONDS)
@@ -196,7 +209,7 @@ def _try(world: World, part: Path) -> None:
 
 
 def _keep(own: Path) -> None:
-    """Give this client a second name, which stays when its first one is the new client's."""
+    """Give this client a second name, which remains when the new client takes the first one."""
     before = _previous(own)
     before.unlink(missing_ok=True)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The answer of ``detect``: the GPUs of this machine. It imports nothing that chooses packages."""
+"""The command ``detect`` shows the GPUs of this machine. It imports no module that chooses packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.gpu.devices import Device
 
 
 def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
-    """The GPUs and what each probe said."""
+    """Show the GPUs and the answer of each probe."""
     found = detect(world.around)
     devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
     probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
@@ -38,7 +38,7 @@ def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noq
 
 
 def device_value(device: Device) -> Dict[str, object]:
-    """A GPU for ``--json``."""
+    """Return a GPU as a value for ``--json``."""
     return {
         "index": device.index,
         "uuid": device.uuid or None,
@@ -52,7 +52,7 @@ def device_value(device: Device) -> Dict[str, object]:
 
 
 def profile_value(device: Optional[Device]) -> Optional[Dict[str, object]]:
-    """The settings of sessions on a GPU, for ``--json``; ``None`` where its compute capability is unknown."""
+    """Return a GPU's session settings for ``--json``; ``None`` where its compute capability is unknown."""
     if device is None or device.capability is None:
         return None
     usable = device.memory_mib if device.free_mib is None else device.free_mib
@@ -60,6 +60,6 @@ def profile_value(device: Optional[Device]) -> Optional[Dict[str, object]]:
 
 
 def spelled(device: Device) -> str:
-    """A GPU in a line."""
+    """Return a GPU as a line of text."""
     free = f", {device.free_mib} MiB free" if device.free_mib is not None else ""
     return f"GPU {device.index}: {device}{free}" + (f" {device.uuid}" if device.uuid else "")

@@ -1,6 +1,7 @@
-"""A package's way onto the machine.
+"""The steps of an install, from the index to the package in use.
 
-``source`` reads the index and chooses the archive, ``obtain`` fetches it, ``unpack`` proves and unpacks it,
-``complete`` adds NVIDIA's libraries, from this machine or from their wheels, ``current`` switches to it in
-one step. ``installer`` walks this road; ``prefix`` is the folder that it leads to.
+``source`` reads the index and names the archive's place, ``layouts`` chooses the archive, ``obtain`` fetches
+it, ``unpack`` verifies and unpacks it, ``complete`` adds NVIDIA's libraries, from this machine or from their
+wheels, ``current`` switches to the package in one step. ``installer`` runs the steps; ``prefix`` has the
+paths of the folder that packages are installed in.
 """

@@ -1,9 +1,8 @@
-"""NVIDIA's libraries of a thin package: those that lie on this machine already, else those of their wheels.
+"""NVIDIA's libraries of a thin package are copied from this machine, else unpacked from their wheels.
 
-They are looked for in the packages installed before, in Python environments, and where conda and the system
-keep libraries. Wheels are taken from
-folders that the user names, by their bytes; else pip, which knows this machine's index, proxy and
-certificates, fetches them.
+The client searches for the libraries in installed packages, in Python environments, and in the folders of
+conda and the system. A wheel is taken from a folder that the user names if its bytes match; else pip fetches
+it, with this machine's index, proxy and certificates.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from builder.formats.package_names import MANIFEST, file_mode
 from builder.formats.text import amount
 
 SPARE_BYTES = 64 * 2**20
-"""Left free beyond what the package needs."""
+"""Bytes that must stay free beyond those that the package needs."""
 
 _SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)(?:@[a-z0-9-]+)?")
 
@@ -46,21 +45,22 @@ _OR_FULL = ", or take what has NVIDIA's libraries inside: --layout full"
 
 @dataclass(frozen=True)
 class CompletionMeans:
-    """Where a package's missing libraries may come from, and who is told."""
+    """The sources of a package's missing libraries, and the functions to report and to measure space with."""
 
     prefix: Prefix
     nearby: Nearby
     wheels: Wheels
     say: Callable[[str], None]
     free: Callable[[Path], int]
-    """Bytes free where a path lies."""
+    """``free(path)``: free bytes on the file system of ``path``."""
 
 
 def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
-    """Bring every absent file of ``manifest`` into ``folder``, each proved by its sha256.
+    """Bring every absent file of ``manifest`` into ``folder``, each verified by its sha256.
 
-    What came out of a wheel waits under the prefix, so a killed run is gone on with. Raises ``DiskError``,
-    ``IntegrityError``, ``ToolMissingError`` (no pip) or ``TransferError``.
+    Libraries that were unpacked from wheels stay under the prefix until the install ends, so that a run after
+    an interruption takes them from there. Raises ``DiskError``, ``IntegrityError``, ``ToolMissingError`` (no
+    pip) or ``TransferError``.
     """
     if not manifest.absent:
         return
@@ -78,13 +78,13 @@ def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
 
 
 def survey(entries: Iterable[FileEntry], nearby: Nearby) -> Dict[FileEntry, Found]:
-    """Which of ``entries`` are on this machine, byte for byte, and where."""
+    """Return, for each of ``entries`` that this machine has byte for byte, the file that was found."""
     places = ((entry, nearby.find(entry)) for entry in entries)
     return {entry: found for entry, found in places if found is not None}
 
 
 def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry]:
-    """The wheels that ``missing`` come from. ``IntegrityError`` where the manifest does not say."""
+    """Return the wheels of ``missing``. Raises ``IntegrityError`` where the manifest names none."""
     known = {wheel.source: wheel for wheel in manifest.wheels}
     lost = [entry.path for entry in missing if entry.source not in known or entry.member is None]
     if lost:
@@ -98,7 +98,7 @@ def _require_space(
     wheels: Iterable[WheelEntry],
     means: CompletionMeans,
 ) -> None:
-    """Require room for the libraries, and twice for the largest wheel: pip copies what it fetched."""
+    """Require space for the libraries and twice the largest wheel, because pip copies what it fetched."""
     copied = [entry for entry, place in found.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest
@@ -106,7 +106,10 @@ def _require_space(
 
 
 def require_room(means: CompletionMeans, needed: int, what: str) -> None:
-    """``DiskError`` unless ``needed`` bytes and some to spare, which ``what`` says they are for, are free."""
+    """Raise ``DiskError`` unless ``needed`` bytes and ``SPARE_BYTES`` are free under the prefix.
+
+    ``what`` completes the message's "bytes are needed …".
+    """
     root, needed = means.prefix.root, needed + SPARE_BYTES
     free = means.free(root)
     if free < needed:
@@ -117,7 +120,7 @@ def require_room(means: CompletionMeans, needed: int, what: str) -> None:
 
 
 def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: CompletionMeans) -> None:
-    """Fetch one wheel, take its libraries out, and drop it, so that two never lie side by side."""
+    """Fetch one wheel, unpack its libraries and remove it, so that at most one wheel is on the disk."""
     work = means.prefix.part("wheel")
     work.mkdir()
     try:
@@ -142,7 +145,7 @@ def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> Non
 
 
 def _place(found: Found, entry: FileEntry, folder: Path) -> None:
-    """A link to what is ours, a copy of what is not: somebody's environment may change tomorrow."""
+    """Link a library that only the client writes to into ``folder``; copy any other."""
     *above, name = parts_of(entry.path, MANIFEST)
     home = folder.joinpath(*above)
     make_folder(home)
@@ -154,7 +157,7 @@ def _place(found: Found, entry: FileEntry, folder: Path) -> None:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Whether the file system gave ``source`` a second name."""
+    """Return whether a hard link ``target`` to ``source`` could be made."""
     try:
         os.link(source, target)
     except OSError:
@@ -168,39 +171,42 @@ def _require_digest(where: str, entry: FileEntry, digest: str) -> None:
 
 
 NVIDIA = "nvidia"
-"""The folder that NVIDIA's wheels unpack to, in ``site-packages``."""
+"""The folder in ``site-packages`` that NVIDIA's wheels unpack to."""
 
 _ENVIRONMENTS = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A library with the right bytes on this machine."""
+    """A library on this machine whose bytes match the manifest's."""
 
     path: Path
     ours: bool
-    """Whether only we write to it: then it may be linked to, else it could change under us."""
+    """Whether only the client writes to it. Such a file may be linked; any other could change later."""
 
 
 @dataclass(frozen=True)
 class Nearby:
-    """The places where NVIDIA's libraries may lie, and the hashes of the files that were read there."""
+    """The places where NVIDIA's libraries may lie, with a cache of the sha256 of files read there."""
 
     prefix: Prefix
     environments: Tuple[Path, ...]
-    """``site-packages`` folders."""
+    """The ``site-packages`` folders."""
     libraries: Tuple[Path, ...] = ()
-    """Folders of libraries alone: conda's, the system's."""
+    """Folders that hold libraries directly: conda's and the system's."""
     _digests: Dict[Tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def promising(self) -> bool:
-        """Whether there is anything at all to look at; costs nothing."""
+        """Return whether any place may hold NVIDIA's libraries, without reading a file."""
         versions = self.prefix.versions
         there = any(is_folder(folder / NVIDIA) for folder in self.environments) or bool(self.libraries)
         return there or (versions.is_dir() and any(versions.iterdir()))
 
     def find(self, entry: FileEntry) -> Optional[Found]:
-        """A file with exactly the entry's bytes, wherever it comes from; ours before somebody else's."""
+        """Return a file with exactly the entry's bytes; ``None`` where there is none.
+
+        The client's own files are compared before those of environments and of the system.
+        """
         for found in self._candidates(entry):
             if self._matches(found, entry):
                 return found
@@ -217,7 +223,7 @@ class Nearby:
             yield from (Found(folder / place[-1], ours=False) for folder in self.libraries)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:
-        """Whether a file has the entry's size and sha256. One that cannot be read does not match."""
+        """Return whether a file has the entry's size and sha256; false for an unreadable file."""
         path = found.path
         try:
             if not path.is_file() or (found.ours and path.is_symlink()):
@@ -228,7 +234,7 @@ class Nearby:
             return False
 
     def _digest(self, path: Path, stat: os.stat_result) -> str:
-        """The sha256 of a file, which is read again only when its size or time has changed."""
+        """Return the sha256 of a file, which is read again only when its size or time has changed."""
         key = (str(path), stat.st_size, stat.st_mtime_ns)
         if key not in self._digests:
             self._digests[key] = sha256_of(path)
@@ -236,9 +242,9 @@ class Nearby:
 
 
 def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
-    """The ``site-packages`` with NVIDIA's libraries that ``folders``, environments or their inside, hold.
+    """Return the folders with NVIDIA's libraries among ``folders`` and the ``site-packages`` inside them.
 
-    Raises ``ConfigError`` for a folder that is not there.
+    Raises ``ConfigError`` for a folder that does not exist.
     """
     found: Dict[Path, None] = {}
     for folder in folders:
@@ -255,13 +261,17 @@ _LIBRARIES = (
     "usr/lib/*-linux-gnu",
     "usr/lib64",
 )
-"""Where NVIDIA's packages of a distribution, its installer and the distribution's own have CUDA and cuDNN."""
+"""Folders with CUDA or cuDNN: of NVIDIA's installer and packages, and of distributions' packages."""
 
 _KNOWN_BY = ("libcudart.so.*", "libcublas.so.*", "libcudnn.so.*")
 
 
 def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -> Tuple[Path, ...]:
-    """The folders with CUDA: the system's under ``root``, the ``conda`` environment's, ``folders``'."""
+    """Return the folders with CUDA: the system's under ``root``, conda's, and those of ``folders``.
+
+    Of ``conda`` (the environment's folder, if any) and of each of ``folders``, the folder itself and its
+    ``lib`` are looked at.
+    """
     system = (path for pattern in _LIBRARIES for path in sorted(root.glob(pattern)))
     named = [*([Path(conda)] if conda else []), *folders]
     places = (*system, *named, *(folder / "lib" for folder in named))
@@ -269,7 +279,7 @@ def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -
 
 
 def _has_cuda(folder: Path) -> bool:
-    """Whether a folder has libraries of CUDA. One that may not be looked at has none."""
+    """Return whether a folder has CUDA libraries; false for a folder that may not be read."""
     try:
         return any(any(folder.glob(name)) for name in _KNOWN_BY)
     except OSError:
@@ -278,15 +288,16 @@ def _has_cuda(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Wheels:
-    """The sources of wheels: folders, then ``pip``, which is ``None`` where nothing may be fetched."""
+    """The sources of wheels: folders first, then ``pip``, which is ``None`` where nothing may be fetched."""
 
     folders: Tuple[Path, ...]
     pip: Optional[Pip]
 
     def bring(self, wheel: WheelEntry, work: Path, say: Callable[[str], None]) -> Path:
-        """The wheel, with its sha256 proved. ``work`` is an empty folder for what is fetched.
+        """Return the path of the wheel, with its sha256 verified.
 
-        Raises ``TransferError`` where it is in none of the folders and pip may not be asked, or as ``Pip``.
+        ``work`` is an empty folder for a fetched wheel. Raises ``TransferError`` where no folder has the
+        wheel and nothing may be fetched, and the errors of ``Pip.download``.
         """
         path = self.find(wheel)
         if path is not None:
@@ -301,7 +312,10 @@ class Wheels:
         return self.pip.download(requirement, [wheel.sha256], work, platform=platform, otherwise=_OR_FULL)
 
     def find(self, wheel: WheelEntry) -> Optional[Path]:
-        """A file with exactly the wheel's bytes, whatever its name; one that has it is looked at first."""
+        """Return a file in ``folders`` with exactly the wheel's bytes; ``None`` where there is none.
+
+        The name of the file does not matter; files with the wheel's name are compared first.
+        """
         return next(
             (path for path in self._candidates(wheel) if has_bytes(path, Digest(wheel.size, wheel.sha256))),
             None,
@@ -314,7 +328,10 @@ class Wheels:
 
 
 def _requirement(wheel: WheelEntry) -> str:
-    """``nvidia-cublas-cu12==12.9.1.4``; nothing that pip could take for an option gets through."""
+    """Return the requirement for pip, ``nvidia-cublas-cu12==12.9.1.4``.
+
+    Raises ``IntegrityError`` for a source of any other form, so that nothing can be an option of pip.
+    """
     match = _SOURCE.fullmatch(wheel.source)
     if match is None:
         raise bad_package(repr(wheel.source), "the manifest names no wheel that pip could be asked for")
@@ -322,6 +339,9 @@ def _requirement(wheel: WheelEntry) -> str:
 
 
 def _platform(file: str) -> Optional[str]:
-    """The wheel's first platform tag: an old pip does not know by itself that the newest tags fit."""
+    """Return the wheel's first platform tag; ``None`` for ``any`` and for a name of another form.
+
+    pip needs the tag because an old pip does not know that the newest tags fit this machine.
+    """
     match = _FILE.fullmatch(file)
     return match[1] if match and match[1] != "any" else None

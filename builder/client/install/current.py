@@ -1,7 +1,7 @@
-"""The package in use, the ones that were in use before it, and how much room packages take.
+"""The package in use, the history of packages in use, and the disk space that packages take.
 
-The link ``current`` names the package in use; where links cannot be made, the file ``current.txt``. Where
-both are there the file counts, so that there is one answer at any moment of a switch.
+The link ``current`` names the package in use; where links cannot be made, the file ``current.txt`` does.
+Where both exist, the file takes precedence, so that at any moment of a switch exactly one package is in use.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LINE = re.compile(r"versions/([A-Za-z0-9][A-Za-z0-9._+-]*)\n?")
 def make_symlink(target: Path, link: Path) -> None:
     """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
     link.symlink_to(target, target_is_directory=True)
-    if not link.is_symlink():  # Wine says that it made one, and makes none
+    if not link.is_symlink():  # Wine reports success and makes no link
         raise NotImplementedError
 
 
 def folder_in_use(prefix: Prefix) -> Optional[Path]:
-    """The folder of the package in use; ``None`` where there is none."""
+    """Return the folder of the package in use; ``None`` where no package is."""
     if prefix.pointer.is_file():
         folder = _named(prefix)
         return folder.resolve() if folder is not None and folder.is_dir() else None
@@ -40,7 +40,7 @@ def folder_in_use(prefix: Prefix) -> Optional[Path]:
 
 
 def installed(prefix: Prefix) -> Path:
-    """The folder of the package in use. Raises ``NothingToDoError`` when none is."""
+    """Return the folder of the package in use. Raises ``NothingToDoError`` where no package is."""
     folder = folder_in_use(prefix)
     if folder is None:
         raise NothingToDoError(f"No package is installed under {prefix.root}. Run install first.")
@@ -48,18 +48,21 @@ def installed(prefix: Prefix) -> Path:
 
 
 def in_use(prefix: Prefix) -> Optional[str]:
-    """The name of the folder of the package in use; ``None`` where there is none."""
+    """Return the name of the folder of the package in use; ``None`` where no package is."""
     folder = folder_in_use(prefix)
     return folder.name if folder is not None else None
 
 
 def stable_path(prefix: Prefix) -> Path:
-    """A path to what is in use that stays true after the next install, where there is a link."""
+    """Return a path to the package in use: the link, valid after the next install too, or the folder.
+
+    Raises ``NothingToDoError`` where ``current.txt`` exists and no package is in use.
+    """
     return installed(prefix) if prefix.pointer.is_file() else prefix.current.absolute()
 
 
 def require_ours(prefix: Prefix) -> None:
-    """``DiskError`` when ``current`` is there already and not ours to replace."""
+    """Raise ``DiskError`` where ``current`` or ``current.txt`` exists and the client did not make it."""
     link = prefix.current
     if (link.is_symlink() or link.exists()) and not _leads_into(link, prefix.versions):
         raise DiskError(f"{link} is in the way: it is no link to a package of ours. {_ELSEWHERE}")
@@ -68,7 +71,7 @@ def require_ours(prefix: Prefix) -> None:
 
 
 def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
-    """Point at ``folder`` in one step: at any moment it is the old or the new one."""
+    """Make ``folder`` the package in use in one step: at any moment the old or the new one is in use."""
     link = prefix.part("current")
     try:
         symlink(Path(os.path.relpath(folder, prefix.root)), link)
@@ -77,7 +80,7 @@ def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
     else:
         try:
             link.replace(prefix.current)
-        except PermissionError:  # Windows replaces no link to a folder: meanwhile the file counts
+        except PermissionError:  # Windows replaces no link to a folder: the file takes precedence meanwhile
             _point(prefix, folder)
             link.replace(prefix.current)
         prefix.pointer.unlink(missing_ok=True)
@@ -85,13 +88,13 @@ def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
 
 
 def _point(prefix: Prefix, folder: Path) -> None:
-    """Name ``folder`` in the file, and have no link."""
+    """Write the name of ``folder`` to ``current.txt`` and remove the link."""
     write_text(prefix, prefix.pointer, f"versions/{folder.name}\n")
     prefix.current.unlink(missing_ok=True)
 
 
 def detach(prefix: Prefix) -> None:
-    """Leave no package in use."""
+    """Leave no package in use: remove the link and ``current.txt``."""
     prefix.current.unlink(missing_ok=True)
     prefix.pointer.unlink(missing_ok=True)
     if prefix.root.is_dir():
@@ -117,10 +120,10 @@ _OURS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*-[0-9a-f]{12}")
 
 
 def remember(prefix: Prefix, name: str) -> None:
-    """Note that ``name`` is about to be switched to, with the lock held.
+    """Append ``name`` to the history. Call this before the switch to ``name``, with the lock held.
 
-    It is noted before the switch, and read as far as to what is in use: so a kill between the two does no
-    harm, and what was rolled back from does not come back.
+    The history is read only up to the package in use. So an entry whose switch did not happen has no effect,
+    and a package that was rolled back from is dropped.
     """
     past = [known for known in _until_now(prefix) if known != name]
     lines = [*past, name]
@@ -129,13 +132,16 @@ def remember(prefix: Prefix, name: str) -> None:
 
 
 def previous_package(prefix: Prefix) -> Optional[str]:
-    """The package that was in use before the one in use, if it is still there."""
+    """Return the package in use before the current one; ``None`` where none is there."""
     past = _until_now(prefix)[:-1]
     return next((name for name in reversed(past) if (prefix.versions / name).is_dir()), None)
 
 
 def versions(prefix: Prefix) -> Tuple[Path, ...]:
-    """The folders of packages that we installed, by name; somebody else's are none of ours."""
+    """Return the folders of the packages that the client installed, sorted by name.
+
+    A folder without a manifest, or with a name that the client does not give, is left out.
+    """
     if not prefix.versions.is_dir():
         return ()
     mine = (
@@ -145,9 +151,9 @@ def versions(prefix: Prefix) -> Tuple[Path, ...]:
 
 
 def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:
-    """Remove packages and return how many bytes that freed. The lock must be held.
+    """Remove packages and return the number of bytes freed. The lock must be held.
 
-    Each loses its name in one step first, so that none is ever there in part.
+    Each folder is renamed first, so that no package exists in part under its name. Raises ``OSError``.
     """
     gone = []
     for folder in folders:
@@ -160,12 +166,12 @@ def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:
 
 
 def size_of_files(folder: Path) -> int:
-    """The size in bytes of all files below ``folder``."""
+    """Return the size in bytes of all files below ``folder``."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def size_of_trees(folders: Iterable[Path]) -> int:
-    """Bytes that the disk has free once ``folders`` are gone: a file with another name elsewhere stays."""
+    """Return the bytes freed by removing ``folders``. A file with a hard link elsewhere does not count."""
     seen: Dict[Tuple[int, int], List[int]] = {}
     for folder in folders:
         for path in folder.rglob("*"):
@@ -177,7 +183,7 @@ def size_of_trees(folders: Iterable[Path]) -> int:
 
 
 def _until_now(prefix: Prefix) -> List[str]:
-    """The history up to what is in use, which is its last entry; empty where nothing is."""
+    """Return the history up to the package in use, its last entry; empty where no package is in use."""
     now = in_use(prefix)
     if now is None:
         return []

@@ -1,7 +1,7 @@
-"""The tar inside a package's archive: gzip by the standard library, zstd by whatever reads it here.
+"""An archive's tar is decompressed: gzip by the standard library, zstd by a module or program found here.
 
-From Python 3.14 on the standard library reads zstd too. Whatever seems to read it is given a sample first:
-the bsdtar of macOS has no libzstd (jdx/mise#3845, stemdeckapp/stemdeck#31).
+From Python 3.14 on the standard library reads zstd too. A module or program must decompress a sample before
+it is used: the bsdtar of macOS has no libzstd (jdx/mise#3845, stemdeckapp/stemdeck#31).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from builder.formats.package_names import Form
 
 
 def readable(form: Form) -> bool:
-    """Whether this machine can unpack such archives."""
+    """Return whether this machine can decompress archives of this form."""
     if form is Form.GZ:
         return True
     try:
@@ -37,7 +37,10 @@ def readable(form: Form) -> bool:
 
 @contextmanager
 def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
-    """The tar's bytes. Raises ``IntegrityError`` for damage, ``ToolMissingError`` without zstd."""
+    """Yield the tar in ``file`` as a stream.
+
+    Raises ``IntegrityError`` for damaged bytes, ``ToolMissingError`` where nothing decompresses zstd.
+    """
     if form is Form.ZST:
         with open_zstd(file) as stream:
             yield stream
@@ -50,7 +53,10 @@ def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
 
 
 class _Checked:
-    """A stream whose ``damage`` is an ``IntegrityError``: gzip's, an ``OSError``, would be the disk's."""
+    """A stream that raises ``IntegrityError`` for the exceptions in ``damage``.
+
+    gzip's own is an ``OSError``, which would be reported as an error of the disk.
+    """
 
     def __init__(self, stream: IO[bytes], damage: Tuple[Type[Exception], ...], message: str) -> None:
         self._stream = stream
@@ -58,7 +64,7 @@ class _Checked:
         self._message = message
 
     def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes; empty at the end."""
+        """Return up to ``size`` bytes; empty at the end."""
         try:
             return self._stream.read(size)
         except self._damage as error:
@@ -79,7 +85,8 @@ PROGRAMS: Tuple[Tuple[str, ...], ...] = (
 _SAMPLE = base64.b64decode(
     "KLUv/QSInQEABAJwcm9iZQAwMDAwNjQ0ADA2NzY1ACAwAHVzdGFyADAwAAYA84D/gDflFyXcA8BwdgJF4Cvygw=="
 )
-"""A tar with the empty file ``probe``, in a frame with the longest window that packages have, 128 MiB."""
+"""A tar with the empty file ``probe``, in a zstd frame with the longest window that packages have, 128
+MiB."""
 
 _PROBE = b"probe\0"
 
@@ -90,52 +97,58 @@ _ADVICE = {
     "darwin": "the program zstd (brew install zstd), the Python package backports.zstd (pip install)",
     "win32": "the Python package backports.zstd (py -m pip install backports.zstd)",
 }
-"""By ``sys.platform``."""
+"""The programs and modules to install, by ``sys.platform``."""
 
 
 class _Decompressor(Protocol):
     def stream_reader(self, source: IO[bytes], *, read_across_frames: bool, closefd: bool) -> IO[bytes]:
-        """Decompressed bytes."""
+        """Return a stream of the decompressed bytes."""
 
 
 class _ZstdModule(Protocol):
-    """What is used of ``compression.zstd`` and ``backports.zstd``, and of the package ``zstandard``."""
+    """The used part of the modules ``compression.zstd``, ``backports.zstd`` and ``zstandard``."""
 
     ZstdError: Type[Exception]
 
     ZstdDecompressor: Callable[[], _Decompressor]
-    """Of ``zstandard``, whose own ``open`` stops after the first frame."""
+    """The class of ``zstandard`` that is used because that module's ``open`` stops after the first frame."""
 
     def open(self, file: str, mode: str) -> IO[bytes]:
-        """Decompressed bytes, all frames."""
+        """Return a stream of the decompressed bytes of all frames."""
 
 
 @contextmanager
 def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.which) -> Iterator[IO[bytes]]:
-    """The decompressed bytes, as a stream to be read to its end.
+    """Yield the decompressed bytes as a stream, which the caller reads to its end.
 
-    Raises ``ToolMissingError`` when nothing here reads zstd, ``IntegrityError`` when the bytes are no
-    zstd or end early.
+    Raises ``ToolMissingError`` where no module or program decompresses zstd, ``IntegrityError`` where the
+    bytes are not zstd or end early.
     """
     with _reader(tuple(modules), find).open(file) as stream:
         yield stream
 
 
 def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
-    """``ToolMissingError`` when nothing here reads zstd: better said before the download than after."""
+    """Raise ``ToolMissingError`` where nothing here decompresses zstd.
+
+    The caller checks this before a download.
+    """
     _reader(tuple(modules), find)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """A way to read zstd: a module, or a program's command line."""
+    """A way to decompress zstd: either a module or a program's command line."""
 
     module: Optional[_ZstdModule] = None
     argv: Tuple[str, ...] = ()
 
     @contextmanager
     def open(self, file: Path, *, quiet: bool = False) -> Iterator[IO[bytes]]:
-        """The decompressed bytes. Raises ``IntegrityError``; ``quiet``: the program's words are dropped."""
+        """Yield the decompressed bytes as a stream. Raises ``IntegrityError``.
+
+        ``quiet`` discards what the program writes to stderr.
+        """
         broken = f"{file}: not a whole zstd file"
         if self.module is not None:
             with _open(self.module, file) as stream:
@@ -148,17 +161,17 @@ class _Reader:
             raise IntegrityError(broken, cause=str(error), advice=AGAIN) from error
 
     def works(self, sample: Path) -> bool:
-        """Whether it reads the sample, and does not only seem to."""
+        """Return whether this module or program decompresses the sample."""
         try:
             with self.open(sample, quiet=True) as stream:
                 return stream.read(len(_PROBE)) == _PROBE
-        except Exception:  # noqa: BLE001 however it fails, it does not read zstd
+        except Exception:  # noqa: BLE001 any failure means that it does not decompress zstd
             return False
 
 
 @cache
 def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
-    """The first that reads the sample. ``ToolMissingError`` where none does."""
+    """Return the first reader that decompresses the sample. Raises ``ToolMissingError`` where none does."""
     with TemporaryDirectory() as folder:
         sample = Path(folder) / "sample.tar.zst"
         sample.write_bytes(_SAMPLE)
@@ -169,7 +182,7 @@ def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
 
 
 def no_zstd(*details: str) -> ToolMissingError:
-    """The error where nothing reads zstd; ``details`` are lines about what was tried."""
+    """Return the error for a machine without zstd; ``details`` are lines about what was tried."""
     advice = _ADVICE.get(sys.platform, _ADVICE["linux"])
     return ToolMissingError(
         f"Nothing here can unpack zstd. Install one of: {advice}, or Python 3.14.",

@@ -1,4 +1,4 @@
-"""Installs a package: fetched, proved, made aside, tried out, then switched to in one step."""
+"""A package is fetched, verified, unpacked into a new folder, tried out, then switched to in one step."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _PROVIDER = "libonnxruntime_providers_cuda.so"
 
 @dataclass(frozen=True)
 class InstallJob:
-    """What to install, from where, into what, with what."""
+    """The package to install, its source, its target and the means of the install."""
 
     choice: PackageChoice
     offers: Tuple[IndexPackage, ...]
     """The chosen package in every layout and kind of archive, best first."""
     layout: Optional[str]
-    """``full`` or ``thin``; ``None``: whichever is better here."""
+    """``full`` or ``thin``; ``None`` where the client chooses."""
     located: Located
     means: CompletionMeans
     web: Web
@@ -67,7 +67,7 @@ class InstallJob:
 
     @property
     def prefix(self) -> Prefix:
-        """The folder that packages are installed in."""
+        """Return the folder that packages are installed in."""
         return self.means.prefix
 
 
@@ -80,30 +80,32 @@ class Made:
     manifest: Manifest
     tried: TryOut
     fresh: bool
-    """False where it was there already, whole."""
+    """Whether this install made the folder; false where it existed already, whole."""
     why: str
-    """Which layout, and why that one."""
+    """The layout that was taken and the reason, in a sentence."""
 
 
 @dataclass(frozen=True)
 class InstallResult(Made):
-    """A package in use, and what became of the ones before it."""
+    """The package that is in use now, and what was done with older packages."""
 
     previous: Optional[str]
-    """What ``rollback`` goes back to."""
+    """The package that ``rollback`` returns to."""
     dropped: Tuple[str, ...]
-    """Older packages that were removed."""
+    """Names of the older packages that were removed."""
     freed: int
-    """Bytes that this gave back."""
+    """Bytes that the removal freed."""
     upgrade: Optional[str]
-    """Why the package that was in use gives way, where that one could not run every operator."""
+    """The reason for which a package that could not run every operator is replaced; ``None`` for any
+    other."""
 
 
 def install(job: InstallJob) -> InstallResult:
-    """Install and switch ``current``; what was installed before stays, and in use until the last step.
+    """Install the chosen package and switch ``current`` to it in the last step.
 
-    Raises ``NoCompatiblePackageError`` (not in that layout), ``TransferError``, ``IntegrityError``,
-    ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (it does not load here).
+    The package in use stays in use until that step, and is kept for ``rollback``. Raises
+    ``NoCompatiblePackageError`` (not released in that layout), ``TransferError``, ``IntegrityError``,
+    ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (its libraries do not load here).
     """
     wanted = within(job.offers, job.layout)
     require_ours(job.prefix)
@@ -119,14 +121,17 @@ def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult
     upgrade = _upgrade(job, made)
     remember(job.prefix, made.folder.name)
     switch(job.prefix, made.folder, job.symlink)
-    if job.prefix.pointer.is_file():  # the path that the description tells is another one then
+    if job.prefix.pointer.is_file():  # the switch made no link: libsPath must name the folder
         _describe(job, made.folder, made.package, made.manifest, made.folder)
     forget_downloads(job.prefix)
     return _settle(job, made, upgrade)
 
 
 def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
-    """Why the package in use gives way, where it lacks kernels that the new one has; else ``None``."""
+    """Return why the package in use is replaced, where it lacks kernels and the new one lacks none.
+
+    ``None`` in any other case.
+    """
     current = in_use(job.prefix)
     if current is None or made.manifest.onnxruntime.cannot_run:
         return None
@@ -139,10 +144,10 @@ def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
 
 
 def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResult:
-    """Keep what is in use and the one before it; older ones go."""
+    """Remove all packages but the one in use and the one before it, and return the result."""
     previous = previous_package(job.prefix)
     old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
-    if previous is None:  # a lost history does not say which of them was good
+    if previous is None:  # without a history it is unknown which package was in use before
         old = []
     freed = _remove_older(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
@@ -150,7 +155,7 @@ def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResul
 
 
 def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
-    """Remove older packages and return the bytes freed. A folder that cannot be removed undoes no install."""
+    """Remove older packages and return the bytes freed; 0, with a message, where removal fails."""
     try:
         return remove_packages(job.prefix, old)
     except OSError as error:
@@ -159,7 +164,10 @@ def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
 
 
 def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
-    """A wanted package that is installed already and whole; the one in use before others."""
+    """Return a wanted package that is installed and whole; ``None`` where none is.
+
+    The package in use is examined first. Raises ``LoadError`` where its libraries do not load.
+    """
     current = in_use(job.prefix)
     for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
         folder = job.prefix.folder(package)
@@ -179,7 +187,7 @@ def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> TryOut:
 
 
 def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
-    """Whether this machine has every library that a thin package lacks, by the manifest in its archive."""
+    """Return whether this machine has every library that the manifest of a thin package names as absent."""
     nearby = job.means.nearby
     if not nearby.promising():
         return False
@@ -198,14 +206,17 @@ def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Made:
 
 
 def _bring_zstd(means: CompletionMeans) -> None:
-    """Make zstd readable, or raise ``ToolMissingError``, before anything else is fetched."""
+    """Make zstd readable, before the package is fetched. Raises ``ToolMissingError``."""
     if means.wheels.pip is None:
         raise no_zstd()
     bring_zstd(means.wheels.pip, means.prefix, means.say)
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:
-    """The archive. Raises ``DiskError`` without room for it and its files, which lie side by side then."""
+    """Return the path of the fetched archive.
+
+    Raises ``DiskError`` without space for the archive and its files, both of which are then on the disk.
+    """
     needed = coming(package, job.located, job.prefix) + package.unpacked_size
     require_room(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)
@@ -232,7 +243,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
-    """``IntegrityError`` where the manifest says something else than the index, by which it was chosen."""
+    """Raise ``IntegrityError`` where the manifest differs from the index, by which the package was chosen."""
     told = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
     if package.onnxruntime.host is None:  # an index of format 3
         told = replace(told, onnxruntime=replace(told.onnxruntime, host=None))
@@ -247,7 +258,7 @@ def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
 
 
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
-    """Give ``part`` its name. A folder that has it already is damaged: whole ones are kept."""
+    """Rename ``part`` to ``folder``. A folder with that name is damaged, and is removed."""
     if folder.exists():
         rename(folder, aside)
     rename(part, folder)
@@ -255,7 +266,7 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
 
 
 def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
-    """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``.
+    """Write ``gpu-package-info.json`` into ``where``, which is ``folder`` or will be renamed to it.
 
     docs/client.md explains each key.
     """
@@ -283,6 +294,6 @@ def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Man
 
 
 def _architectures(manifest: Manifest) -> List[str]:
-    """Native code found in the CUDA provider, as ``sm_75``."""
+    """Return the architectures with native code in the CUDA provider, as ``sm_75``."""
     found = (item.sass for item in manifest.coverage if item.path.endswith(_PROVIDER))
     return [f"sm_{sm}" for sm in next(found, ())]

@@ -1,4 +1,4 @@
-"""Which of a package's archives this machine takes: its layout, and its kind of archive."""
+"""Rules for the choice among a package's archives: by layout and by compression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from builder.formats.text import amount
 
 
 def within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexPackage, ...]:
-    """The offers of the layout asked for. ``NoCompatiblePackageError`` where there is none."""
+    """Return the offers of the layout that the user asked for; all where ``wish`` is ``None``.
+
+    Raises ``NoCompatiblePackageError`` where the package is not released in that layout.
+    """
     mine = tuple(offer for offer in offers if wish in {None, offer.layout})
     if not mine:
         there = ", ".join(sorted({offer.layout for offer in offers}))
@@ -28,9 +31,10 @@ def pick(
     wish: Optional[str],
     nothing_missing: Callable[[IndexPackage], bool],
 ) -> Tuple[IndexPackage, str]:
-    """One of ``offers``, which are ``within`` the wish, best first; and why this one.
+    """Return one of ``offers``, which ``within`` returned, best first; and the reason in a sentence.
 
-    Thin where that costs no more than its archive (``nothing_missing``), else full. zstd where it is read.
+    The thin layout is chosen where ``nothing_missing`` says that only its archive must be fetched, else the
+    full one; zstd where it can be decompressed, else gzip.
     """
     usable = [offer for offer in offers if readable(form_of(offer.file))] or list(offers)
     full, thin = _first(usable, Layout.FULL), _first(usable, Layout.THIN)

@@ -1,4 +1,4 @@
-"""A package's archive as an index of its own, made from the manifest inside."""
+"""A single archive gets an index of its own, made from the manifest inside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from builder.formats.package_names import Form
 
 
 def index_of(archive: Path, form: Form) -> Index:
-    """An index with this package, whose archive is of that ``form``, in it.
+    """Return an index with the one package whose archive, of this ``form``, is ``archive``.
 
-    Its bytes are promised by nobody else: they are taken for what they are, and the manifest inside holds
-    each file to its own sha256. Its name may be another one than the package's: browsers change it. What it
-    says is held to an index's rules. Raises ``TransferError``, ``IntegrityError``, ``ToolMissingError`` or
-    ``ConfigError``.
+    No release promises the archive's sha256, so it is taken as it is; the manifest inside names the sha256 of
+    each file. The file's name may differ from the package's, because browsers change it. The index is checked
+    like any other. Raises ``TransferError``, ``IntegrityError``, ``ToolMissingError`` or ``ConfigError``.
     """
     if not archive.is_file():
         raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")

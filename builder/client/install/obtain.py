@@ -1,4 +1,4 @@
-"""A package's archive, brought here whole and proved, in one file or in parts; and how progress is shown."""
+"""A package's archive is fetched whole or in parts, and verified; progress is shown on one line."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ from builder.formats.index import IndexPackage
 from builder.formats.parts import StoredFile
 
 AT_ONCE = 3
-"""Parts that are fetched side by side."""
+"""Number of parts that are fetched at the same time."""
 
 LISTEN_SECONDS = 1.0
-"""Between two looks of who waits for them; on Windows an interrupt is heard at one."""
+"""Seconds between two wake-ups of the main thread while it waits; on Windows an interrupt takes effect
+then."""
 
 
 def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
-    """The archive, proved to be the one the index describes. What has arrived before is gone on with.
+    """Return the path of the archive, whose bytes are verified against the index.
 
-    Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised) or ``DiskError``.
+    A download that broke off is resumed. Raises ``TransferError`` (not available), ``IntegrityError`` (other
+    bytes than promised) or ``DiskError``.
     """
     if package.parts:
         return _joined(package, located, prefix, web)
@@ -52,7 +54,7 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
 
 
 def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
-    """The number of bytes that ``obtain`` will still write under the prefix."""
+    """Return the number of bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)
     parts_size = 0 if local else sum(sizes[:AT_ONCE])
@@ -61,7 +63,7 @@ def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
 
 
 def _bring(file: Union[StoredFile, IndexPackage], located: Located, prefix: Prefix, web: Web) -> Path:
-    """One asset, proved: where it lies, or where it was downloaded to."""
+    """Return the path of one verified asset: its own path, or the path of its download."""
     place = located.asset(file.file)
     if isinstance(place, Path):
         if not place.is_file():
@@ -76,7 +78,7 @@ def _bring(file: Union[StoredFile, IndexPackage], located: Located, prefix: Pref
 
 
 def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
-    """The parts in order; ``AT_ONCE`` of them are fetched side by side, and lie beside the archive then."""
+    """Fetch the parts, ``AT_ONCE`` of them at a time, append them in order, and return the archive's path."""
     whole = prefix.piece(package)
     resumed = size_of(whole) > 0
     missing, running = _missing(package, size_of(whole)), RunningDigest()
@@ -91,13 +93,13 @@ def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -
         whole.unlink()
         if not resumed:
             raise
-        # What an earlier run left may be damaged: start over, once.
+        # The bytes of an earlier run may be damaged: start over, once.
         return _joined(package, located, prefix, web)
     return whole
 
 
 def _missing(package: IndexPackage, have: int) -> List[Tuple[int, StoredFile]]:
-    """The parts that do not lie in the archive's first ``have`` bytes, each with where it begins."""
+    """Return the parts that end behind the archive's first ``have`` bytes, each with its offset."""
     ends = list(accumulate(part.size for part in package.parts))
     starts = [0, *ends[:-1]]
     return [(start, part) for start, end, part in zip(starts, ends, package.parts) if have < end]
@@ -106,7 +108,10 @@ def _missing(package: IndexPackage, have: int) -> List[Tuple[int, StoredFile]]:
 def _fetched(
     parts: Sequence[StoredFile], located: Located, prefix: Prefix, web: Web
 ) -> Generator[Path, None, None]:
-    """Each part in order, proved. The next ones arrive meanwhile; when one fails, they all stop."""
+    """Yield the path of each verified part in order, while the next ones are fetched.
+
+    An error in one part stops all of them.
+    """
     tally = ProgressTally(web.progress, sum(part.size for part in parts))
     waiting: Deque[Future[Path]] = deque()
     try:
@@ -121,7 +126,7 @@ def _fetched(
 
 
 def _begun(work: Callable[[], Path]) -> Future[Path]:
-    """``work`` in a thread that nobody has to wait for: a server may keep it waiting for minutes."""
+    """Run ``work`` in a daemon thread and return its future: the program may end while a server stalls."""
     future: Future[Path] = Future()
 
     def run() -> None:
@@ -135,7 +140,7 @@ def _begun(work: Callable[[], Path]) -> Future[Path]:
 
 
 def _next(waiting: Deque[Future[Path]]) -> Path:
-    """The first of ``waiting``, taken from there once it has arrived. Raises what any of them raises."""
+    """Wait for the first of ``waiting``, remove it and return its result. Raises the error of any of them."""
     pending = set(waiting)
     while not waiting[0].done():
         arrived, pending = wait(pending, LISTEN_SECONDS, FIRST_COMPLETED)
@@ -145,7 +150,7 @@ def _next(waiting: Deque[Future[Path]]) -> Path:
 
 
 def _append(piece: Path, whole: Path, start: int, running: RunningDigest) -> None:
-    """Put ``piece`` at ``start``, over what a killed run had put there of it."""
+    """Write ``piece`` into ``whole`` at ``start``, over bytes that an interrupted run wrote there."""
     with piece.open("rb") as source, whole.open("r+b" if whole.exists() else "w+b") as target:
         target.seek(start)
         for chunk in chunks_in(source):
@@ -154,9 +159,9 @@ def _append(piece: Path, whole: Path, start: int, running: RunningDigest) -> Non
 
 
 def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
-    """Remove what dead installs left, but not what an install of ``packages`` can go on with.
+    """Remove what interrupted installs left, except what an install of ``packages`` can resume.
 
-    Only with the lock held.
+    The lock must be held.
     """
     clear_parts(prefix)
     kept = {path for package in packages for path in _arriving(prefix, package)}
@@ -172,10 +177,10 @@ def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
 
 
 EVERY_SECONDS = 0.2
-"""Between two lines."""
+"""The shortest time in seconds between two progress lines."""
 
 SETTLED_SECONDS = 2.0
-"""Before that, a rate says nothing."""
+"""Seconds before which no rate is shown, because it is not yet stable."""
 
 Report = Callable[[int, int], None]
 """``report(done, total)`` in bytes."""
@@ -183,7 +188,7 @@ Report = Callable[[int, int], None]
 
 @dataclass
 class ProgressTally:
-    """Adds up what several threads have received, and stops them."""
+    """The sum of what several threads have received, and the switch that stops them."""
 
     report: Report
     total: int
@@ -192,12 +197,12 @@ class ProgressTally:
     _lock: Lock = field(default_factory=Lock)
 
     def stop(self) -> None:
-        """End every thread at its next bytes or its next try. None reports anything after this."""
+        """Stop every thread at its next bytes or its next try. No thread reports anything afterwards."""
         with self._lock:
             self._stopped.set()
 
     def web_of(self, number: int, web: Web) -> Web:
-        """``web`` for the thread of file ``number``. Its calls raise ``TransferError`` once it is to stop."""
+        """Return ``web`` for the thread of file ``number``. After ``stop`` it raises ``TransferError``."""
 
         def received(done: int, total: int) -> None:  # noqa: ARG001 the shape of ``Report``
             with self._going():
@@ -227,20 +232,20 @@ class ProgressTally:
 
 @dataclass
 class Meter:
-    """Writes progress over one line of a terminal."""
+    """A progress line that is written over and over on one line of a terminal."""
 
     write: Callable[[str], None]
     clock: Callable[[], float]
-    """Seconds, of any origin."""
+    """Seconds since any fixed moment."""
     columns: Callable[[], int]
-    """How wide the terminal is now."""
+    """The terminal's current width in columns."""
     _begun: float = 0.0
     _first: int = 0
     _written_at: Optional[float] = None
     _total: int = -1
 
     def __call__(self, done: int, total: int) -> None:
-        """Write the line, unless the last one is too fresh."""
+        """Write the line, unless the last one is younger than ``EVERY_SECONDS``."""
         now = self.clock()
         if total != self._total or done < self._first:
             self._begun, self._first, self._written_at, self._total = now, done, None, total
@@ -254,7 +259,7 @@ class Meter:
 
 
 def spelled(done: int, total: int, fresh: int, seconds: float) -> str:
-    """One line; ``fresh`` of the ``done`` bytes came within ``seconds``."""
+    """Return the progress line. ``fresh`` of the ``done`` bytes were received within ``seconds``."""
     size = f"{total / 2**30:.2f} GiB" if total >= 2**30 else f"{total / 2**20:.1f} MiB"
     line = f"{done * 100 // total:3d} % of {size}"
     if seconds < SETTLED_SECONDS or fresh <= 0:
@@ -265,7 +270,7 @@ def spelled(done: int, total: int, fresh: int, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``8 s``, ``2 min 05 s``, ``1 h 20 min``."""
+    """Return a duration as text: ``8 s``, ``2 min 05 s``, ``1 h 20 min``."""
     whole = round(seconds)
     if whole < 60:  # noqa: PLR2004
         return f"{whole} s"

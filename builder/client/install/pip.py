@@ -1,4 +1,4 @@
-"""pip, asked for wheels whose sha256 is known."""
+"""pip fetches wheels whose sha256 is known."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 
 @dataclass(frozen=True)
 class Pip:
-    """The pip of the first of ``pythons`` that has one."""
+    """The pip of the first of ``pythons`` that has pip."""
 
     pythons: Tuple[str, ...]
-    """The Python that runs this is the first."""
+    """Names or paths of interpreters, first the running one."""
     work: Work
 
     def download(
@@ -29,11 +29,11 @@ class Pip:
         platform: Optional[str] = None,
         otherwise: str = "",
     ) -> Path:
-        """The wheel of ``requirement`` with one of the sha256 ``hashes``, in the empty ``folder``.
+        """Fetch the wheel of ``requirement`` into ``folder``, which is empty, and return its path.
 
-        ``platform`` is a tag for pip, ``otherwise`` ends the advice where the wheel is not to be had. The
-        folder also takes pip's own temporary files. Raises ``ToolMissingError`` (no pip), ``TransferError``
-        (not to be had), ``IntegrityError`` (other bytes) or ``DiskError``.
+        The wheel's sha256 is one of ``hashes``. ``platform`` is a platform tag for pip; ``otherwise`` ends
+        the advice of an error. ``folder`` also holds pip's temporary files. Raises ``ToolMissingError`` (no
+        pip), ``TransferError`` (not available), ``IntegrityError`` (other bytes) or ``DiskError``.
         """
         requirements = folder / "requirements.txt"
         options = "".join(f" --hash=sha256:{sha256}" for sha256 in hashes)
@@ -55,7 +55,7 @@ class Pip:
         return path
 
     def _run(self, wanted: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
-        """What the first pip that is there answers; ``None`` where there is none."""
+        """Return the answer of the first interpreter with pip; ``None`` where none has pip."""
         for python in self.pythons:
             answer = self._try(pip_download(python, folder, wanted), folder)
             if answer is not None and answer.code != NO_PIP:

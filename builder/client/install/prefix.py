@@ -1,9 +1,9 @@
-"""The prefix: the folder that packages are installed in.
+"""The prefix is the folder that packages are installed in.
 
-``versions/<package>-<sha12>/`` holds one whole package each, ``current`` (or ``current.txt``) names the one
-in use, ``gpu-info.json`` tells what was found out about the machine. All else of ours lies in ``.ortpacks/``:
-the lock, the history, what has arrived, and what is being made. The rest of the folder may be another one's:
-nothing outside these names is ever looked at.
+``versions/<package>-<sha12>/`` holds one whole package each, ``current`` (or ``current.txt``) names the
+package in use, ``gpu-info.json`` describes the machine. The client's other files are in ``.ortpacks/``: the
+lock, the history, downloads and unfinished folders. Files of other programs may lie under the prefix: the
+client never reads names other than these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIBRARY = ".library"
 
 
 class Prefix:
-    """Paths below one prefix."""
+    """The paths below one prefix."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -39,53 +39,53 @@ class Prefix:
         self.pointer = root / "current.txt"
         """The file that names the package in use, where links cannot be made."""
         self.gpu_info = root / "gpu-info.json"
-        """What was found out about the machine."""
+        """The file that describes the machine and the recommended model."""
         self.versions = root / "versions"
-        """Where unpacked packages lie."""
+        """The folder of unpacked packages."""
         self.state = root / ".ortpacks"
         """The folder of the client's own files."""
         self.history = self.state / "history"
         """Names of the packages that were in use, oldest first."""
         self.signed = self.state / "signed.json"
-        """The highest version of a signed release that was taken from each place."""
+        """The file with the highest version of a signed release that was taken from each place."""
         self.lock = self.state / "lock"
-        """The lock file; whoever changes anything holds it."""
+        """The lock file that a command holds while it changes anything."""
         self.downloads = self.state / "downloads"
-        """Where archives arrive, and the libraries taken out of wheels."""
+        """The folder of downloaded archives and of libraries unpacked from wheels."""
         self.parts = self.state / "parts"
-        """Where things are made before they get their names."""
+        """The folder of unfinished files and folders, which are renamed once they are whole."""
 
     def folder(self, package: IndexPackage) -> Path:
-        """Where this very package lies unpacked: its bytes are part of the name."""
+        """Return the folder of this package. The name has a part of the archive's sha256."""
         return self.versions / f"{stem(package.file)}-{package.sha256[:12]}"
 
     def piece(self, stored: Union[StoredFile, IndexPackage]) -> Path:
-        """Where this very archive, or one of its parts, arrives."""
+        """Return the path that this archive, or part of an archive, is downloaded to."""
         return self.downloads / f"{stored.sha256[:12]}-{stored.file}.part"
 
     def library(self, sha256: str) -> Path:
-        """Where a library of a wheel waits, whole, until its package is complete."""
+        """Return the path of a library unpacked from a wheel, kept until its package is complete."""
         return self.downloads / f"{sha256}{LIBRARY}"
 
     def part(self, name: str) -> Path:
-        """The path at which ``name`` is made; it holds the process number."""
+        """Return the path of the unfinished ``name``, which contains the process id."""
         return self.parts / f"{name}-{os.getpid()}"
 
 
 def default_prefix(env: Mapping[str, str], home: Path) -> Path:
-    """``$XDG_DATA_HOME/ortpacks``, by default ``~/.local/share/ortpacks``."""
+    """Return ``$XDG_DATA_HOME/ortpacks``, by default ``~/.local/share/ortpacks``."""
     base = Path(env.get("XDG_DATA_HOME", ""))
     return (base if base.is_absolute() else home / ".local" / "share") / "ortpacks"
 
 
 def make_folders(prefix: Prefix) -> None:
-    """Make the prefix's folders that are missing."""
+    """Make the missing folders of the prefix."""
     for folder in (prefix.versions, prefix.downloads, prefix.parts):
         make_folder(folder)
 
 
 def make_folder(folder: Path) -> None:
-    """Make ``folder``. Another install may make it at the same moment: then it is there."""
+    """Make ``folder``, unless it exists; another install may make it at the same moment."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -97,28 +97,28 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def changing(prefix: Prefix, say: Callable[[str], None], also: str = "") -> Iterator[None]:
-    """Hold the lock of ``prefix``, whose folders are there then.
+    """Hold the lock of ``prefix`` and make its folders.
 
-    What the disk refuses meanwhile is a ``DiskError``, with ``also`` behind its advice.
+    An ``OSError`` in the block becomes a ``DiskError``, whose advice ends with ``also``.
     """
     with disk_errors(prefix.root, also=also):
         make_folders(prefix)
         with exclusive(prefix.lock, lambda: say("Waiting for another command to finish.")):
-            make_folders(prefix)  # the one that was waited for may have removed them
+            make_folders(prefix)  # the process that held the lock may have removed them
             yield
 
 
 def clear_parts(prefix: Prefix) -> None:
-    """Remove what dead commands were making: their process numbers may come again.
+    """Remove what interrupted commands left unfinished, because their process ids may be used again.
 
-    Only with the lock held.
+    The lock must be held.
     """
     for path in prefix.parts.iterdir():
         remove(path)
 
 
 def forget_downloads(prefix: Prefix) -> None:
-    """Remove all that has arrived. Only with the lock held."""
+    """Remove all downloads. The lock must be held."""
     for path in prefix.downloads.iterdir():
         remove(path)
 
@@ -129,7 +129,7 @@ def write_json(prefix: Prefix, path: Path, value: Mapping[str, object]) -> None:
 
 
 def write_text(prefix: Prefix, path: Path, text: str) -> None:
-    """Write a file anybody may read, whole or not at all."""
+    """Write a file with mode 644, whole or not at all."""
     part = prefix.part(path.name)
     part.unlink(missing_ok=True)
     write_new([text.encode(errors="surrogateescape")], part, 0o644, sync_file)
@@ -137,7 +137,7 @@ def write_text(prefix: Prefix, path: Path, text: str) -> None:
 
 
 def read_info(folder: Path) -> Dict[str, object]:
-    """``gpu-package-info.json`` of the package in ``folder``."""
+    """Return the content of ``gpu-package-info.json`` in ``folder``. Raises ``IntegrityError``."""
     path = folder / INFO
     try:
         value = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))

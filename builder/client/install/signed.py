@@ -1,7 +1,8 @@
-"""Whether a release is signed by the keys that the client came with (docs/security.md).
+"""A release must be signed by the keys in the client's root (docs/security.md).
 
-Beside an index lie ``targets.json``, which names every file of the release, and the roots that came after the
-client's own. What was seen at a place is remembered below the prefix: an older release there is refused.
+Beside an index lie ``targets.json``, which names every file of the release, and the roots newer than the
+client's. The highest version taken from each place is stored below the prefix: an older release from there is
+refused.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ from builder.formats.trust import (
 )
 
 Beside = Callable[[str], Optional[bytes]]
-"""The bytes of the file of a name in the release; ``None`` where there is none."""
+"""``beside(name)`` returns the bytes of a file of the release; ``None`` where there is none."""
 
 _MOST_ROOTS = 1000
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What the client holds releases to."""
+    """The keys and versions that a release is verified against."""
 
     root: bytes
-    """The newest root when the client was made."""
+    """The content of the root that was the newest when the client was made."""
     now: datetime
     memory: Path
-    """The file with the highest version that was seen at each place."""
+    """The file with the highest version that was taken from each place."""
 
     def require_signed(self, name: str, content: bytes, place: str, beside: Beside) -> SignedRelease:
-        """Raise ``IntegrityError`` unless the file ``name`` of the release at ``place`` is signed for."""
+        """Return the release at ``place``, in which the file ``name`` is signed with this ``content``.
+
+        Raises ``IntegrityError`` where the release or this content is not signed.
+        """
         found = self.require_release(place, beside)
         signed = found.files.get(name)
         if signed is None:
@@ -53,7 +57,10 @@ class Trust:
         return found
 
     def require_archive(self, archive: Path, beside: Beside) -> SignedRelease:
-        """Raise ``IntegrityError`` unless ``archive`` is one of the release's, whatever its name is here."""
+        """Return the release beside ``archive``, in which a file with the archive's bytes is signed.
+
+        The name of the archive does not matter. Raises ``IntegrityError`` where it is not signed.
+        """
         found = self.require_release(str(archive), beside)
         digest = sha256_of(archive)
         if all(one.hashes.sha256 != digest for one in found.files.values()):
@@ -62,7 +69,7 @@ class Trust:
         return found
 
     def remember(self, place: str, targets: SignedRelease) -> None:
-        """Note that a release was taken from ``place``."""
+        """Store the version of a release that was taken from ``place``."""
         versions = {**self._seen(), place: targets.version}
         self.memory.parent.mkdir(parents=True, exist_ok=True)
         part = self.memory.with_suffix(".part")
@@ -70,7 +77,11 @@ class Trust:
         part.replace(self.memory)
 
     def require_release(self, place: str, beside: Beside) -> SignedRelease:
-        """What is signed of the release at ``place``. Raises ``IntegrityError`` where nothing is."""
+        """Return the release that is signed at ``place``.
+
+        Raises ``IntegrityError`` where it is not signed, its signatures have expired, or a newer version was
+        taken from ``place`` before.
+        """
         content = beside(TARGETS)
         if content is None:
             raise IntegrityError(f"{place} is not signed: there is no {TARGETS} beside it.", advice=_ADVICE)
@@ -91,13 +102,13 @@ class Trust:
         return found
 
     def _newest(self, beside: Beside) -> Root:
-        """The root that those beside the index lead to, from the client's own."""
+        """Return the newest root beside the index, each verified with the root before it."""
         root = read_root(self.root, "the root in ortpacks.pyz")
         for _ in range(_MOST_ROOTS):
             name = root_name(root.version + 1)
             try:
                 content = beside(name)
-            except TransferError:  # S3 refuses (403) what is not there
+            except TransferError:  # S3 answers 403 for a missing file
                 content = None
             if content is None:
                 break
@@ -105,7 +116,10 @@ class Trust:
         return root
 
     def _seen(self) -> Dict[str, int]:
-        """Nothing where nothing can be read: who can write there can do more than that."""
+        """Return the stored versions by place; empty where the file cannot be read.
+
+        A missing file is accepted: a user who can remove it could also replace the client.
+        """
         try:
             value = json.loads(self.memory.read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -1,7 +1,6 @@
-"""The index: where it and its packages lie.
+"""An index is read from a URL, a registry, a file or a folder, and names the places of its packages.
 
-An index is a URL, a release in a registry, a file or a folder. A single archive is its own index, made from
-the manifest inside.
+A single archive gets an index of its own, made from the manifest inside.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:  # as in builder.client.world
 
 
 def network(web: Web, *, offline: bool) -> Web:
-    """``web``, or with ``--offline`` one that nothing is fetched from."""
+    """Return ``web``, or with ``--offline`` a copy whose requests raise ``TransferError``."""
 
     def refuse(url: str, headers: Dict[str, str]) -> Response:  # noqa: ARG001 the shape of ``Open``
         raise TransferError(f"{url}: --offline fetches nothing. Copy it here, or leave --offline out.")
@@ -36,7 +35,7 @@ def network(web: Web, *, offline: bool) -> Web:
 
 
 INDEX_LIMIT = 16 * 2**20
-"""Bytes; a real index has a few thousand."""
+"""The largest index that is read, in bytes; a real one has a few thousand."""
 
 Place = Union[str, Path]
 """A URL or a local path."""
@@ -44,32 +43,33 @@ Place = Union[str, Path]
 
 @dataclass(frozen=True)
 class Located:
-    """An index and where it came from; packages lie beside it."""
+    """An index and its place. Packages lie beside the index."""
 
     index: Index
     place: Place
     alone: bool = False
-    """Whether ``place`` is the one package's archive, whatever its name is."""
+    """Whether ``place`` is the archive of the one package, whatever the file's name is."""
     signed: Optional[SignedRelease] = None
-    """What the release's signatures are of; ``None`` where none was asked for."""
+    """The signed metadata of the release; ``None`` where no signature is required."""
 
     @property
     def shown(self) -> str:
-        """Where it is, without a login."""
+        """Return the place as messages show it, without a login."""
         return shown_place(self.place)
 
     def asset(self, name: str) -> Place:
-        """URL or path of an archive or one of its parts."""
+        """Return the URL or path of an archive, or of one of its parts."""
         if isinstance(self.place, Path):
             return self.place if self.alone else self.place.parent / name
         return _neighbour(self.place, name)
 
 
 def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> Located:
-    """Read the index at ``place``: a URL, ``index.json`` itself or the folder that holds it.
+    """Return the index at ``place``: a URL, an ``index.json`` or the folder that holds it.
 
-    A package's archive stands for an index of itself alone, which its manifest tells. ``trust`` has to find
-    the signatures beside it.
+    An archive's index is made from the manifest inside. ``trust`` verifies the signatures beside the index;
+    ``None`` requires none. Raises ``ConfigError``, ``TransferError``, ``IntegrityError`` or
+    ``ToolMissingError``.
     """
     if place is None:
         raise ConfigError("No index: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
@@ -101,18 +101,21 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
 
 
 def _neighbour(url: str, name: str) -> str:
-    """The address of another file of the release; ``urljoin`` knows nothing of registries."""
+    """Return the address of the release's file ``name`` beside ``url``.
+
+    ``urljoin`` does not know the scheme ``oci``.
+    """
     return file_address(url.rpartition("/")[0], name) if is_oci(url) else urljoin(url, name)
 
 
 def shown_place(place: Place) -> str:
-    """A place as messages show it, without a login."""
+    """Return a place as messages show it, without a login."""
     return without_userinfo(urldefrag(str(place)).url)
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """Reads a small file of the release by its name; ``None`` where there is none."""
+    """A reader of a release's small files by name, which returns ``None`` for a missing file."""
 
     index: Place
     web: Web
@@ -127,14 +130,14 @@ class _Beside:
             return None
 
     def place(self, name: str) -> Place:
-        """URL or path of the file."""
+        """Return the URL or path of the file ``name``."""
         if isinstance(self.index, Path):
             return self.index.parent / name
         return _neighbour(urldefrag(self.index).url, name)
 
 
 def beside(place: Place, web: Web) -> _Beside:
-    """The files that lie beside the index at ``place``."""
+    """Return a reader of the files beside the index at ``place``."""
     return _Beside(place, web)
 
 
@@ -144,7 +147,7 @@ _HERE = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
 
 
 def _fetched(url: str, web: Web) -> bytes:
-    """The index's bytes, held to the sha256 that the URL's fragment promises, if it has one.
+    """Return the index's bytes, compared with the sha256 in the URL's fragment, if it has one.
 
     Raises ``ConfigError`` for any other fragment, ``IntegrityError`` or ``TransferError``.
     """
@@ -168,11 +171,11 @@ _IN_BETWEEN = (
 
 
 _FIRST_BYTES = {b"\x28\xb5\x2f\xfd": Form.ZST, b"\x1f\x8b": Form.GZ}
-"""RFC 8878, section 3.1.1, and RFC 1952, section 2.3.1."""
+"""First bytes → form of an archive: RFC 8878, section 3.1.1, and RFC 1952, section 2.3.1."""
 
 
 def _archive_form(file: Path) -> Optional[Form]:
-    """The kind of archive that a file is, by its first bytes, else its name; ``None`` for anything else."""
+    """Return the form of an archive by its first bytes, else by its name; ``None`` for no archive."""
     named = form_of(file.name) if file.name.endswith(ARCHIVE_SUFFIXES) else None
     try:
         with file.open("rb") as stream:

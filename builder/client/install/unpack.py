@@ -1,8 +1,7 @@
-"""A package's files: unpacked from a verified archive into a fresh folder, and compared again once installed.
+"""A package's files are unpacked from an archive into a new folder, and verified again once installed.
 
-Only what the manifest lists comes out of an archive, each file proved on the way: names, kinds, counts and
-sizes are held to ``manifest.json``, the archive's first member. ``tarfile``'s own filters are not in every
-Python 3.9.
+Only files that the manifest lists are unpacked. Their names, types, number, sizes and sha256 must be those of
+``manifest.json``, the archive's first member. ``tarfile``'s own filters are not in every Python 3.9.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.parts import SHA256
 
 MANIFEST_LIMIT = 16 * 2**20
-"""Bytes; a real manifest has some ten thousand."""
+"""The largest manifest that is read, in bytes; a real one has some ten thousand."""
 
 COUNT_LIMIT = 10_000
 
 _UNFIT = re.compile(
     r'[\x00-\x1f<>:"|?*\\]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³])(?:[./]|$)'
 )
-"""What Windows has in no name, drops from a name's end, or takes for a device, in small letters.
+"""Characters, endings and device names that no Windows file name may have; matched against lower-case paths.
 
-Microsoft, "Naming Files, Paths, and Namespaces". Packages are held to it on every system.
+Source: Microsoft, "Naming Files, Paths, and Namespaces". Packages must keep to it on every system.
 """
 
 
 def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
-    """Unpack the tar ``stream``, whose members all lie under ``top``, into the empty ``folder``.
+    """Unpack the tar ``stream``, whose members all lie under ``top``, and return its manifest.
 
-    Modes are ``file_mode``'s, not the archive's or the umask's. ``limit`` is the index's ``unpacked_size`` in
-    bytes. Raises ``IntegrityError`` for anything the manifest does not list or lists otherwise, ``DiskError``
-    when a file cannot be written.
+    ``folder`` must be empty. Modes are those of ``file_mode``, whatever the archive and the umask say.
+    ``limit`` is the index's ``unpacked_size`` in bytes. Raises ``IntegrityError`` for a member that differs
+    from the manifest or is not in it, and ``DiskError`` where a file cannot be written.
     """
     try:
         with disk_errors(folder), forward_tar(stream) as archive, _syncing() as sync:
@@ -74,9 +73,10 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
 
 
 def read_manifest(stream: IO[bytes], where: str) -> Manifest:
-    """The manifest, from the head of the tar ``stream``, which ``where`` names.
+    """Return the manifest at the head of the tar ``stream``, which errors call ``where``.
 
-    It must have the name of the folder it lies in. Raises ``IntegrityError`` or ``ConfigError``.
+    The manifest's name must be that of the archive's top folder. Raises ``IntegrityError`` or
+    ``ConfigError``.
     """
     try:
         with forward_tar(stream) as archive:
@@ -92,9 +92,9 @@ def read_manifest(stream: IO[bytes], where: str) -> Manifest:
 
 @contextmanager
 def _syncing() -> Iterator[Sync]:
-    """A ``sync`` that a thread does beside the writing of the next files.
+    """Yield a ``sync`` function that a second thread runs while the next files are written.
 
-    The end of the ``with`` waits for all of them, and raises the first ``OSError``.
+    The end of the block waits for all calls and raises the first ``OSError``.
     """
     begun: List[Future[None]] = []
     with ThreadPoolExecutor(1) as pool:
@@ -104,7 +104,10 @@ def _syncing() -> Iterator[Sync]:
 
 
 def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
-    """The manifest's bytes: it must be the first member but the top-level folder itself."""
+    """Return the manifest's bytes.
+
+    The manifest must be the first member after the top-level folder. Raises ``IntegrityError``.
+    """
     member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
     if member is None or inside(member.name, top) != (MANIFEST,) or not plain_file(member):
         raise bad_package(top, f"the archive does not begin with {MANIFEST}")
@@ -115,7 +118,10 @@ def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: st
 
 
 def _parse(content: bytes, top: str) -> Manifest:
-    """The manifest. Its hashes become file names and words for pip, so they must be hashes."""
+    """Return the manifest. Raises ``IntegrityError`` where a sha256 is not 64 hexadecimal digits.
+
+    The check matters because hashes become parts of file names and of pip's arguments.
+    """
     try:
         manifest = loads(content.decode(), top)
     except UnicodeDecodeError as error:
@@ -128,7 +134,10 @@ def _parse(content: bytes, top: str) -> Manifest:
 
 
 def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
-    """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
+    """Return the packed files of the manifest by their path's parts. Raises ``IntegrityError``.
+
+    The rules for paths and sizes apply to absent files too.
+    """
     entries = {parts_of(entry.path, top): entry for entry in manifest.files}
     alike = {entry.path.casefold() for entry in manifest.files}  # one file on Windows and macOS
     unfit = next((path for path in alike if _UNFIT.search(path)), None)
@@ -152,7 +161,7 @@ def _take(
     wanted: Dict[Tuple[str, ...], FileEntry],
     sync: Sync,
 ) -> None:
-    """Write one member and cross it off ``wanted``."""
+    """Write one member and remove its entry from ``wanted``."""
     parts = inside(member.name, top)
     if member.isdir():
         return
@@ -183,7 +192,7 @@ def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: no problems means every byte is as the manifest says."""
+    """The result of a verification; without ``problems`` every byte is as the manifest says."""
 
     folder: Path
     manifest: Manifest
@@ -191,14 +200,14 @@ class Verification:
 
 
 def verify(folder: Path) -> Verification:
-    """Read every file below ``folder``. ``IntegrityError`` when there is no readable manifest."""
+    """Verify every file below ``folder``. Raises ``IntegrityError`` without a readable manifest."""
     manifest = manifest_in(folder)
     problems = [*_wrong_files(folder, manifest), *_strangers(folder, manifest)]
     return Verification(folder, manifest, tuple(problems))
 
 
 def manifest_in(folder: Path) -> Manifest:
-    """The manifest of the package in ``folder``. Raises ``IntegrityError`` or ``ConfigError``."""
+    """Return the manifest of the package in ``folder``. Raises ``IntegrityError`` or ``ConfigError``."""
     path = folder / MANIFEST
     try:
         return loads(path.read_text(encoding="utf-8"), folder.name)
@@ -209,7 +218,10 @@ def manifest_in(folder: Path) -> Manifest:
 
 
 def whole(folder: Path) -> Optional[Manifest]:
-    """The manifest of the package in ``folder``, if there is one, complete and unchanged."""
+    """Return the manifest of the package in ``folder`` if the package is complete and unchanged.
+
+    ``None`` where it is not, or where the manifest cannot be read.
+    """
     try:
         verdict = verify(folder)
     except (IntegrityError, ConfigError):
@@ -238,7 +250,10 @@ def _problem(path: Path, entry: FileEntry) -> str:
 
 
 def _strangers(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """Files that the manifest does not name: such a library could be loaded in another's place."""
+    """Yield a problem for each file that the manifest does not name.
+
+    The loader could take such a library instead of the package's.
+    """
     known = {entry.path for entry in manifest.files} | {MANIFEST, INFO}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

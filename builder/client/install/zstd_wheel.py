@@ -1,7 +1,7 @@
-"""zstandard from its wheel, for one install, where nothing on the machine reads zstd.
+"""zstandard is imported from its wheel for one install, where nothing on the machine decompresses zstd.
 
-Python reads zstd by itself from 3.14 on. The pinned files are those that pip takes where packages run;
-``cp39`` is CPython 3.9.
+Python decompresses zstd itself from 3.14 on. The pinned files are the wheels that pip takes on the platforms
+of packages; ``cp39`` is CPython 3.9.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ HASHES = (
 
 
 def bring_zstd(pip: Pip, prefix: Prefix, say: Callable[[str], None]) -> None:
-    """Import ``zstandard`` from its wheel, which is gone again from the disk afterwards.
+    """Fetch the wheel of ``zstandard``, import the module from it and remove the files again.
 
-    Raises ``ToolMissingError`` where it is not to be had or does not read zstd here.
+    Raises ``ToolMissingError`` where the wheel is not available or does not decompress zstd here.
     """
     say(f"Nothing here can unpack zstd: fetching {REQUIREMENT} through pip, for this install only.")
     work = prefix.part("zstd")
@@ -63,7 +63,7 @@ def bring_zstd(pip: Pip, prefix: Prefix, say: Callable[[str], None]) -> None:
     except (ToolMissingError, TransferError, IntegrityError) as error:
         raise no_zstd(f"{REQUIREMENT} does not help: {error}") from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)  # Windows keeps what is loaded: the next install removes it
+        shutil.rmtree(work, ignore_errors=True)  # Windows keeps loaded files: the next install removes them
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""How the machine is asked: NVML, libcuda, nvidia-smi, the kernel's files, each in a process of its own."""
+"""Probes of the machine: NVML, libcuda and nvidia-smi in child processes, and the kernel's files."""

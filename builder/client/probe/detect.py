@@ -1,8 +1,9 @@
-"""Finds the NVIDIA GPUs of this machine, and keeps what each way of asking said.
+"""The NVIDIA GPUs of this machine are detected by several probes, whose answers are all kept.
 
-Order: what the user states in environment variables, which overrules every probe; NVML and libcuda at the
-same time, nvidia-smi, the kernel's files. The devices that count are those CUDA lists, with what NVML knows
-of them and CUDA did not say; where CUDA fails, the physical ones that ``CUDA_VISIBLE_DEVICES`` leaves.
+Environment variables with which the user states GPUs come first and overrule every probe. Then NVML and
+libcuda run at the same time, then nvidia-smi, then the kernel's files are read. The result has the devices
+that CUDA lists, completed by NVML's values; where CUDA fails, the physical devices that
+``CUDA_VISIBLE_DEVICES`` leaves visible.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from builder.gpu.devices import Device, parse_driver
 _NATIVE = (native.NVML, native.LIBCUDA)
 
 _STATED = "environment"
-"""The name of the probe that reads them."""
+"""The name of the probe that reads the stated GPUs."""
 
 FORCED_CAPABILITIES = "ORTPACKS_FORCE_CC"
 
@@ -32,46 +33,49 @@ FORCED_DRIVER = "ORTPACKS_FORCE_DRIVER"
 FORCED_MEMORY = "ORTPACKS_FORCE_MEMORY"
 
 _MOST_DIGITS = 9
-"""The most digits of a size in MiB; nothing has a petabyte."""
+"""The most digits of a size in MiB: no GPU has a petabyte."""
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Everything ``detect`` looks at, so that a test can stand in for the machine."""
+    """Everything that ``detect`` examines. Tests pass another one."""
 
     env: Mapping[str, str]
     ask: Ask
     work: Work
-    """Starts what may take its time: pip."""
+    """Starts a program without a time limit: pip."""
     python: str
-    """The interpreter that the native libraries are asked with."""
+    """The interpreter that loads the native libraries in a child process."""
     driver_file: Path = "/" / system.VERSION
     cuda_libraries: Tuple[str, ...] = native.cuda_places(sys.platform)
     smi_programs: Tuple[str, ...] = smi.PROGRAMS
     nvml_libraries: Tuple[str, ...] = native.nvml_places(sys.platform)
     os: str = sys.platform
     root: Path = Path("/")
-    """Where every other file of the system is looked for."""
+    """The folder under which every other file of the system is read."""
     libc: str = field(default_factory=system.c_library)
-    """What the C library says of itself: ``glibc 2.36``."""
+    """The C library's name and version, as it gives them: ``glibc 2.36``."""
 
 
 @dataclass(frozen=True)
 class Detection:
-    """The GPUs found, and every probe's answer in the order asked."""
+    """The detected GPUs, and the answer of every probe in the order in which they ran."""
 
     devices: Tuple[Device, ...]
     driver: Optional[str]
     probes: Tuple[Probe, ...]
     system: System = field(default_factory=System)
     cuda: Optional[str] = None
-    """The newest CUDA that the driver serves, ``12.9``."""
+    """The newest CUDA version that the driver supports, ``12.9``."""
 
 
 def detect(around: Surroundings) -> Detection:
-    """All GPUs; none with every probe's reason. ``ConfigError`` for a malformed ``ORTPACKS_FORCE_*``."""
+    """Return the detected GPUs; where there is none, the probes give the reasons.
+
+    Raises ``ConfigError`` for a malformed ``ORTPACKS_FORCE_…``.
+    """
     forced_driver, sizes = _stated_driver(around.env), _stated_memory(around.env)
     probes = _ask_in_turn(around)
     devices = _with_memory(_devices(probes, around.env), sizes)
@@ -102,7 +106,10 @@ def _ask_in_turn(around: Surroundings) -> List[Probe]:
 
 
 def _at_once(first: Callable[[], Probe], second: Callable[[], Probe]) -> List[Probe]:
-    """Both answers. The second is asked in this thread, which an interrupt reaches."""
+    """Run both functions at the same time and return both probes.
+
+    ``second`` runs in this thread, because an interrupt reaches only the main thread.
+    """
     answers: List[Probe] = []
     thread = Thread(target=lambda: answers.append(first()), daemon=True)
     thread.start()
@@ -125,7 +132,7 @@ def _kernel_files(around: Surroundings) -> List[Probe]:
 
 
 def _devices(probes: List[Probe], env: Mapping[str, str]) -> Tuple[Device, ...]:
-    """The devices that the user states, else CUDA's, else the physical ones that are left visible."""
+    """Return the devices that the user states, else CUDA's, else the visible physical devices."""
     listed = {probe.name: probe.devices for probe in probes}
     physical = listed.get(native.NVML) or listed.get(smi.NAME) or ()
     theirs = listed.get(native.LIBCUDA, ())
@@ -137,7 +144,10 @@ def _first(values: List[Optional[str]]) -> Optional[str]:
 
 
 def completed(devices: Sequence[Device], physical: Sequence[Device]) -> Tuple[Device, ...]:
-    """``devices`` in CUDA's order. A MIG instance gets the name that ``CUDA_VISIBLE_DEVICES`` takes."""
+    """Return ``devices`` in their order, with the values of ``physical`` that CUDA does not give.
+
+    A MIG instance gets the name that ``CUDA_VISIBLE_DEVICES`` takes.
+    """
     cards = {card.uuid: card for card in physical if card.uuid}
     instances = {name: card for card in physical for name in card.mig or ()}
     return tuple(_complete(device, cards, instances) for device in devices)
@@ -162,7 +172,10 @@ def _complete(device: Device, cards: Dict[str, Device], instances: Dict[str, Dev
 
 
 def _stated(env: Mapping[str, str]) -> Probe:
-    """The GPUs of ``ORTPACKS_FORCE_CC``: ``MISSING`` where it is not set. ``ConfigError`` when malformed."""
+    """Return the GPUs of ``ORTPACKS_FORCE_CC`` as a probe; ``MISSING`` where the variable is not set.
+
+    Raises ``ConfigError`` where the variable is malformed.
+    """
     text = env.get(FORCED_CAPABILITIES)
     if not text:
         return Probe(_STATED, Outcome.MISSING, f"{FORCED_CAPABILITIES} is not set")
@@ -179,7 +192,10 @@ def _stated(env: Mapping[str, str]) -> Probe:
 
 
 def _stated_driver(env: Mapping[str, str]) -> Optional[str]:
-    """The driver's version of ``ORTPACKS_FORCE_DRIVER``. ``ConfigError`` when it is none."""
+    """Return the driver version of ``ORTPACKS_FORCE_DRIVER``; ``None`` where the variable is not set.
+
+    Raises ``ConfigError`` where the value is no version.
+    """
     text = env.get(FORCED_DRIVER)
     if not text:
         return None
@@ -191,7 +207,11 @@ def _stated_driver(env: Mapping[str, str]) -> Optional[str]:
 
 
 def _stated_memory(env: Mapping[str, str]) -> Tuple[int, ...]:
-    """MiB of ``ORTPACKS_FORCE_MEMORY``: one for all GPUs, or one for each. ``ConfigError`` when malformed."""
+    """Return the sizes in MiB of ``ORTPACKS_FORCE_MEMORY``; empty where the variable is not set.
+
+    One size is for all GPUs, else there is one for each. Raises ``ConfigError`` where the variable is
+    malformed.
+    """
     text = env.get(FORCED_MEMORY)
     if not text:
         return ()
@@ -202,7 +222,10 @@ def _stated_memory(env: Mapping[str, str]) -> Tuple[int, ...]:
 
 
 def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Device, ...]:
-    """``devices`` with the stated sizes, all of it free. ``ConfigError`` when there are not as many."""
+    """Return ``devices`` with the stated sizes; how much of the memory is free is then unknown.
+
+    Raises ``ConfigError`` where the numbers of sizes and devices differ.
+    """
     if not sizes or not devices:
         return tuple(devices)
     each = tuple(sizes) * len(devices) if len(sizes) == 1 else tuple(sizes)
@@ -220,9 +243,11 @@ def _stated_device(index: int, capability: Capability) -> Device:
 
 
 def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device, ...]:
-    """CUDA's own rule: in the order named, up to the first that fits no GPU. MIG names keep all.
+    """Return the devices that ``CUDA_VISIBLE_DEVICES`` leaves visible, by CUDA's own rule.
 
-    A number is the probe's own, by PCI address: CUDA counts so with ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` only.
+    The devices come in the order named, up to the first name that fits no GPU. Where the first name is a MIG
+    instance's, all are returned. A number is the probe's index, which follows PCI addresses; CUDA's numbers
+    do so only with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
     wanted = env.get(VARIABLE)
     if wanted is None or wanted.startswith("MIG-"):
@@ -237,7 +262,7 @@ def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device,
 
 
 def _filtered(probe: Probe, env: Mapping[str, str]) -> Probe:
-    """``probe``, which says so where the variable hides all that it lists."""
+    """Return ``probe``, with outcome ``NONE`` where ``CUDA_VISIBLE_DEVICES`` hides all of its devices."""
     if not probe.devices or _visible(probe.devices, env):
         return probe
     return replace(probe, outcome=Outcome.NONE, detail=f"{VARIABLE} hides every GPU of {len(probe.devices)}")

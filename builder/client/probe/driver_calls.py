@@ -1,8 +1,8 @@
-"""Asks a library of NVIDIA's driver for its GPUs and prints a line of JSON. Runs in a process of its own.
+"""This program asks a library of NVIDIA's driver for its GPUs and prints the answer as a line of JSON.
 
-A child, because a broken driver can hang, crash or hold the GPU. NVML lists the physical GPUs, whatever
-``CUDA_VISIBLE_DEVICES`` says; libcuda lists what CUDA sees, ``CUDA_VISIBLE_DEVICES`` and MIG included. What
-one call does not say is ``null``, and the GPU stays listed.
+It runs in a child process, because a broken driver can hang, crash or hold the GPU. NVML lists the physical
+GPUs, whatever ``CUDA_VISIBLE_DEVICES`` is; libcuda lists the devices that CUDA sees, after
+``CUDA_VISIBLE_DEVICES`` and MIG. A value that a call does not give is ``null``, and the GPU stays listed.
 
 Arguments: ``NVML`` or ``libcuda``, then the library names to try, in order.
 """
@@ -16,34 +16,34 @@ import sys
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 LONGEST = 60.0
-"""Seconds after which the child ends by itself, should its parent be gone."""
+"""Seconds after which the child ends itself, in case its parent has died."""
 
 _TEXT = 96
-"""The longest text that NVML writes, with its end: ``NVML_DEVICE_UUID_V2_BUFFER_SIZE``."""
+"""The longest text that NVML writes, in bytes with the final zero: ``NVML_DEVICE_UUID_V2_BUFFER_SIZE``."""
 
 _CAPABILITY_MAJOR = 75
-"""``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR``."""
+"""``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`` in cuda.h."""
 
 _CAPABILITY_MINOR = 76
 
 
 Question = Callable[..., object]
-"""A call of the driver, with its arguments."""
+"""A method that calls the driver and returns a value."""
 
 
 class DriverError(Exception):
-    """A call returned a code other than 0, or is not there. ``args``: call, the library's words, code."""
+    """A call returned a code other than 0, or the library lacks it. ``args``: call, message, code."""
 
 
 class DriverLibrary:
     """A loaded library of the driver."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Take a library that ``load`` gave."""
+        """Take a library that ``load`` returned."""
         self.library = library
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function. Raises ``DriverError`` with the library's own words for the code."""
+        """Call a function. Raises ``DriverError`` with the library's message for the returned code."""
         if not hasattr(self.library, name):
             raise DriverError(name, "the library has no such function", None)
         code = getattr(self.library, name)(*arguments)
@@ -51,16 +51,20 @@ class DriverLibrary:
             raise DriverError(name, self.words(code), code)
 
     def words(self, code: int) -> str:
-        """The library's name or text for a code."""
+        """Return the library's name or message for a code."""
         raise NotImplementedError
 
     def ask(self) -> Dict[str, object]:
-        """``{"devices": […], "cuda": 12090}``, for NVML with ``driver``; or ``error`` with its arguments."""
+        """Return ``{"devices": […], "cuda": 12090}``, for NVML with ``driver``.
+
+        Where the library fails, the key ``error`` has the arguments of ``DriverError`` instead of
+        ``devices``.
+        """
         raise NotImplementedError
 
 
 def rows(count: int, find: Question, asks: Mapping[str, Question]) -> List[Dict[str, object]]:
-    """A row for each GPU by index: what each of ``asks`` says of the handle that ``find`` gives."""
+    """Return a row for each GPU by index: the answer of each of ``asks`` for the handle from ``find``."""
     return [{"index": index, **_row(known(find, index), asks)} for index in range(count)]
 
 
@@ -71,7 +75,7 @@ def _row(gpu: object, asks: Mapping[str, Question]) -> Dict[str, object]:
 
 
 def known(ask: Question, *arguments: object) -> object:
-    """What ``ask`` returns; ``None`` where the driver does not say."""
+    """Return the result of ``ask``; ``None`` where the driver does not give one."""
     try:
         return ask(*arguments)
     except DriverError:
@@ -79,17 +83,17 @@ def known(ask: Question, *arguments: object) -> object:
 
 
 class CudaLibrary(DriverLibrary):
-    """libcuda: functions hand out their result through the first argument."""
+    """libcuda, whose functions write their result through the first argument."""
 
     def words(self, code: int) -> str:
-        """``CUDA_ERROR_NO_DEVICE``; a library older than the code does not know its name."""
+        """Return the name of a code, ``CUDA_ERROR_NO_DEVICE``, unless the library is older than the code."""
         text = ctypes.c_char_p()
         if hasattr(self.library, "cuGetErrorName"):
             self.library.cuGetErrorName(code, ctypes.byref(text))
         return (text.value or b"an error without a name").decode(errors="replace")
 
     def ask(self) -> Dict[str, object]:
-        """The devices in CUDA's order, and the newest CUDA that the driver serves."""
+        """Return the devices in CUDA's order and the newest CUDA version that the driver supports."""
         version = known(self._integer, "cuDriverGetVersion")
         try:
             self.call("cuInit", ctypes.c_uint(0))
@@ -113,7 +117,7 @@ class CudaLibrary(DriverLibrary):
         return ctypes.c_int(self._integer("cuDeviceGet", ctypes.c_int(index)))
 
     def _name(self, device: ctypes.c_int) -> str:
-        """``NVIDIA H200``; a MIG instance has its profile behind it."""
+        """Return the device's name, ``NVIDIA H200``. A MIG instance's name ends with its profile."""
         name = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, ctypes.c_int(len(name)), device)
         return name.value.decode(errors="replace")
@@ -124,15 +128,16 @@ class CudaLibrary(DriverLibrary):
         return f"{major}.{minor}"
 
     def _memory(self, device: ctypes.c_int) -> int:
-        """MiB; of unified memory, what the system has."""
+        """Return the device's memory in MiB; for unified memory, the system's."""
         memory = ctypes.c_size_t()
         self.call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
         return memory.value // 2**20
 
     def _uuid(self, device: ctypes.c_int) -> str:
-        """``GPU-…``; CUDA does not say whether it is a MIG instance, whose name starts with ``MIG-``.
+        """Return ``GPU-…``, also for a MIG instance, whose name starts with ``MIG-`` elsewhere.
 
-        ``cuDeviceGetUuid_v2`` (drivers since CUDA 11.4) names the instance, the old one its parent.
+        ``cuDeviceGetUuid_v2`` (drivers since CUDA 11.4) gives a MIG instance's UUID, ``cuDeviceGetUuid`` that
+        of its GPU.
         """
         raw = (ctypes.c_ubyte * 16)()
         name = "cuDeviceGetUuid_v2" if hasattr(self.library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
@@ -142,15 +147,15 @@ class CudaLibrary(DriverLibrary):
 
 
 class NvmlLibrary(DriverLibrary):
-    """NVML: functions write their result through the last argument."""
+    """NVML, whose functions write their result through the last argument."""
 
     def words(self, code: int) -> str:
-        """NVML's sentence for a code."""
+        """Return NVML's message for a code."""
         self.library.nvmlErrorString.restype = ctypes.c_char_p
         return (self.library.nvmlErrorString(code) or b"an error").decode(errors="replace")
 
     def ask(self) -> Dict[str, object]:
-        """The GPUs by PCI address with their MIG instances, the driver's version and its newest CUDA."""
+        """Return the GPUs by PCI address with their MIG instances, the driver version and its newest CUDA."""
         try:
             self.call("nvmlInit_v2")
             count = self._integer("nvmlDeviceGetCount_v2")
@@ -192,7 +197,7 @@ class NvmlLibrary(DriverLibrary):
         return self._text("nvmlDeviceGetName", gpu)
 
     def _uuid(self, gpu: ctypes.c_void_p) -> str:
-        """``GPU-…``, or ``MIG-…`` of an instance."""
+        """Return ``GPU-…``, or ``MIG-…`` for an instance."""
         return self._text("nvmlDeviceGetUUID", gpu)
 
     def _capability(self, gpu: ctypes.c_void_p) -> str:
@@ -201,11 +206,14 @@ class NvmlLibrary(DriverLibrary):
         return f"{major.value}.{minor.value}"
 
     def _memory(self, gpu: ctypes.c_void_p) -> Optional[int]:
-        """MiB; ``None`` where it says 0. Unified memory is not supported at all."""
+        """Return the GPU's memory in MiB; ``None`` where NVML gives 0.
+
+        For unified memory the call fails.
+        """
         return self._total_and_free(gpu)[0] or None
 
     def _free(self, gpu: ctypes.c_void_p) -> Optional[int]:
-        """MiB that no program has; ``None`` where it says 0 of all memory."""
+        """Return the free memory in MiB; ``None`` where NVML gives 0 for the whole memory."""
         total, free = self._total_and_free(gpu)
         return free if total else None
 
@@ -215,7 +223,7 @@ class NvmlLibrary(DriverLibrary):
         return total_free_used[0] // 2**20, total_free_used[1] // 2**20
 
     def _instances(self, gpu: ctypes.c_void_p) -> Optional[List[Dict[str, object]]]:
-        """The MIG instances; ``None`` where MIG is off."""
+        """Return the MIG instances; ``None`` where MIG is off."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
         self.call("nvmlDeviceGetMigMode", gpu, ctypes.byref(current), ctypes.byref(pending))
         if not current.value:
@@ -237,7 +245,10 @@ DRIVERS: Mapping[str, Type[DriverLibrary]] = {"NVML": NvmlLibrary, "libcuda": Cu
 
 
 def load(names: Sequence[str]) -> ctypes.CDLL:
-    """The first that is there; ``FileNotFoundError`` when none is, ``OSError`` when it cannot be loaded."""
+    """Return the first library of ``names`` that is found.
+
+    Raises ``FileNotFoundError`` where none is found, ``OSError`` where the library cannot be loaded.
+    """
     for name in names:
         try:
             return ctypes.CDLL(name)
@@ -248,13 +259,13 @@ def load(names: Sequence[str]) -> ctypes.CDLL:
 
 
 def absent(name: str, reason: str) -> bool:
-    """Whether the loader did not find ``name`` itself, and not something that it needs."""
+    """Return whether the loader did not find ``name`` itself; false where it lacks a dependency."""
     about = name in reason and "needed by" not in reason
     return about and ("No such file" in reason or "Could not find module" in reason)
 
 
 def answer(library: str, names: Sequence[str]) -> Dict[str, object]:
-    """What the library says, or why it says nothing: ``missing``, ``unloadable``, ``error``."""
+    """Return the library's answer, or the reason for none: ``missing``, ``unloadable``, ``error``."""
     try:
         loaded = load(names)
     except FileNotFoundError as error:

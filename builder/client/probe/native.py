@@ -1,7 +1,7 @@
-"""What NVML and libcuda say of the machine's GPUs, each asked in a process of its own.
+"""NVML and libcuda list the machine's GPUs, each in a child process.
 
-NVML lists the physical GPUs, libcuda what a program will see. A driver that hangs or crashes takes down only
-its own answer.
+NVML lists the physical GPUs, libcuda the devices that a program will see. A driver that hangs or crashes ends
+only the child process of that library.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import capability_of_product
 
 SECONDS = 10.0
-"""``cuInit`` takes about a second for each GPU where no program keeps the driver loaded."""
+"""Time limit in seconds. ``cuInit`` takes about a second per GPU where no program keeps the driver loaded."""
 
 NVML = "NVML"
 
 LIBCUDA = "libcuda"
 
 NO_DEVICE = 100
-"""``CUDA_ERROR_NO_DEVICE``."""
+"""``CUDA_ERROR_NO_DEVICE`` in cuda.h."""
 
 _CHILD = "builder.client.probe.driver_calls"
 
@@ -36,7 +36,7 @@ _NVML_LINUX = (
 )
 
 _NVML_WINDOWS = ("nvml.dll", r"C:\Program Files\NVIDIA Corporation\NVSMI\nvml.dll")
-"""Drivers before 2018 kept it out of ``System32``."""
+"""The names of NVML on Windows. Drivers before 2018 did not put the library into ``System32``."""
 
 _CUDA_LINUX = (
     "libcuda.so.1",
@@ -45,32 +45,36 @@ _CUDA_LINUX = (
     "/run/opengl-driver/lib/libcuda.so.1",
     "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1",
 )
-"""Where it lies when the loader does not know it: WSL2, a container of GKE, NixOS, a Jetson."""
+"""The names of libcuda. The paths are for systems where the loader does not find it: WSL2, a container of
+GKE, NixOS, a Jetson."""
 
 
 def nvml_places(os: str) -> Tuple[str, ...]:
-    """The names of NVML to load, in this order, on ``sys.platform``."""
+    """Return the names under which NVML is loaded, in this order. ``os`` is as in ``sys.platform``."""
     return _NVML_WINDOWS if os == "win32" else _NVML_LINUX
 
 
 def cuda_places(os: str) -> Tuple[str, ...]:
-    """The names of libcuda to load, in this order, on ``sys.platform``."""
+    """Return the names under which libcuda is loaded, in this order. ``os`` is as in ``sys.platform``."""
     return ("nvcuda.dll",) if os == "win32" else _CUDA_LINUX
 
 
 def probe_nvml(ask: Ask, python: str, libraries: Sequence[str]) -> Probe:
-    """Every GPU with its MIG instances, or the failed call with NVML's own words and number for it."""
+    """Return every GPU with its MIG instances, or the failed call with NVML's message and code."""
     return _probe(NVML, ask, child(python, _CHILD, NVML, *libraries), _read_nvml)
 
 
 def probe_cuda(ask: Ask, python: str, libraries: Sequence[str]) -> Probe:
-    """Every device that CUDA lists, or the failed call with CUDA's own name and number for it."""
+    """Return every device that CUDA lists, or the failed call with CUDA's name and number of the error.
+
+    ``CUDA_ERROR_NO_DEVICE`` has the outcome ``NONE``.
+    """
     found = _probe(LIBCUDA, ask, child(python, _CHILD, LIBCUDA, *libraries), _read_cuda)
     return replace(found, outcome=Outcome.NONE) if found.code == NO_DEVICE else found
 
 
 def _probe(name: str, ask: Ask, argv: Sequence[str], read: Callable[[Mapping[str, object]], Probe]) -> Probe:
-    """What ``read`` makes of the child's answer, or a probe that says how it failed."""
+    """Run the child and return the probe that ``read`` makes of its answer, or one with its failure."""
     try:
         child = ask(argv, SECONDS)
     except TimeoutError as error:
@@ -105,9 +109,10 @@ def _outcome(devices: Sequence[Device]) -> Outcome:
 
 
 def _physical(row: Mapping[str, object]) -> Device:
-    """CUDA sees one instance of a GPU in MIG mode: no more memory than the largest one's can be had.
+    """Return a physical GPU of NVML's list.
 
-    Which instance that is, is not known here, and so what is free of it is not either.
+    CUDA sees one instance of a GPU in MIG mode, so its memory is that of the largest instance. The free
+    memory is unknown then, because it is not known here which instance a program will use.
     """
     memory = _optional_int(row["memory_mib"])
     if row["instances"] is None:
@@ -119,7 +124,7 @@ def _physical(row: Mapping[str, object]) -> Device:
 
 
 def _device(row: Mapping[str, object], memory_mib: Optional[int], mig: Optional[Tuple[str, ...]]) -> Device:
-    """A row of the script's ``devices``; what it does not say is unknown."""
+    """Return the device in a row of the child's ``devices``; a ``null`` there is unknown."""
     capability, name = row["capability"], str(row["name"] or NAMELESS)
     return Device(
         index=int(str(row["index"])),
@@ -141,12 +146,12 @@ def _driver(version: object) -> Optional[str]:
 
 
 def _optional_int(value: object) -> Optional[int]:
-    """``None`` stays ``None``; ``ValueError`` on what is no whole number."""
+    """Return the whole number; ``None`` for ``None``. Raises ``ValueError`` for any other value."""
     return None if value is None else int(str(value))
 
 
 def _cuda_version(number: object) -> Optional[str]:
-    """``12.9`` for 12090, the way CUDA writes versions; ``None`` where the driver did not say."""
+    """Return ``12.9`` for 12090, CUDA's form of a version; ``None`` where the driver gives none."""
     whole = _optional_int(number)
     return None if whole is None else f"{whole // 1000}.{whole % 1000 // 10}"
 
@@ -171,12 +176,12 @@ def _refused(name: str, answer: Mapping[str, object]) -> Optional[Probe]:
 
 
 def _object(stdout: str) -> str:
-    """The script's line: drivers print too, and what C buffers comes after it."""
+    """Return the child's line of JSON; a driver may print lines before and after it."""
     return next((line for line in stdout.splitlines() if line.startswith("{")), "")
 
 
 def _broken(name: str, answer: ProcessAnswer) -> Probe:
-    """The probe of a child that crashed, or wrote what is no answer."""
+    """Return the probe of a child that crashed or wrote no valid answer."""
     died = answer.killed_by
     last = answer.stderr.strip().splitlines()[-1:]
     how = f"killed by {died}" if died else f"exit {answer.code}"

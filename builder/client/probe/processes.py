@@ -1,4 +1,4 @@
-"""The only module of the client that starts programs: questions with a time limit, and one stream."""
+"""This module alone starts the client's programs: with a time limit, or with their output as a stream."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ if sys.platform == "linux":
 _GRACE_SECONDS = 1.0
 
 _SET_PIPE_SIZE = 1031
-"""``F_SETPIPE_SZ``, which ``fcntl`` names from Python 3.10 on."""
+"""``F_SETPIPE_SZ`` of Linux, which ``fcntl`` defines from Python 3.10 on."""
 
 _PIPE_BYTES = 2**20
-"""As much as Linux gives to anybody; 64 KiB without asking."""
+"""The size of a pipe that is asked for: the most that Linux gives without privileges. Its default is 64
+KiB."""
 
 _MOST_BYTES = 64 * 2**20
-"""Of what a program writes: a session's log of a large model has a tenth of it."""
+"""The most bytes that a program may write: the log of a session with a large model has a tenth of them."""
 
 _LITTLE = 2**20
-"""Bytes; a tar ends with at most some ten thousand that nobody reads."""
+"""The most bytes of a stream that a reader may leave: a tar ends with some ten thousand that are not read."""
 
 
 @dataclass(frozen=True)
 class ProcessAnswer:
-    """What a program that ran to its end said."""
+    """The exit code and the output of a program that ended."""
 
     code: int
     stdout: str
@@ -44,7 +45,7 @@ class ProcessAnswer:
 
     @property
     def killed_by(self) -> Optional[str]:
-        """The signal that it died of, ``SIGSEGV``; ``None`` where it ended by itself."""
+        """Return the signal that ended the program, ``SIGSEGV``; ``None`` where it exited by itself."""
         if self.code >= 0:
             return None
         names = {item.value: item.name for item in signal.Signals}
@@ -53,10 +54,10 @@ class ProcessAnswer:
 
 Ask = Callable[[Sequence[str], float], ProcessAnswer]
 """``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
-stopped: at the time limit, or because it wrote without end."""
+killed, at the time limit, or because it wrote more than ``_MOST_BYTES``."""
 
 _ROOT = Path(__file__).parents[3]
-"""What ``builder`` is imported from: the source tree, or the one file of the client."""
+"""The folder that ``builder`` is imported from: the source tree, or the client's ``.pyz``."""
 
 _RUN = (
     "import sys; from importlib import import_module; sys.path.append(sys.argv[1]); "
@@ -65,34 +66,35 @@ _RUN = (
 
 
 def child(python: str, module: str, *arguments: str) -> List[str]:
-    """The command line that runs ``main`` of one of our modules in a Python of its own.
+    """Return the command line that runs ``main`` of ``module`` in an interpreter of its own.
 
-    Nothing of the user's environment is imported there (``-I -S``).
+    The interpreter ignores the user's environment and ``site-packages`` (``-I -S``).
     """
     return [python, "-I", "-S", "-c", _RUN, str(_ROOT), module, *arguments]
 
 
 Work = Callable[[Sequence[str], Path], ProcessAnswer]
-"""``work(argv, folder)``: a program that may take its time and keeps its temporary files in ``folder``.
-Raises ``OSError`` when it cannot be started, ``TimeoutError`` when it wrote without end."""
+"""``work(argv, folder)`` runs a program without a time limit, with its temporary files in ``folder``. Raises
+``OSError`` when it cannot be started, ``TimeoutError`` when it wrote more than ``_MOST_BYTES``."""
 
 
 def asker(env: Mapping[str, str]) -> Ask:
-    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+    """Return an ``Ask`` that starts real programs, found on ``env['PATH']``, with the environment ``env``."""
     return lambda argv, seconds: _run(argv, env, seconds)
 
 
 def worker(env: Mapping[str, str]) -> Work:
-    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+    """Return a ``Work`` that starts real programs, found on ``env['PATH']``, with the environment ``env``."""
     temporary = ("TMPDIR", "TEMP", "TMP")
     return lambda argv, folder: _run(argv, {**env, **dict.fromkeys(temporary, str(folder))}, None)
 
 
 @contextmanager
 def output_of(argv: Sequence[str], *, quiet: bool = False) -> Iterator[IO[bytes]]:
-    """What a program writes, as a stream. ``CommandError`` when it exits non-zero; ``quiet`` drops its words.
+    """Yield a program's stdout as a stream. Raises ``CommandError`` for an exit code other than 0.
 
-    Where the reader leaves more than a little of it, the program is ended and how it fared is not known.
+    ``quiet`` discards its stderr. Where the reader leaves more than ``_LITTLE`` bytes, the program is killed
+    and its exit code is ignored.
     """
     stderr = subprocess.DEVNULL if quiet else None
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr) as process:
@@ -105,7 +107,7 @@ def output_of(argv: Sequence[str], *, quiet: bool = False) -> Iterator[IO[bytes]
             if stream.read(1) or process.wait() == 0:
                 process.kill()
                 raise
-            # What the reader made of the little that came is not the reason: the program failed.
+            # The reader failed because the program did: the program's error is the cause.
             raise _failed(process) from error
         except BaseException:
             process.kill()
@@ -123,7 +125,7 @@ def _failed(process: subprocess.Popen[bytes]) -> CommandError:
 
 
 def _widen(pipe: IO[bytes]) -> None:
-    """Room for more at a time, where the system gives it: the two programs wake each other less often."""
+    """Enlarge the pipe where the system allows it, so that the two processes wake each other less often."""
     if sys.platform == "linux":
         with suppress(OSError):
             fcntl.fcntl(pipe.fileno(), _SET_PIPE_SIZE, _PIPE_BYTES)
@@ -152,7 +154,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
 
 
 def _hear_out(process: subprocess.Popen[bytes], ears: Sequence[_Ear], seconds: Optional[float]) -> None:
-    """Return when the program has ended and all it wrote is heard. Raises ``TimeoutError``."""
+    """Return when the program has ended and all of its output is read. Raises ``TimeoutError``."""
     deadline = time.monotonic() + (threading.TIMEOUT_MAX / 2 if seconds is None else seconds)
     for ear in ears:
         ear.join(max(deadline - time.monotonic(), 0))
@@ -162,12 +164,12 @@ def _hear_out(process: subprocess.Popen[bytes], ears: Sequence[_Ear], seconds: O
         process.wait(0 if any(ear.is_alive() for ear in ears) else max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if any(ear.is_alive() for ear in ears):  # what it started still holds the pipe
+    if any(ear.is_alive() for ear in ears):  # a child of the program still holds the pipe
         raise TimeoutError(f"no answer within {seconds:g} s")
 
 
 class _Ear(threading.Thread):
-    """Keeps what a program writes into a pipe. One that writes without end is ended."""
+    """A thread that reads a program's output from a pipe, and kills the program at ``_MOST_BYTES``."""
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -176,7 +178,7 @@ class _Ear(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Listen to the end."""
+        """Read until the end of the output, or until ``_MOST_BYTES`` are exceeded."""
         while len(self.heard) <= _MOST_BYTES:
             chunk = os.read(self._pipe.fileno(), _PIPE_BYTES)
             if not chunk:
@@ -185,14 +187,14 @@ class _Ear(threading.Thread):
         _kill(self._process)
 
     def close(self) -> None:
-        """Give the pipe back, unless a program that cannot be ended still holds it."""
+        """Close the pipe, unless a program that cannot be killed still holds it."""
         self.join(_GRACE_SECONDS)
         if not self.is_alive():
             self._pipe.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End it and what it started. A program stuck in the kernel driver is left behind, not waited for."""
+    """Kill the program and its children. A program that hangs in the kernel driver is not waited for."""
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Asks nvidia-smi, one field set at a time: a field its driver does not know fails the whole query.
+"""nvidia-smi lists the GPUs; each field is a query of its own, because an unknown field fails a query.
 
 The 470 branch has no ``compute_cap`` (huggingface/candle#733); unified memory is ``[N/A]``
-(unslothai/unsloth#10703); errors are printed on stdout with exit 2, 9 or 18.
+(unslothai/unsloth#10703); errors are printed on stdout with exit code 2, 9 or 18.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ PROGRAMS = (
     "/usr/local/nvidia/bin/nvidia-smi",
     r"C:\Program Files\NVIDIA Corporation\NVSMI\nvidia-smi.exe",
 )
-"""WSL2 keeps it off the PATH of services (NVIDIA/OpenShell#441), and so do GKE's containers."""
+"""The names of nvidia-smi. On WSL2 it is not on the PATH of services (NVIDIA/OpenShell#441), nor in GKE's
+containers."""
 
 SECONDS = 5.0
 
 _MOST_DIGITS = 9
-"""The most digits of a GPU's number; a longer one is none."""
+"""The most digits of a GPU's index."""
 
 _NOTHING = ("No devices were found", "No supported GPUs were found")
 
@@ -35,9 +36,10 @@ T = TypeVar("T")
 
 
 def probe(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Probe:
-    """Every GPU that nvidia-smi lists, with what it knows of each.
+    """Return every GPU that nvidia-smi lists, with the fields that it knows of each.
 
-    The first program that answers counts: where one of a Linux driver lies before WSL2's own, it fails.
+    Of several programs the first that succeeds is used: on WSL2, one from a Linux driver may come first and
+    fails.
     """
     failed = None
     for program in programs:
@@ -54,7 +56,7 @@ def probe(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Probe:
 
 
 def driver_version(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Optional[str]:
-    """The driver's version alone, for when something else listed the GPUs."""
+    """Return the driver's version; ``None`` where no nvidia-smi gives one."""
     for program in programs:
         versions = _column(ask, program, "driver_version", _driver)
         if versions:
@@ -87,7 +89,10 @@ def _device(
     memory_mib: Optional[int],
     divided: Dict[int, bool],
 ) -> Device:
-    """The memory of a GPU in MIG mode is not what one instance has, and nothing here says that."""
+    """Return a device.
+
+    In MIG mode ``memory_mib`` is ``None``, because nvidia-smi's CSV has no memory of an instance.
+    """
     uuid, name = fields[0], fields[-1]
     return Device(
         index=index,
@@ -105,7 +110,7 @@ def _query(ask: Ask, program: str, fields: str) -> ProcessAnswer:
 
 
 def _column(ask: Ask, program: str, field: str, parse: Callable[[str], T]) -> Dict[int, T]:
-    """One field by GPU index; GPUs and drivers that do not know it are left out."""
+    """Return a field's values by GPU index, without GPUs and drivers that do not know the field."""
     try:
         answer = _query(ask, program, field)
     except OSError:
@@ -121,7 +126,7 @@ def _column(ask: Ask, program: str, field: str, parse: Callable[[str], T]) -> Di
 
 
 def _row(line: str) -> Tuple[int, Tuple[str, ...]]:
-    """``index, first, rest`` of a line; no fields for a line that is not a row."""
+    """Return the index and the fields ``(first, rest)`` of a line; ``(-1, ())`` for any other line."""
     first, *rest = [part.strip() for part in line.split(",", 2)]
     return (int(first), tuple(rest)) if first.isdecimal() and len(first) <= _MOST_DIGITS else (-1, ())
 
@@ -136,7 +141,10 @@ def _divided(text: str) -> bool:
 
 
 def _failure(answer: ProcessAnswer) -> Probe:
-    """An old driver's nvidia-smi also fails where it works and there is no GPU."""
+    """Return the probe of a failed nvidia-smi.
+
+    With an old driver it also fails where there is no GPU, which is outcome ``NONE``.
+    """
     text = _first_line(answer.stdout) or _first_line(answer.stderr) or "it said nothing"
     outcome = Outcome.NONE if any(words in text for words in _NOTHING) else Outcome.FAILED
     return Probe(NAME, outcome, f"exit {answer.code}: {text}", code=answer.code, error=text)

@@ -1,6 +1,7 @@
-"""What kind of system this is, and the kernel's side of its GPUs: read from files alone.
+"""The kind of the system and the kernel's view of its GPUs are read from files.
 
-Cards on the PCI bus, modules, device files, and the driver's version as the kernel's files have it.
+The files are those of cards on the PCI bus, kernel modules and device files, and the driver's version in
+``/proc`` and ``/sys``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Callable, Iterator, Mapping, Optional
 from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
 
 MUSL = ""
-"""``System.glibc`` of a system with musl: nothing that is linked with glibc loads there."""
+"""``System.glibc`` of a system with musl, where no library that is linked with glibc loads."""
 
 _MARKS = (
     ("run/.containerenv", "podman"),
@@ -25,7 +26,10 @@ _GROUPS = ("kubepods", "docker", "libpod", "containerd", "lxc")
 
 
 def look(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:
-    """The system under ``root``; ``libc`` is what the C library says of itself."""
+    """Return the system under ``root``.
+
+    ``system`` is as in ``sys.platform``; ``libc`` is the C library's name and version.
+    """
     linux = system == "linux"
     return System(
         os=system,
@@ -39,7 +43,7 @@ def look(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:
 
 
 def c_library() -> str:
-    """``glibc 2.36``; empty where the C library is another one."""
+    """Return the C library's name and version, ``glibc 2.36``; empty where it is not glibc."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError, OSError):
@@ -83,16 +87,16 @@ def _text(path: Path) -> str:
 VERSION = Path("proc/driver/nvidia/version")
 
 MODULE = Path("sys/module/nvidia/version")
-"""It is there where a container hides ``/proc/driver``."""
+"""A file with the driver's version that exists where a container hides ``/proc/driver``."""
 
 _NUMBER = re.compile(r"(?:^|\s)(\d{3}\.\d+(?:\.\d+)?)(?:\s|$)")
 
 
 def probe_version(path: Path) -> Probe:
-    """The version in the first line.
+    """Return the driver's version in the first line of a file.
 
-    ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  …``, which is longer for the open module, or
-    the number alone.
+    The line is ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  …``, a longer one for the open
+    module, or the number alone.
     """
     name = str(path)
     try:
@@ -106,12 +110,12 @@ def probe_version(path: Path) -> Probe:
 
 
 Allowed = Callable[[Path], bool]
-"""Whether this user may do something with a path."""
+"""``allowed(path)``: whether this user may do a certain thing with ``path``."""
 
 _NVIDIA = 0x10DE
 
 _DISPLAY = 0x03
-"""PCI base class: VGA (0300) and 3D controllers (0302), which is what a card without an output is."""
+"""PCI base class of VGA (0300) and 3D controllers (0302); a card without an output is one of the latter."""
 
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
@@ -119,12 +123,12 @@ _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib6
 
 
 def may_use(path: Path) -> bool:
-    """The real one, for a device file."""
+    """Return whether this user may read and write a device file."""
     return os.access(path, os.R_OK | os.W_OK)
 
 
 def look_at_kernel(root: Path, may_use: Allowed) -> Kernel:
-    """What is under ``root``; nothing of it on a system that is not Linux."""
+    """Return the kernel's view of the GPUs of a Linux system under ``root``."""
     return Kernel(
         cards=tuple(_cards(root / "sys/bus/pci/devices")),
         loaded=(root / "sys/module/nvidia").is_dir() or (root / "proc/driver/nvidia/version").is_file(),
@@ -135,7 +139,10 @@ def look_at_kernel(root: Path, may_use: Allowed) -> Kernel:
 
 
 def driver_on_disk(root: Path) -> Optional[str]:
-    """The driver's version by its library's name, for a driver that is installed and not loaded."""
+    """Return the driver's version in the name of libcuda, for an installed driver that is not loaded.
+
+    ``None`` where no such library is found.
+    """
     names = (path.name for folder in _LIBRARIES for path in sorted((root / folder).glob("libcuda.so.*")))
     return next((match[1] for match in map(_LIBCUDA.fullmatch, names) if match), None)
 
@@ -149,7 +156,7 @@ def _cards(devices: Path) -> Iterator[PciCard]:
 
 
 def _number(path: Path) -> Optional[int]:
-    """``0x10de``; ``None`` where it cannot be read."""
+    """Return the hexadecimal number in a file, ``0x10de``; ``None`` where it cannot be read."""
     try:
         return int(path.read_text(encoding="ascii").strip(), 16)
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Trials of an installed package with its own ONNX Runtime, each in a child process."""
+"""Trials run the ONNX Runtime of an installed package, each in a child process."""

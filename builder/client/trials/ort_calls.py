@@ -1,13 +1,14 @@
-"""Calls ONNX Runtime's C API in a process of its own and prints a line of JSON.
+"""This program calls ONNX Runtime's C API and prints the result as a line of JSON.
 
-A child, because a library that does not fit crashes as often as it complains.
+It runs in a child process, because a library that does not fit may crash.
 
-Arguments: what to do, the path of the host library, the execution provider, and for ``open`` a model.
+Arguments: the action, the path of the host library, the execution provider, and for ``open`` a model.
 ``load`` loads the libraries of the provider, ``open`` makes a session for a model, ``compute`` runs a session
 of one node, which adds two numbers.
 
-``OrtApi`` is a table of function pointers that only grows at its end, so a function's place in it is ABI.
-Places are those of ``onnxruntime_c_api.h``; ``onnxruntime_c_api.cc`` asserts that version 12 ends with 218.
+``OrtApi`` is a table of function pointers that only grows at its end, so the index of a function is part of
+the ABI. The indices are those in ``onnxruntime_c_api.h``; ``onnxruntime_c_api.cc`` asserts that version 12
+ends with 218.
 """
 
 from __future__ import annotations
@@ -44,21 +45,22 @@ PLACES = {
 }
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
-"""Providers that are asked for by ONNX Runtime's own name of them."""
+"""Execution providers that are enabled by ONNX Runtime's own name."""
 
 LOG_ALL, LOG_ERRORS = 0, 3
-"""Of ``OrtLoggingLevel``: why a provider's library does not load is only in the log, on stderr."""
+"""Values of ``OrtLoggingLevel``. Only the log, on stderr, has the reason for which a provider's library does
+not load."""
 
 NO_FALLBACK = b"session.disable_cpu_ep_fallback"
 
 FLOAT = 1
-"""Of ``ONNXTensorElementDataType``."""
+"""The value for float in ``ONNXTensorElementDataType``."""
 
 ARENA, DEFAULT_MEMORY = 1, 0
-"""Of ``OrtAllocatorType`` and ``OrtMemType``."""
+"""Values of ``OrtAllocatorType`` and ``OrtMemType``."""
 
 NUMBERS = (1.5, 2.25)
-"""Exact in binary, so that their sum is."""
+"""Two numbers that are exact in binary, as their sum is."""
 
 
 CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
@@ -69,15 +71,19 @@ RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class OrtStatusError(Exception):
-    """A call came back with a status."""
+    """A call returned a status, whose message is the text."""
 
 
 class OrtApi:
-    """One host library in this process; its folder is where it looks for providers."""
+    """A host library in this process. It searches for provider libraries in its own folder."""
 
     def __init__(self, host: str) -> None:
-        """Raises ``OSError`` (it does not load) or ``AttributeError`` (it is no ONNX Runtime)."""
-        if sys.platform == "win32":  # what cuDNN and NVRTC open by name lies there too
+        """Load ``host``.
+
+        Raises ``OSError`` where it does not load or lacks this version of the API, ``AttributeError`` where
+        it is not ONNX Runtime.
+        """
+        if sys.platform == "win32":  # cuDNN and NVRTC open libraries of this folder by name
             os.add_dll_directory(os.path.dirname(host))  # noqa: PTH120 one import less
         base = ctypes.CDLL(host).OrtGetApiBase
         base.restype = ctypes.POINTER(ctypes.c_void_p)
@@ -89,7 +95,7 @@ class OrtApi:
         self.table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function that returns a status."""
+        """Call a function that returns a status. Raises ``OrtStatusError``."""
         status = CALL(self.table[PLACES[name]] or 0)(*arguments)
         if status:
             message = TEXT(self.table[PLACES["GetErrorMessage"]] or 0)(status)
@@ -97,18 +103,21 @@ class OrtApi:
             raise OrtStatusError((message or b"unknown").decode(errors="replace"))
 
     def make(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """What a function hands out through its last argument."""
+        """Return the handle that a function writes through its last argument. Raises ``OrtStatusError``."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made
 
     def release(self, name: str, handle: ctypes.c_void_p) -> None:
-        """Give it back."""
+        """Release a handle."""
         RELEASE(self.table[PLACES[name]] or 0)(handle)
 
 
 def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
-    """Ask for the provider: this loads CUDA's library and all that it needs, and uses no GPU yet."""
+    """Add the provider to the session options.
+
+    For ``cuda`` this loads the provider library and its dependencies, and uses no GPU yet.
+    """
     if provider == "cuda":
         cuda = runtime.make("CreateCUDAProviderOptions")
         try:
@@ -122,12 +131,15 @@ def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
 
 
 def spelled(path: str) -> object:
-    """A path as ``ORTCHAR_T*``."""
+    """Return a path as ``ORTCHAR_T*``."""
     return ctypes.c_wchar_p(path) if os.name == "nt" else ctypes.c_char_p(os.fsencode(path))
 
 
 def gpu_memory_used(host: str) -> Optional[int]:
-    """Bytes of the GPU's memory that are not free, by the CUDA runtime beside ``host``."""
+    """Return the used bytes of the GPU's memory, as the CUDA runtime beside ``host`` gives them.
+
+    ``None`` where there is not exactly one CUDA runtime, or it fails.
+    """
     try:
         name = "cudart64_*.dll" if sys.platform == "win32" else "libcudart.so.*"
         (library,) = glob.glob(os.path.join(glob.escape(os.path.dirname(host)), name))  # noqa: PTH118, PTH120, PTH207 one import less
@@ -139,9 +151,10 @@ def gpu_memory_used(host: str) -> Optional[int]:
 
 
 def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[int]:
-    """Open a session and close it; bytes of GPU memory that it took, where the provider is CUDA's.
+    """Open and close a session, and return the bytes of GPU memory that it took.
 
-    ORT's log says on stderr where each node goes.
+    ``None`` where the provider is not ``cuda`` or the memory is unknown. ONNX Runtime's log on stderr names
+    the provider of each node.
     """
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
@@ -158,7 +171,7 @@ def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[in
 
 
 def loaded(runtime: OrtApi, provider: str) -> None:
-    """Load what the provider is made of."""
+    """Load the provider's libraries."""
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
     append(runtime, options, provider)
@@ -167,23 +180,23 @@ def loaded(runtime: OrtApi, provider: str) -> None:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protobuf message."""
+    """Return a length-delimited field of a protobuf message."""
     return bytes([number << 3 | 2, len(content)]) + content
 
 
 def integer(number: int, value: int) -> bytes:
-    """A varint field below 128."""
+    """Return a varint field with a value below 128."""
     return bytes([number << 3, value])
 
 
 def value_info(name: bytes) -> bytes:
-    """A ``ValueInfoProto`` of one float."""
+    """Return a ``ValueInfoProto`` of one float."""
     shape = field(2, field(1, integer(1, 1)))
     return field(1, name) + field(2, field(1, integer(1, FLOAT) + shape))
 
 
 def model() -> bytes:
-    """A ``ModelProto``: IR version 8, opset 13, ``c = a + b``. Field numbers: onnx.proto."""
+    """Return a ``ModelProto``: IR version 8, opset 13, ``c = a + b``. Field numbers: onnx.proto."""
     node = field(1, b"a") + field(1, b"b") + field(2, b"c") + field(4, b"Add")
     ends = field(11, value_info(b"a")) + field(11, value_info(b"b")) + field(12, value_info(b"c"))
     graph = field(1, node) + field(2, b"add") + ends
@@ -191,7 +204,10 @@ def model() -> bytes:
 
 
 def session(runtime: OrtApi, provider: str) -> ctypes.c_void_p:
-    """A session of the model that runs on ``provider`` or cannot be made."""
+    """Return a session of the model on ``provider``.
+
+    It cannot be made where a node would run on the CPU instead. Raises ``OrtStatusError``.
+    """
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
     if provider != "cpu":
@@ -202,7 +218,7 @@ def session(runtime: OrtApi, provider: str) -> ctypes.c_void_p:
 
 
 def tensors(runtime: OrtApi, values: List[ctypes.c_float]) -> ctypes.Array[ctypes.c_void_p]:
-    """One tensor of one number each, over the values' own memory."""
+    """Return one tensor of one number for each of ``values``, in the values' own memory."""
     memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
     shape = (ctypes.c_int64 * 1)(1)
     size, rank, kind = ctypes.c_size_t(4), ctypes.c_size_t(1), ctypes.c_int(FLOAT)
@@ -214,7 +230,7 @@ def tensors(runtime: OrtApi, values: List[ctypes.c_float]) -> ctypes.Array[ctype
 
 
 def compute(runtime: OrtApi, provider: str) -> float:
-    """What the model makes of ``NUMBERS``."""
+    """Return the sum of ``NUMBERS`` that the model computes."""
     made = session(runtime, provider)
     values = [ctypes.c_float(number) for number in NUMBERS]
     inputs, outputs = tensors(runtime, values), (ctypes.c_void_p * 1)()
@@ -226,15 +242,15 @@ def compute(runtime: OrtApi, provider: str) -> float:
 
 
 def require_sum(found: float) -> None:
-    """``ValueError`` where a session computed something else than it was to."""
+    """Raise ``ValueError`` unless ``found`` is the sum of ``NUMBERS``."""
     if found != sum(NUMBERS):
         raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {found}")
 
 
 def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:
-    """``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
+    """Return ``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
 
-    A call that succeeds and makes nothing is a ``ValueError`` of ctypes, and a failure here.
+    ctypes raises ``ValueError`` for a call that succeeds and makes nothing, which is a failure here.
     """
     used = None
     try:

@@ -1,4 +1,4 @@
-"""Tries a package out in child processes: its libraries are loaded, a model is opened, a session computes."""
+"""Trials of a package in child processes load its libraries, open a model, and run a session."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from builder.formats.session_log import Placement
 from builder.formats.text import printable
 
 LOAD_SECONDS = 60.0
-"""The first time, a gigabyte of libraries comes from the disk."""
+"""Time limit in seconds. The first time, a gigabyte of libraries is read from the disk."""
 
 MODEL_SECONDS = 30.0
 
 SESSION_SECONDS = 60.0
-"""The first time, the driver may compile as well."""
+"""Time limit in seconds. The first time, the driver may compile too."""
 
 _CHILD = "builder.client.trials.ort_calls"
 
@@ -33,17 +33,17 @@ _GLIBC = re.compile(r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[0-9.]+)' not found"
 _ABSENT = re.compile(r"([\w.+-]{1,255}): cannot open shared object file")
 
 _WINDOWS_126 = re.compile(r"(?i)error 126\b|or one of its dependencies")
-"""ERROR_MOD_NOT_FOUND, in ONNX Runtime's words and in Python's. Which DLL is missing Windows does not say."""
+"""ERROR_MOD_NOT_FOUND in ONNX Runtime's message and in Python's. Windows does not name the missing DLL."""
 
 _IN_LOG = re.compile(
     r"Failed to load library .*? with error: (.+)|((?:Error loading|LoadLibrary failed with error \d+) \".+)"
 )
-"""ONNX Runtime's own words for what the loader said, which it hides in its log: on Linux, on Windows."""
+"""The loader's message in ONNX Runtime's log, on Linux and on Windows. The status of the call lacks it."""
 
 _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
 
 _BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
-"""How ONNX Runtime tells of a kernel that does not start: by the name of its number. See driver_types.h."""
+"""ONNX Runtime's message for a kernel that does not start, with the error's name in driver_types.h."""
 
 _NAMED = {
     "cudaErrorInsufficientDriver": 35,
@@ -60,31 +60,31 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class TryOut:
-    """How a try went: ``failure`` is ``None`` where well. ``ran`` is false where none could be made."""
+    """The result of a trial; ``failure`` is ``None`` for success, ``ran`` is false where it could not run."""
 
     ran: bool
     failure: Optional[str] = None
     code: Optional[int] = None
     """CUDA's number of the failure, where it has one."""
     version: Optional[str] = None
-    """What ONNX Runtime says of itself."""
+    """ONNX Runtime's version, as the host library gives it."""
     gpu_memory_mib: Optional[int] = None
-    """What the session took of the GPU's memory."""
+    """GPU memory in MiB that the session took."""
     placement: Optional[Placement] = None
-    """Where the nodes of the session are, as far as the log says."""
+    """The provider of each node, where the log names it."""
 
 
 @dataclass(frozen=True)
 class OrtTrials:
-    """The Python that children are run with, and the door to them. No method raises."""
+    """Trials in child processes of the interpreter ``python``. No method raises."""
 
     ask: Ask
     python: str
 
     def load(self, folder: Path, manifest: Manifest) -> TryOut:
-        """Load the host library of the package in ``folder``, its provider, and all that this needs.
+        """Load the host library of the package in ``folder``, its provider and their dependencies.
 
-        No GPU is used. Where the package has no host library or no child can be started, nothing is tried.
+        No GPU is used. ``ran`` is false where the package lists no host library or no child can be started.
         """
         host = host_of(folder, manifest)
         if host is None:
@@ -109,7 +109,7 @@ class OrtTrials:
         return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
-        """One child: never an exception, whatever becomes of it."""
+        """Run one child and return its result. No exception is raised."""
         try:
             answer = self.ask(child(self.python, _CHILD, *arguments), seconds)
         except TimeoutError as error:
@@ -120,7 +120,7 @@ class OrtTrials:
 
 
 def require_loading(tried: TryOut, name: str) -> None:
-    """``LoadError`` with what to do, unless the try went well or could not be made."""
+    """Raise ``LoadError`` with advice where the trial ran and failed."""
     if tried.ran and tried.failure is not None:
         raise LoadError(
             f"{name}: its libraries do not load on this machine: {tried.failure}. {_advice(tried.failure)} "
@@ -129,16 +129,17 @@ def require_loading(tried: TryOut, name: str) -> None:
 
 
 def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
-    """The package's host library, where it lists one."""
+    """Return the path of the package's host library; ``None`` where the package lists none."""
     listed = {entry.path for entry in manifest.files}
     name = f"lib/{HOSTS.get(manifest.platform)}"
     return folder / name if name in listed else None
 
 
 def model_file(path: str, given: str, advice: str) -> Path:
-    """The file of a model that the user names, in full, once it was seen to be one.
+    """Return the absolute path of a model, once it is read as one.
 
-    Raises ``ValidationError`` with what was ``given`` and ``advice``, and as ``read_onnx``.
+    Raises ``ValidationError`` with the user's text ``given`` and ``advice`` where there is no such file, and
+    the errors of ``read_onnx``.
     """
     file = absolute(Path(path))
     if not file.is_file():
@@ -148,7 +149,7 @@ def model_file(path: str, given: str, advice: str) -> Path:
 
 
 def _read(process: ProcessAnswer) -> TryOut:
-    log = process.stderr.replace("\0", "")  # ONNX Runtime's is in UTF-16 under Wine
+    log = process.stderr.replace("\0", "")  # under Wine, ONNX Runtime's log is UTF-16
     try:
         answer = json.loads(process.stdout)
         if "failed" in answer:
@@ -166,7 +167,7 @@ def _read(process: ProcessAnswer) -> TryOut:
 
 
 def _placement(log: str) -> Optional[Placement]:
-    """``None`` where the log says nothing of nodes, or in words that are not known."""
+    """Return the nodes' providers; ``None`` where the log has none, or is not understood."""
     placement = Placement()
     placement.read(log)
     try:
@@ -176,7 +177,7 @@ def _placement(log: str) -> Optional[Placement]:
 
 
 def _without_words(answer: ProcessAnswer) -> TryOut:
-    """A child that died, or a Python without ctypes: then nothing was tried."""
+    """Return the result of a child without an answer: it died, or its Python lacks ctypes."""
     if "No module named '_ctypes'" in answer.stderr or "No module named 'ctypes'" in answer.stderr:
         return TryOut(ran=False, failure="this Python has no ctypes")
     if answer.killed_by:
@@ -186,7 +187,10 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
 
 
 def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
-    """CUDA's own words with their number, the loader's from ``log``, or all of ``message``."""
+    """Return the failure and CUDA's number of it, if there is one.
+
+    The failure is CUDA's error, else the loader's message in ``log``, else the whole ``message``.
+    """
     cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
     if cuda:
         return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])

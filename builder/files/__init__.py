@@ -1,4 +1,4 @@
-"""Files, once for the builder and the client: whole or not at all, locked, hashed, downloaded, unpacked.
+"""Operations on files for the builder and the client: atomic writes, locks, digests, downloads, archives.
 
-The room ships in ``ortpacks.pyz``: Python 3.9 and its standard library.
+The package ships in ``ortpacks.pyz``, so it needs only Python 3.9 and its standard library.
 """

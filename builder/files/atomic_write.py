@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their name, synced, then renamed."""
+"""Files are written whole or not at all: under a temporary name in their folder, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from builder.files.file_lock import locked
 
 @contextmanager
 def part_file(dest: Path, *, needed: int = 0) -> Iterator[IO[bytes]]:
-    """A file to write that becomes ``dest`` when the block ends well, and vanishes when it raises.
+    """Yield a file to write, which is renamed to ``dest`` when the block ends and removed when it raises.
 
-    What a killed run left for the same ``dest`` is removed first; a part that another process or thread is
-    writing is not, and whoever ends last wins. ``needed`` bytes must be free. Raises ``DiskError``.
+    Parts of the same ``dest`` that killed processes left are removed first; the part of a living process or
+    thread is not, and of two the last to end gives ``dest`` its content. ``needed`` bytes must be free.
+    Raises ``DiskError``.
     """
     with disk_errors(dest, needed):
         dest.parent.mkdir(parents=True, exist_ok=True)
@@ -38,10 +39,10 @@ def part_file(dest: Path, *, needed: int = 0) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
-    """The path of a folder to make, for the block only: whatever is there then is removed at its end.
+    """Yield the path of a folder that the block may make, and that is removed at the block's end.
 
-    What a killed run left for the same ``path`` is removed first. ``needed`` bytes must be free. Raises
-    ``DiskError``.
+    Folders of the same ``path`` that killed processes left are removed first. ``needed`` bytes must be free.
+    Raises ``DiskError``.
     """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,10 @@ def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
 
 
 def _locked_file(dest: Path) -> Tuple[Path, IO[bytes]]:
-    """A new part of ``dest``, locked; made anew when a search for orphans removed it before that."""
+    """Return a new part of ``dest``, locked.
+
+    Another process may remove the part as an orphan before it is locked; then the next is made.
+    """
     while True:
         part = _fresh_part(dest)
         file = part.open("xb")
@@ -66,7 +70,10 @@ def _locked_file(dest: Path) -> Tuple[Path, IO[bytes]]:
 
 
 def _locked_folder(dest: Path) -> Tuple[Path, int]:
-    """A new folder beside ``dest``, and the descriptor that holds its lock; made anew like a file."""
+    """Return a new folder beside ``dest`` and the descriptor that holds its lock.
+
+    Another process may remove the folder as an orphan before it is locked; then the next is made.
+    """
     while True:
         part = _fresh_part(dest)
         part.mkdir()
@@ -78,12 +85,12 @@ def _locked_folder(dest: Path) -> Tuple[Path, int]:
 
 
 def _fresh_part(dest: Path) -> Path:
-    """A name that nobody else has; threads of one process share its number."""
+    """Return an unused name for a part; the random number keeps threads of one process apart."""
     return dest.with_name(f"{dest.name}.part-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def _remove_orphans(dest: Path) -> None:
-    """Remove parts of ``dest`` that nobody writes any more: whose lock died with their writer."""
+    """Remove the parts of ``dest`` that no process has locked: their writers have died."""
     for part in dest.parent.glob(f"{dest.name}.part-*"):
         with suppress(FileNotFoundError):
             _remove_unlocked(part)

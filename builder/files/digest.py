@@ -1,4 +1,4 @@
-"""Bytes by content: size and sha256, taken while they are read, written or downloaded."""
+"""Size and sha256 of bytes that are read, written or downloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.errors import IntegrityError
 from builder.files.disk import Sync, set_mode
 
 CHUNK = 2**17
-"""Bytes at a time: they stay in a processor's own cache. 1 MiB takes twice the CPU."""
+"""Bytes per read. They fit into a processor's own cache: with 1 MiB the CPU time doubles."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file on this disk and what its bytes are."""
+    """A file on this disk with the size in bytes and the hex sha256 of its content."""
 
     path: Path
     size: int
@@ -33,31 +33,31 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """The file's own name, which is also its asset's."""
+        """Return the file's name, which is also the name of its asset."""
         return self.path.name
 
     @property
     def digest(self) -> str:
-        """The sha256 as release hosts write it: ``sha256:<hex>``."""
+        """Return the sha256 in the form of release hosts: ``sha256:<hex>``."""
         return f"sha256:{self.sha256}"
 
 
 class RunningDigest:
-    """The digest of bytes that come one chunk after the other."""
+    """The digest of bytes that are passed in one chunk after the other."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
         self._size = 0
 
     def update(self, chunk: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self._sha256.update(chunk)
         self._size += len(chunk)
 
     def put(self, start: int, chunk: bytes) -> None:
-        """Take ``chunk`` of a file that grows at its end, written at ``start``; at 0 the file begins anew.
+        """Add ``chunk``, written at the offset ``start`` of a file; at 0 the digest is reset first.
 
-        A chunk behind bytes that were not taken is left to ``rest``.
+        A chunk that does not begin where the added bytes end is ignored; ``rest`` reads its bytes later.
         """
         if start == 0:
             self._sha256, self._size = hashlib.sha256(), 0
@@ -65,7 +65,7 @@ class RunningDigest:
             self.update(chunk)
 
     def rest(self, path: Path) -> Digest:
-        """The digest of all of ``path``, of which what was not taken is read now. Raises ``OSError``."""
+        """Add the bytes of ``path`` that were not added yet, and return its digest. Raises ``OSError``."""
         with path.open("rb") as file:
             file.seek(self._size)
             for chunk in chunks_in(file):
@@ -74,17 +74,20 @@ class RunningDigest:
 
     @property
     def digest(self) -> Digest:
-        """The digest of all bytes that were taken."""
+        """Return the digest of all bytes that were added."""
         return Digest(self._size, self._sha256.hexdigest())
 
 
 def chunks_in(stream: IO[bytes], step: int = CHUNK) -> Iterator[bytes]:
-    """The rest of a stream, ``step`` bytes at a time."""
+    """Return an iterator over the remaining bytes of a stream, ``step`` bytes at a time."""
     return iter(lambda: stream.read(step), b"")
 
 
 def chunks_of(path: Path, step: int = CHUNK) -> Iterator[bytes]:
-    """The file's bytes. ``IntegrityError`` when it cannot be read, or was written to by the end."""
+    """Yield the file's bytes, ``step`` at a time.
+
+    Raises ``IntegrityError`` when the file cannot be read, or has changed by the end.
+    """
     try:
         with path.open("rb") as file:
             before = _state(file)
@@ -106,7 +109,7 @@ def _state(file: IO[bytes]) -> Tuple[int, int]:
 
 
 def file_digest(path: Path) -> Digest:
-    """Size and sha256 of a file's bytes, one pass. Raises ``IntegrityError`` as ``chunks_of`` does."""
+    """Return size and sha256 of a file. Raises ``IntegrityError`` as ``chunks_of`` does."""
     running = RunningDigest()
     for chunk in chunks_of(path):
         running.update(chunk)
@@ -114,14 +117,14 @@ def file_digest(path: Path) -> Digest:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex sha256 of a file. Raises ``OSError``."""
+    """Return the hex sha256 of a file. Raises ``OSError``."""
     return RunningDigest().rest(path).sha256
 
 
 def require_bytes(path: Path, wanted: Digest, where: str, running: Optional[RunningDigest] = None) -> None:
-    """``IntegrityError`` with wanted and got unless ``path`` has exactly the ``wanted`` bytes.
+    """Raise ``IntegrityError`` unless ``path`` has exactly the ``wanted`` bytes.
 
-    ``running`` has taken the first of them already.
+    ``where`` begins the message. ``running`` has the digest of the file's first bytes already.
     """
     size = size_of(path)
     if size != wanted.size:
@@ -133,7 +136,7 @@ def require_bytes(path: Path, wanted: Digest, where: str, running: Optional[Runn
 
 
 def other_bytes(what: str, wanted: str, got: str) -> IntegrityError:
-    """The error for a file that is not the one that was promised."""
+    """Return the error for a file whose bytes differ from the promised ones."""
     return IntegrityError(
         f"{what}.",
         details=(f"    wanted: {wanted}", f"    got:    {got}"),
@@ -142,7 +145,7 @@ def other_bytes(what: str, wanted: str, got: str) -> IntegrityError:
 
 
 def has_bytes(path: Path, wanted: Digest) -> bool:
-    """Whether ``path`` is a file of exactly the ``wanted`` bytes. One that cannot be read is not."""
+    """Return whether ``path`` is a file of exactly the ``wanted`` bytes; false for an unreadable file."""
     try:
         return path.is_file() and path.stat().st_size == wanted.size and sha256_of(path) == wanted.sha256
     except OSError:
@@ -150,7 +153,10 @@ def has_bytes(path: Path, wanted: Digest) -> bool:
 
 
 def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[Sync] = None) -> Digest:
-    """Write a new file, never through an existing name, and return its digest. Raises ``OSError``."""
+    """Write a new file and return its digest.
+
+    Raises ``OSError``, as ``FileExistsError`` where the name exists, so that no link is followed.
+    """
     running = RunningDigest()
     with target.open("xb") as file:
         for chunk in chunks:
@@ -163,5 +169,5 @@ def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[S
 
 
 def size_of(path: Path) -> int:
-    """The size of a file in bytes; 0 where there is none."""
+    """Return the size of a file in bytes; 0 where there is no file."""
     return path.stat().st_size if path.exists() else 0

@@ -1,4 +1,4 @@
-"""Disks: room, what a refusal means, removal, and the syncs that make files outlive a power cut."""
+"""Disk space, errors of writing, removal of files, and syncs that make files survive a power failure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Callable, Iterable, Iterator
 from builder.errors import DISK_ADVICE, FULL_DISK, ConfigError, DiskError
 
 Sync = Callable[[Path], None]
-"""``sync(path)`` of a file that is whole and closed. Raises ``OSError``."""
+"""``sync(path)`` for a file that is complete and closed. Raises ``OSError``."""
 
 
 def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> DiskError:
-    """The error to report where ``path``, or something in it, could not be written; advice by the errno.
+    """Return the error for a failure to write ``path``, or a file in it, with advice by its errno.
 
-    ``needed`` is how many bytes were expected, 0 where nobody knows. ``also`` is more advice.
+    ``needed`` is the expected number of bytes, 0 where it is unknown. ``also`` is more advice.
     """
     if error.errno in FULL_DISK:
         expected = f"About {needed:,} bytes were expected, " if needed else ""
@@ -39,7 +39,10 @@ def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> D
 
 
 def _advice(number: int, *, folder: bool) -> str:
-    """What to do; ``folder``: the system refused a folder above the file, which had to be made first."""
+    """Return the remedy for an errno.
+
+    ``folder``: the failure was in a folder above the file, which had to be made first.
+    """
     if number == errno.ENOTDIR or (folder and number in {errno.ENOENT, errno.EEXIST}):
         return "No folder can be made there: choose another one."
     if number == errno.ENOENT:
@@ -49,7 +52,7 @@ def _advice(number: int, *, folder: bool) -> str:
 
 @contextmanager
 def disk_errors(path: Path, needed: int = 0, also: str = "") -> Iterator[None]:
-    """Report any ``OSError`` of writing ``path`` as ``disk_error`` does."""
+    """Raise ``disk_error``'s error in place of any ``OSError`` in the block."""
     try:
         yield
     except OSError as error:
@@ -57,12 +60,12 @@ def disk_errors(path: Path, needed: int = 0, also: str = "") -> Iterator[None]:
 
 
 def says_full(lines: Iterable[str]) -> bool:
-    """Whether a program says in ``lines`` that its disk was full; Go writes it without a capital."""
+    """Return whether a program's output says that the disk is full; Go writes it in lower case."""
     return any("no space left on device" in line.lower() for line in lines)
 
 
 def require_space(path: Path, needed: int) -> None:
-    """``DiskError`` unless ``needed`` bytes are free where ``path`` will be."""
+    """Raise ``DiskError`` unless ``needed`` bytes are free where ``path`` will be written."""
     free = _free(path)
     if free < needed:
         cause = f"about {needed:,} bytes are needed, {free:,} are free"
@@ -70,24 +73,24 @@ def require_space(path: Path, needed: int) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether this user may write the folder ``path``, or make it."""
+    """Return whether this user may write to the folder ``path``, or make it."""
     there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     return os.access(there, os.W_OK)
 
 
 def _free(path: Path) -> int:
-    """Bytes free in the nearest folder above ``path`` that exists."""
+    """Return the free bytes in the nearest existing folder above ``path``."""
     return shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.is_dir())).free
 
 
 def sync_file(path: Path) -> None:
     """Return when the bytes of ``path`` are on the disk. Raises ``OSError``."""
-    with path.open("rb" if os.name == "posix" else "r+b") as file:  # Windows syncs only what may be written
+    with path.open("rb" if os.name == "posix" else "r+b") as file:  # Windows syncs only a writable handle
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in ``folder`` are on the disk, where a system offers that. Raises ``OSError``."""
+    """Return when the names in ``folder`` are on the disk; at once on Windows. Raises ``OSError``."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -98,23 +101,26 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there. One that may not be looked at is not, where ``Path.is_dir`` raises."""
+    """Return whether ``path`` is a folder; false without permission, where ``Path.is_dir`` raises."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there. One that may not be looked at is not, where ``Path.is_file`` raises."""
+    """Return whether ``path`` is a file; false without permission, where ``Path.is_file`` raises."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 _HELD = (5, 32)
-"""Windows' ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION: a virus scanner has open what is new."""
+"""ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION of Windows: a virus scanner has opened a new file."""
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 
 def rename(path: Path, target: Path) -> None:
-    """Give ``path`` another name, on Windows once nobody has it open any more. Raises ``OSError``."""
+    """Rename ``path`` to ``target``; on Windows, wait up to 3 s while a program has it open.
+
+    Raises ``OSError``.
+    """
     for pause in _PAUSES:
         try:
             path.replace(target)
@@ -128,13 +134,16 @@ def rename(path: Path, target: Path) -> None:
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Set a file's or folder's permission bits, where its file system has any: FAT refuses. ``OSError``."""
+    """Set the permission bits of a file or folder, unless the file system refuses, as FAT does.
+
+    Raises ``OSError``.
+    """
     with suppress(PermissionError):
         path.chmod(mode)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it, if it is there. Raises ``OSError``."""
+    """Remove a file, a link or a folder with its content, if it exists. Raises ``OSError``."""
     if path.is_dir() and not path.is_symlink():
         try:
             shutil.rmtree(path)
@@ -145,9 +154,9 @@ def remove(path: Path) -> None:
 
 
 def absolute(path: Path) -> Path:
-    """``path`` from the root on, with ``~`` and ``~name`` replaced.
+    """Return ``path`` as an absolute path, with ``~`` and ``~name`` replaced.
 
-    ``ConfigError`` where that user has no home.
+    Raises ``ConfigError`` where the home folder of that user is unknown.
     """
     try:
         return path.expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Downloads of one file: gone on with where an earlier attempt or run broke off.
+"""Downloads of one file, which resume an attempt that broke off, in this run or an earlier one.
 
 Source for conditional ranges: RFC 9110, sections 13.1.5 (If-Range) and 14 (Range).
 """
@@ -33,7 +33,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
 @dataclass(frozen=True)
 class WantedFile:
-    """A file under a URL, and its promised bytes: ``size`` and ``sha256`` are ``None`` where unknown."""
+    """A URL and the size and sha256 that its file must have; each is ``None`` where unknown."""
 
     url: str
     size: Optional[int] = None
@@ -41,14 +41,14 @@ class WantedFile:
 
     @property
     def shown(self) -> str:
-        """The URL as messages show it."""
+        """Return the URL as messages show it, without a login."""
         return without_userinfo(self.url)
 
 
 def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
-    """Bring ``wanted`` into ``part``, going on from what is there, and prove what is promised.
+    """Download ``wanted`` to ``part``, from the bytes there on, and verify size and sha256 if both are known.
 
-    Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised; ``part`` is
+    Raises ``TransferError`` (not available), ``IntegrityError`` (other bytes than promised; ``part`` is
     removed) or ``DiskError``.
     """
     resumed, running = size_of(part) > 0, RunningDigest()
@@ -60,25 +60,25 @@ def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
         forget(part)
         if not resumed:
             raise
-        # What an earlier run left may come from another file of that name: start over, once.
+        # The bytes of an earlier run may be of another file with that name: start over, once.
         fetch(wanted, part, web)
 
 
 def validator_file(part: Path) -> Path:
-    """The file beside ``part`` that keeps the server's ETag or date of its bytes, for ``If-Range``."""
+    """Return the path of the file with the ETag or date of the bytes in ``part``, for ``If-Range``."""
     return part.with_name(f"{part.name}.etag")
 
 
 def forget(part: Path) -> None:
-    """Remove what has arrived of a file."""
+    """Remove the downloaded bytes of a file and their validator."""
     part.unlink(missing_ok=True)
     validator_file(part).unlink(missing_ok=True)
 
 
 def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -> None:
-    """Append to ``part`` what one connection brings.
+    """Append the bytes of one connection to ``part``.
 
-    Nothing is synced: what a power cut spoils is found by its sha256, and fetched again.
+    Nothing is synced: bytes that a power failure damages do not match the sha256, and are fetched again.
     """
     have = size_of(part)
     if have and have == wanted.size:
@@ -103,7 +103,10 @@ def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -
 
 
 def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
-    """Headers that ask for the rest, where the server or the sha256 will tell whether it is the same file."""
+    """Return the headers that ask for the remaining bytes; empty to ask for the whole file.
+
+    A validator or a known sha256 is needed to detect that the server's file has changed.
+    """
     validator = validator_file(part)
     if have and validator.is_file():
         return {"Range": f"bytes={have}-", "If-Range": validator.read_text(encoding="latin-1")}
@@ -111,7 +114,11 @@ def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
 
 
 def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> int:
-    """The offset that the answer begins at: ``have`` for 206, 0 for 200. Any other removes ``part``."""
+    """Return the offset at which the response begins: ``have`` for 206, 0 for 200.
+
+    For another range ``part`` is removed and ``TransientError`` raised; for another status without any bytes
+    ``TransferError``; for another size ``IntegrityError``.
+    """
     if response.status == HTTPStatus.OK:
         announced = response.headers.get("Content-Length")
         if announced is not None and wanted.size is not None and announced != str(wanted.size):
@@ -129,7 +136,7 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
 
 
 def _length(response: Response) -> int:
-    """The length of the answer in bytes; 0 where the server does not say."""
+    """Return the length of the response in bytes; 0 where the server does not give it."""
     text = response.headers.get("Content-Length", "")
     return int(text) if SIZE.fullmatch(text) else 0
 
@@ -137,7 +144,11 @@ def _length(response: Response) -> int:
 def _arriving(
     response: Response, start: int, total: int, wanted: WantedFile, running: RunningDigest, web: Web
 ) -> Iterator[bytes]:
-    """The answer's chunks. What came before a connection breaks is in the file."""
+    """Yield the response's chunks.
+
+    Raises ``SlowError`` or ``TransientError`` where the connection breaks, and ``IntegrityError`` for more
+    bytes than promised. Chunks yielded before are in the file by then.
+    """
     done = start
     while True:
         try:
@@ -162,7 +173,7 @@ def _broken_off(wanted: WantedFile, done: int, total: int) -> TransientError:
 
 
 def _remember(part: Path, headers: HTTPMessage) -> None:
-    """Keep what identifies these bytes: a strong ETag, which alone may stand in If-Range, else the date."""
+    """Store the validator of these bytes: a strong ETag, the only kind allowed in If-Range, else the date."""
     tag = headers.get("ETag", "")
     validator = tag if tag.startswith('"') else headers.get("Last-Modified", "")
     if validator:

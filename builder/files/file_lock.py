@@ -1,4 +1,4 @@
-"""Locks between processes: a lock file that the kernel frees when its holder dies."""
+"""Locks between processes, on a lock file or folder. The kernel releases a lock when its holder dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from builder.files.disk import disk_errors
 _POLL_SECONDS = 0.2
 
 _TAKEN = (errno.EAGAIN, errno.EACCES, 0)
-"""Of a lock that another holds, on Linux and macOS, on Windows, and under Wine, which gives no reason."""
+"""The errno of a lock that is held elsewhere, on Linux and macOS, on Windows, and under Wine, which gives
+0."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -30,7 +31,10 @@ else:
 
 
 def locked(descriptor: int) -> bool:
-    """Lock an open file or folder for its descriptor's life, unless another descriptor has locked it."""
+    """Lock an open file or folder until its descriptor is closed, and return true.
+
+    Return false where another descriptor holds the lock. Raises ``OSError`` for any other failure.
+    """
     try:
         _lock(descriptor)
     except OSError as error:
@@ -42,10 +46,10 @@ def locked(descriptor: int) -> bool:
 
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock ``path`` alone; ``waiting`` is called once when another process has it.
+    """Hold the lock ``path`` exclusively; call ``waiting`` once where another process holds it.
 
-    ``path`` is a folder that is there, or a file that is made and stays. Where its holder removes the file,
-    who waited takes the lock of the file that is there then. Raises ``DiskError`` where it cannot be made.
+    ``path`` is an existing folder, or a file that is made and kept. Where the holder removes the file, a
+    waiting process makes and locks the next one. Raises ``DiskError`` where the file cannot be made.
     """
     announced = False
     while True:
@@ -62,7 +66,7 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def if_free(path: Path) -> Iterator[bool]:
-    """Whether the lock was free; then this process holds it until the block ends."""
+    """Yield whether the lock was free; if so, hold it until the block ends. Raises ``DiskError``."""
     with _opened(path) as descriptor:
         yield locked(descriptor)
 

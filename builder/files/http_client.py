@@ -1,8 +1,8 @@
-"""HTTP through urllib: failures are sorted into final and transient, and transient ones tried again.
+"""HTTP requests through urllib; each failure is final or transient, and transient ones are retried.
 
-Proxies and certificates are the environment's. A redirect leads only to what is as safe, a login that a URL
-holds goes to no other host and into no message, and a server that sends next to nothing is given up.
-OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+Proxies and certificates are those of the environment. No redirect leads from https to http, a login in a URL
+is sent to no other host and shown in no message, and a server that sends too little is given up. OpenSSL
+itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from builder.formats.text import without_userinfo
 TIMEOUT_SECONDS = 30.0
 
 SILENT_SECONDS = 5.0
-"""After which a user hears that a server has not answered yet."""
+"""Seconds without an answer after which the user gets a message."""
 
 _LOGIN = "Authorization"
 
 _LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
-"""What stays as it is in a URL; a blank or a letter that is no ASCII is escaped."""
+"""The characters that are not escaped in a URL, besides letters, digits and ``_.-~``."""
 
 FRUITLESS_TRIES = 5
-"""Tries in a row that brought nothing beyond what had come before, or next to nothing, before giving up."""
+"""Number of tries in a row without new bytes, or with too few per second, after which the download fails."""
 
 MEAGRE_TRIES = 50
-"""Tries in a row that brought next to nothing each: else a byte a connection is followed for ever."""
+"""Number of tries in a row with fewer than ``LEAST_BYTES`` each after which the download fails: without this
+limit, a server that sends a byte per connection would be retried without end."""
 
 LONGEST_WAIT_SECONDS = 60.0
 
 WINDOW_SECONDS = 30.0
 
 LEAST_BYTES = 30 * 1024
-"""In that time: 1 KiB a second. A package would take weeks."""
+"""The least bytes in ``WINDOW_SECONDS``: 1 KiB/s, at which a package would take weeks."""
 
 Clock = Callable[[], float]
-"""Seconds, of any origin."""
+"""A function that returns seconds since any fixed moment."""
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -67,10 +68,10 @@ _LOGINS: Mapping[int, str] = {
     HTTPStatus.FORBIDDEN: _IN_THE_URL,
     HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "A proxy's goes into https_proxy: http://USER:PASSWORD@PROXY:PORT.",
 }
-"""What to do where a server or a proxy refuses for want of a login."""
+"""The advice where a server or a proxy wants a login, by HTTP status."""
 
 _PROXY_REFUSES = re.compile(r"Tunnel connection failed: (\d{3})\b")
-"""What ``http.client`` says of a proxy's answer to CONNECT. A certificate's error is a ``ValueError`` too."""
+"""The message of ``http.client`` for a proxy that refuses CONNECT, with its HTTP status."""
 
 SIZE = re.compile(r"[0-9]{1,18}")
 """A number of bytes in a header."""
@@ -85,17 +86,17 @@ class Response(Protocol):
     headers: HTTPMessage
 
     def read(self, amount: int, /) -> bytes:
-        """``amount`` bytes, fewer at the end; what came is lost where the connection breaks."""
+        """Return ``amount`` bytes, fewer at the end; where the connection breaks, received bytes are lost."""
 
     def read1(self, amount: int, /) -> bytes:
-        """What has come, up to ``amount`` bytes; empty at the end."""
+        """Return the received bytes, up to ``amount``; empty at the end."""
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the response, and with it the connection."""
 
 
 def _unheard(line: str) -> None:
-    """Tell nobody."""
+    """Ignore the message."""
 
 
 Open = Callable[[str, Dict[str, str]], Response]
@@ -103,7 +104,7 @@ Open = Callable[[str, Dict[str, str]], Response]
 
 @dataclass(frozen=True)
 class Web:
-    """The network, the clock and who is told: what a test replaces."""
+    """The network, the clock and the user's messages. Tests replace them."""
 
     open: Open
     """``open(url, headers)``; raises ``HTTPError`` for 4xx and 5xx, ``OSError`` for the network."""
@@ -111,17 +112,17 @@ class Web:
     progress: Callable[[int, int], None]
     """``progress(done, total)`` in bytes; ``total`` is 0 where the server does not say."""
     say: Callable[[str], None] = _unheard
-    """Told of each failure after which the same is tried again, and of what else a user should know."""
+    """Gets a message for each failure that is retried, and for other facts that a user should know."""
     hint: str = "Check the address."
-    """What to do where the server has no such file."""
+    """The advice for a file that the server does not have."""
 
 
 class NotThereError(TransferError):
-    """The server answers and does not have the file."""
+    """The server answered that it does not have the file."""
 
 
 class TransientError(Exception):
-    """A failure that another try may cure; ``wait`` is the server's wish in seconds."""
+    """A failure that may not happen again; ``wait`` is the server's Retry-After in seconds."""
 
     def __init__(self, message: str, wait: Optional[float] = None) -> None:
         super().__init__(message)
@@ -129,21 +130,21 @@ class TransientError(Exception):
 
 
 class UnknownHostError(TransientError):
-    """Nobody knows the server's name: final where nothing has come from it, else the network may be away."""
+    """The server's name is unknown. Final where no bytes have come from it, else a failure of the network."""
 
 
 class SlowError(TransientError):
-    """The server sends next to nothing. The bytes that came do not count as progress."""
+    """The server sends too few bytes per second. The received bytes do not count as progress."""
 
 
 class RangeRefusedError(TransientError):
-    """The server answered 416: its file is shorter than what is here already."""
+    """The server answered 416: its file is shorter than the local part."""
 
 
 def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
-    """The file or folder of the only certificates to trust, as requests, curl and pip are told it.
+    """Return the file or folder with the only certificates to trust, by requests' and curl's variables.
 
-    ``None`` where the environment names none: those of the system, or of ``SSL_CERT_FILE``, are trusted then.
+    ``None`` where the environment names none: then the system's, or those of ``SSL_CERT_FILE``, are trusted.
     """
     named = env.get("REQUESTS_CA_BUNDLE") or env.get("CURL_CA_BUNDLE")
     return Path(named) if named else None
@@ -152,10 +153,11 @@ def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
 def open_url(
     url: str, headers: Dict[str, str], clock: Clock = time.monotonic, certificates: Optional[Path] = None
 ) -> Response:
-    """Send a request through the environment's proxies. Its answer raises ``TooSlowError``.
+    """Send a request through the environment's proxies and return its response.
 
-    A login in ``headers`` goes to no other host, as one in ``url``.
-    ``certificates`` is what ``trusted_certificates`` returned.
+    Reading the response raises ``TooSlowError``. A login in ``headers`` or in ``url`` is sent to no other
+    host. ``certificates`` is the result of ``trusted_certificates``. Raises ``HTTPError`` for 4xx and 5xx,
+    ``URLError`` and other ``OSError`` for the network, ``ValueError`` for a malformed URL.
     """
     _require_http(url)
     bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
@@ -170,7 +172,7 @@ def open_url(
 
 
 def _without_login(url: str) -> Tuple[str, str]:
-    """The URL without ``user:password@``, and the header that says the same; empty where it holds none."""
+    """Return the URL without ``user:password@``, and the login as a header's value; empty without one."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, ""
@@ -180,7 +182,7 @@ def _without_login(url: str) -> Tuple[str, str]:
 
 
 def read_small(url: str, limit: int, web: Web) -> bytes:
-    """A document of at most ``limit`` bytes. Raises ``TransferError``."""
+    """Return a document of at most ``limit`` bytes. Raises ``TransferError``."""
 
     def once() -> bytes:
         response = ask(url, {}, web)
@@ -204,10 +206,11 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
 
 def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
-    """The result of ``attempt``, which is repeated while it raises ``TransientError``.
+    """Return the result of ``attempt``, which is repeated while it raises ``TransientError``.
 
-    ``done`` tells how many bytes there are: ``FRUITLESS_TRIES`` in a row that bring no more are a
-    ``TransferError``, and so are ``MEAGRE_TRIES`` that bring fewer than ``LEAST_BYTES`` each.
+    ``done`` returns the number of bytes received so far. Raises ``TransferError`` after ``FRUITLESS_TRIES``
+    in a row without more bytes, after ``MEAGRE_TRIES`` in a row with fewer than ``LEAST_BYTES`` each, and for
+    a host that is unknown before any bytes.
     """
     fruitless, meagre, best = 0, 0, done()
     while True:
@@ -233,7 +236,10 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
 
 
 def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
-    """The answer to one request. Raises ``TransientError`` or, where no try will help, ``TransferError``."""
+    """Return the response to one request.
+
+    Raises ``TransientError``, or ``TransferError`` where no retry can help.
+    """
     shown = without_userinfo(url)
     try:
         with _announced(f"{shown}: no answer yet", web):
@@ -249,7 +255,7 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
         advice = _CONNECTION if isinstance(error.reason, OSError) else ""
         raise TransferError(f"{shown}: {why}.", advice=advice) from error
     except (ValueError, InvalidURL) as error:
-        why = "" if shown != url else f": {error}"  # it may tell a part of the login
+        why = "" if shown != url else f": {error}"  # the error may contain a part of the login
         raise TransferError(f"{shown}: not a URL that can be opened{why}.", advice=_SPELLED) from error
     except (OSError, HTTPException) as error:
         raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
@@ -257,10 +263,10 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
 
 @contextmanager
 def _announced(line: str, web: Web) -> Iterator[None]:
-    """Tell ``line`` where the block takes ``SILENT_SECONDS``."""
+    """Pass ``line`` to the user where the block takes longer than ``SILENT_SECONDS``."""
 
     def tell() -> None:
-        with suppress(TransferError):  # nobody listens any more
+        with suppress(TransferError):  # the download was stopped
             web.say(line)
 
     timer = Timer(SILENT_SECONDS, tell)
@@ -273,7 +279,10 @@ def _announced(line: str, web: Web) -> Iterator[None]:
 
 
 def _final(error: OSError) -> bool:
-    """Whether another try will end the same: no TLS there, a certificate that fails, a proxy that refuses."""
+    """Return whether a retry cannot help: no TLS on the server, a bad certificate, a proxy that refuses.
+
+    The error of a certificate is a ``ValueError``.
+    """
     proxy = _PROXY_REFUSES.match(str(error))
     if proxy is not None:
         return int(proxy[1]) not in TRANSIENT
@@ -296,7 +305,10 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
 
 
 def _retry_after(error: HTTPError) -> Optional[float]:
-    """The server's wish in seconds. A date is compared with the server's own, not this machine's clock."""
+    """Return the server's Retry-After in seconds; ``None`` where it gives none.
+
+    A date is compared with the server's own Date, because this machine's clock may be wrong.
+    """
     text, now = (error.headers.get(name, "") for name in ("Retry-After", "Date"))
     if text.isdecimal():
         return float(text)
@@ -307,7 +319,7 @@ def _retry_after(error: HTTPError) -> Optional[float]:
 
 
 def _require_http(url: str) -> None:
-    """``URLError`` for any other scheme, ``ValueError`` for a port that is none."""
+    """Raise ``URLError`` for a scheme other than http and https, ``ValueError`` for an invalid port."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"}:
         raise URLError(f"{url}: only http and https are fetched")
@@ -315,7 +327,7 @@ def _require_http(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http: an index is trusted by its connection."""
+    """A handler that refuses redirects from https to http, because an index is trusted by its connection."""
 
     def redirect_request(
         self,
@@ -339,24 +351,24 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class TooSlowError(TimeoutError):
-    """A server sent fewer than ``LEAST_BYTES`` within ``WINDOW_SECONDS`` of waiting."""
+    """The server sent fewer than ``LEAST_BYTES`` during ``WINDOW_SECONDS`` of waiting."""
 
 
 class _Raw(Protocol):
-    """A socket's bytes as they come."""
+    """A socket's stream of raw bytes."""
 
     def readinto(self, buffer: memoryview, /) -> Optional[int]:
-        """How many came; waits for the first of them."""
+        """Wait for bytes, write them into ``buffer`` and return their number."""
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
 
 
 class _Paced(io.RawIOBase):
     """A raw stream whose reads raise ``TooSlowError``.
 
-    Only waiting counts, so that whoever reads may take time. The first bytes, which a server may have to look
-    for, have the socket's own limit.
+    Only the time spent waiting for bytes counts, not the reader's own. The first read has only the socket's
+    timeout, because a server may need time to find the file.
     """
 
     def __init__(self, raw: _Raw, clock: Clock) -> None:
@@ -370,7 +382,7 @@ class _Paced(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
-        """As ``io.RawIOBase`` has it."""
+        """Read into ``buffer`` as ``io.RawIOBase`` defines. Raises ``TooSlowError``."""
         begin = self._clock()
         count = self._raw.readinto(buffer)
         if self._begun:
@@ -379,7 +391,7 @@ class _Paced(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Close what is underneath too."""
+        """Close the stream below too."""
         if not self.closed:
             self._raw.close()
         super().close()
@@ -395,7 +407,7 @@ class _Paced(io.RawIOBase):
 
 
 class _PacedResponse(HTTPResponse):
-    """An answer whose headers and body are ``_Paced``."""
+    """A response whose headers and body are read through ``_Paced``."""
 
     def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
@@ -403,7 +415,7 @@ class _PacedResponse(HTTPResponse):
 
 
 def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
-    """``kind`` of connection, with ``_PacedResponse`` for its answers."""
+    """Return ``kind``, a constructor of connections, with ``_PacedResponse`` as the class of responses."""
 
     def connect(*arguments: object, **named: object) -> HTTPConnection:
         connection = kind(*arguments, **named)
@@ -414,7 +426,7 @@ def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., H
 
 
 class _Patient(urllib.request.AbstractHTTPHandler):
-    """Makes connections that end when next to nothing comes."""
+    """A handler that makes connections with ``_PacedResponse``."""
 
     def __init__(self, clock: Clock, certificates: Optional[Path]) -> None:
         super().__init__()
@@ -428,7 +440,7 @@ class _Patient(urllib.request.AbstractHTTPHandler):
 
 
 class _Http(_Patient, urllib.request.HTTPHandler):
-    """Opens http, with a limit to how slow."""
+    """A handler for http whose responses raise ``TooSlowError``."""
 
 
 _KINDS: List[Type[_Patient]] = [_Http]
@@ -437,15 +449,18 @@ _NO_TLS: Tuple[Type[OSError], ...] = ()
 
 _TLS_BROKE_OFF: Tuple[Type[OSError], ...] = ()
 
-if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built without
+if hasattr(urllib.request, "HTTPSHandler"):  # absent in a Python without ssl
     import ssl
     from http.client import HTTPSConnection
 
     class _Https(_Patient, urllib.request.HTTPSHandler):
-        """Opens https, with a limit to how slow, and with certificates of the user's own where there are."""
+        """A handler for https whose responses raise ``TooSlowError``.
+
+        It trusts the user's certificates alone, where there are any, else the system's.
+        """
 
         def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-            """As urllib has it. Raises ``URLError``."""
+            """Open the request as urllib does. Raises ``URLError``."""
             context = _context(self._certificates) if self._certificates else None
             return self.do_open(HTTPSConnection, req, context=context)
 
@@ -454,7 +469,7 @@ if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built with
     _TLS_BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
     def _context(certificates: Path) -> ssl.SSLContext:
-        """Trusts these certificates alone. Raises ``URLError`` where none can be read there."""
+        """Return a context that trusts only these certificates. Raises ``URLError`` if none can be read."""
         try:
             if certificates.is_dir():
                 return ssl.create_default_context(capath=certificates)

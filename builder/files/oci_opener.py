@@ -1,4 +1,4 @@
-"""Files of a release in an OCI registry, read under addresses like ``oci://HOST/NAME:TAG/FILE``.
+"""Files of a release in an OCI registry are read at addresses like ``oci://HOST/NAME:TAG/FILE``.
 
 Sources: OCI Distribution Specification 1.1, "Pulling manifests" and "Pulling blobs"; Docker Registry, "Token
 Authentication Specification".
@@ -37,13 +37,14 @@ from builder.formats.oci import (
 _TOKEN_LIMIT = 2**16
 
 _DOCUMENT = ".json"
-"""The end of a small file's name, which is held to the manifest's digest here; the index names the rest's."""
+"""The ending of small files, whose digest is compared here with the manifest's. The index names the digests
+of archives."""
 
 _WRITTEN = "Check the name and the tag."
 
 
 def bearer_parameters(challenge: str) -> Mapping[str, str]:
-    """The ``realm``, ``service`` and ``scope`` that a registry names; empty for another way to log in."""
+    """Return ``realm``, ``service`` and ``scope`` of a registry's challenge; empty for another scheme."""
     kind, _, rest = challenge.partition(" ")
     if kind.lower() != "bearer":
         return {}
@@ -57,9 +58,10 @@ class _Layer:
 
 
 class OciOpener:
-    """``Open`` of files in registries too; any other address goes to ``open_http`` as it is.
+    """An ``Open`` that also reads files in registries; any other URL is passed to ``open_http``.
 
-    Raises what that does, ``NotThereError`` for an unknown tag or file, and ``TransferError``.
+    A call raises the errors of ``open_http``, ``NotThereError`` for an unknown tag or file, ``TransferError``
+    and ``ConfigError``.
     """
 
     def __init__(self, open_http: Open) -> None:
@@ -78,14 +80,14 @@ class OciOpener:
 
 @dataclass
 class _Artifact:
-    """A release in a registry, as its manifest was when it was first asked for."""
+    """A release in a registry, with the manifest that the first request read."""
 
     address: OciAddress
     open_http: Open
     _layers: Optional[Dict[str, _Layer]] = None
     _scheme: str = "https"
     _login: Dict[str, str] = field(default_factory=dict)
-    """The headers that the registry wants of this user."""
+    """The headers that log this user in to the registry."""
 
     def open(self, name: str, headers: Dict[str, str]) -> Response:
         if self._layers is None:
@@ -138,7 +140,7 @@ class _Artifact:
             return self.open_http(f"{self._scheme}{rest}", {**headers, **self._login})
 
     def _log_in(self, challenge: str) -> None:
-        """Take a token from the service that the registry names, as somebody only where a login is given."""
+        """Get a token from the service that the registry names, anonymously where no login is given."""
         basic = _basic(self.address.login)
         wanted = bearer_parameters(challenge)
         if not wanted:
@@ -170,7 +172,7 @@ class _Artifact:
 
 
 def _layers_in(content: bytes, shown: str) -> Dict[str, _Layer]:
-    """The files that a manifest names. Raises ``TransferError`` where it is no release's."""
+    """Return the files that a manifest names. Raises ``TransferError`` where it is no release's manifest."""
     try:
         manifest = json.loads(content)
         layers = manifest["layers" if manifest["artifactType"] == RELEASE_TYPE else "none of ours"]
@@ -188,7 +190,7 @@ def _named_layer(layer: Mapping[str, object]) -> Tuple[str, _Layer]:
 
 
 class _InMemory:
-    """An answer that has come whole."""
+    """A response whose body is in memory."""
 
     def __init__(self, headers: HTTPMessage, content: bytes) -> None:
         self.status = int(HTTPStatus.OK)
@@ -214,7 +216,7 @@ def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
 
 
 def _read(answer: Response, limit: int) -> bytes:
-    """A body of at most ``limit`` bytes; what is longer is cut. Raises ``OSError`` where it breaks off."""
+    """Return a body's first ``limit`` bytes. Raises ``OSError`` where the connection breaks."""
     try:
         content = answer.read(limit)
     finally:
@@ -243,5 +245,5 @@ def _basic(login: str) -> Dict[str, str]:
 
 
 def _speaks_no_tls(error: URLError) -> bool:
-    """Whether a server answered and not in TLS. A certificate that fails is a ``ValueError`` too."""
+    """Return whether a server answered without TLS; false for a certificate that cannot be verified."""
     return type(error.reason).__name__ in {"SSLError", "SSLZeroReturnError", "SSLEOFError"}

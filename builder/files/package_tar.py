@@ -1,7 +1,7 @@
-"""Packages' tars, read forward and without trust: which names, kinds and headers may be in them.
+"""A package's tar is read forwards and not trusted: rules for the names, types and headers of members.
 
-``tarfile``'s own mode for streams copies all it reads twice, a third of the time of unpacking: here it is
-handed the stream as a file that seeks forwards.
+``tarfile``'s own mode for streams copies all bytes twice, a third of the time of unpacking. So ``tarfile``
+gets the stream as a file that can seek forwards.
 """
 
 from __future__ import annotations
@@ -17,44 +17,51 @@ from builder.files.disk import set_mode
 from builder.formats.package_names import FOLDER_MODE
 
 HEADER_LIMIT = 64 * 2**10
-"""Bytes; long names are spelled in a few hundred."""
+"""The largest extension header in bytes; long names need a few hundred."""
 
 NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
-"""What ``tarfile`` raises of headers that somebody made up."""
+"""The exceptions of ``tarfile`` for malformed headers."""
 
 _DEEPEST = 16
-"""Parts of a path; ours have three. Folders in thousands of folders cannot be removed again."""
+"""The most parts of a path; real packages have three. Thousands of nested folders could not be removed
+again."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
-    """The tar in ``stream``, which is read once, forwards. Reading it raises one of ``NO_TAR``."""
+    """Return the tar in ``stream``, which is read once, forwards. Reading it raises one of ``NO_TAR``."""
     return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
 
 
 def bad_package(where: str, why: str, details: Sequence[str] = ()) -> IntegrityError:
-    """The error for an archive that is no package, though its bytes may be those that were promised."""
+    """Return the error for an archive that is no valid package, even where its sha256 is right."""
     advice = "Take it from another release, and tell whoever publishes this one."
     return IntegrityError(f"{where}: {why}", details=details, advice=advice)
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative path is short and leads nowhere else: no way up, no drive, no empty part."""
+    """Return whether a relative path is short and stays in its folder: no ``..``, drive or empty part."""
     parts = path.split("/")
     plain = all(part not in {"", ".", ".."} for part in parts)
     return plain and len(parts) <= _DEEPEST and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
 
 
 def parts_of(path: str, where: str) -> Tuple[str, ...]:
-    """The parts of a plain path. Raises ``IntegrityError``, beginning with ``where``, for any other."""
+    """Return the parts of a plain path.
+
+    Raises ``IntegrityError``, whose message begins with ``where``, for any other path.
+    """
     if not is_plain(path):
         raise bad_package(where, f"it names {path!r}, which does not lie in its folder")
     return tuple(path.split("/"))
 
 
 def inside(name: str, top: str) -> Tuple[str, ...]:
-    """The parts of a member's path below its archive's folder ``top``; ``IntegrityError`` for any other."""
+    """Return the parts of a member's path below the archive's folder ``top``.
+
+    Raises ``IntegrityError`` for a path that does not lie there.
+    """
     first, *parts = parts_of(name, top)
     if first != top:
         raise IntegrityError(
@@ -66,12 +73,12 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
 
 
 def plain_file(member: tarfile.TarInfo) -> bool:
-    """Whether a member is a regular file: no link, device, folder or sparse file."""
+    """Return whether a member is a regular file: no link, device, folder or sparse file."""
     return member.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not member.issparse()
 
 
 def place_in(folder: Path, parts: Sequence[str]) -> Path:
-    """The path of a member in ``folder``; the folders above it are made, with a package's mode."""
+    """Return the path of a member in ``folder``, after making the folders above it with a package's mode."""
     for end in range(1, len(parts)):
         made = folder.joinpath(*parts[:end])
         if not made.is_dir():
@@ -81,11 +88,11 @@ def place_in(folder: Path, parts: Sequence[str]) -> Path:
 
 
 class _Header(tarfile.TarInfo):
-    """A header that may not be large: ``tarfile`` would read it into memory."""
+    """A header of limited size, because ``tarfile`` reads extension headers into memory."""
 
     @classmethod
     def frombuf(cls, buf: Union[bytes, bytearray], encoding: str, errors: str) -> _Header:
-        """As ``TarInfo`` has it. Raises ``ReadError``."""
+        """Return the header as ``TarInfo`` does. Raises ``ReadError`` where it is too large."""
         header = super().frombuf(buf, encoding, errors)
         if not plain_file(header) and header.size > HEADER_LIMIT:
             raise tarfile.ReadError(f"a header of {header.size} bytes")
@@ -96,21 +103,21 @@ class _Header(tarfile.TarInfo):
 
 
 class Forward:
-    """A stream that can be sought forwards, and back by the one byte that ``tarfile`` looks at twice."""
+    """A stream that can seek forwards, and back by one byte, which ``tarfile`` reads twice."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._at = 0
         self._last = b""
-        """The byte before ``_at``, or at it when ``_again``."""
+        """The byte before ``_at``, or at ``_at`` when ``_again`` is set."""
         self._again = False
 
     def tell(self) -> int:
-        """Bytes from the stream's beginning."""
+        """Return the offset in bytes from the stream's beginning."""
         return self._at
 
     def seek(self, position: int) -> int:
-        """Go to ``position``. Raises ``StreamError`` for one that has gone by."""
+        """Go to ``position`` and return it. Raises ``StreamError`` for an earlier position."""
         if position == self._at - 1 and self._last:
             self._again, self._at = True, position
         while self._at < position and self.read(min(CHUNK, position - self._at)):
@@ -120,7 +127,7 @@ class Forward:
         return self._at
 
     def read(self, size: int) -> bytes:
-        """``size`` bytes; fewer at the end only."""
+        """Return ``size`` bytes; fewer only at the end."""
         if self._again and size:
             self._again, self._at = False, self._at + 1
             return self._last + self.read(size - 1)

@@ -1,4 +1,4 @@
-"""pip, asked for one wheel: as a program, so that the machine's own index and certificates are used."""
+"""pip fetches one wheel, run as a program so that the machine's own index and certificates are used."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from builder.errors import DiskError, IntegrityError, TransferError
 from builder.files.disk import says_full
 
 NO_PIP = 97
-"""Exit status of a Python that has no pip."""
+"""Exit code of an interpreter that has no pip."""
 
 _TAIL = 6
-"""Lines of pip's own words that an error shows."""
+"""The number of lines of pip's output that an error shows."""
 
-# Not ``-m pip``: that would run a pip.py of whatever folder the user is in. It ends with whoever started it:
-# a download of gigabytes must not go on behind the back of one that was killed.
+# Not ``-m pip``: that would run a pip.py in the current folder. The process ends when its parent does:
+# a download of gigabytes must not continue after the parent was killed.
 _START = f"""\
 import importlib.util, os, runpy, sys, threading, time
 def end_with(parent):
@@ -33,17 +33,17 @@ runpy.run_module("pip", run_name="__main__")
 _OPTIONS = (
     *("--no-input", "--disable-pip-version-check", "--progress-bar=off"),
     *("--no-deps", "--only-binary=:all:"),
-    "--no-cache-dir",  # who asks keeps the wheel; pip's cache would hold every byte again
+    "--no-cache-dir",  # the caller keeps the wheel; pip's cache would store its bytes again
 )
 
 
 def pip_download(python: str, folder: Path, wanted: Sequence[str]) -> List[str]:
-    """The command that brings a wheel into ``folder``; the arguments ``wanted`` name it."""
+    """Return the command that downloads a wheel to ``folder``; the arguments ``wanted`` name the wheel."""
     return [python, "-c", _START, "download", *_OPTIONS, f"--dest={folder}", *wanted]
 
 
 def downloaded(folder: Path, name: str) -> Path:
-    """The wheel in ``folder``, where pip ended well. ``TransferError`` where it left none."""
+    """Return the wheel in ``folder`` after pip succeeded. Raises ``TransferError`` where it left none."""
     wheel = next(iter(sorted(folder.glob("*.whl"))), None)
     if wheel is None:
         raise TransferError(f"{name}: pip ended well and left no wheel. Run the same command again.")
@@ -51,7 +51,10 @@ def downloaded(folder: Path, name: str) -> Path:
 
 
 def refusal(name: str, output: Sequence[str], advice: str) -> Union[DiskError, IntegrityError, TransferError]:
-    """The error to report where pip failed and ``output`` so; ``advice`` is for a wheel not to be had."""
+    """Return the error for a pip that failed with this ``output``.
+
+    ``advice`` is for a wheel that is not available.
+    """
     tail = "\n".join(f"    {line.strip()}" for line in [line for line in output if line.strip()][-_TAIL:])
     if "DO NOT MATCH THE HASHES" in " ".join(" ".join(output).split()):
         return IntegrityError(f"{name}: the package index serves other bytes. pip says:\n{tail}")

@@ -1,4 +1,5 @@
-"""File formats: manifest, index and parts as records; package names; ONNX Runtime's logs and models.
+"""Readers and writers of file formats, and a reader of ONNX Runtime's logs.
 
-Readers accept the two last versions of a format. Ships in ``ortpacks.pyz``.
+The formats are manifest, index, parts, models and signed metadata, and the names of packages. Readers accept
+the two last versions of manifest and index. The package ships in ``ortpacks.pyz``.
 """

@@ -1,6 +1,7 @@
-"""Ed25519 signatures, verified with integers alone (RFC 8032, section 5.1.7): nothing here is secret.
+"""Ed25519 signatures are verified with Python's integers (RFC 8032, section 5.1.7).
 
-Points are extended coordinates (x, y, z, t) with x = X/Z, y = Y/Z, x*y = T/Z.
+The running time depends on the inputs, which are public. Points are extended coordinates (x, y, z, t) with x
+= X/Z, y = Y/Z, x*y = T/Z.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Optional, Tuple
 
 _P = 2**255 - 19
 _ORDER = 2**252 + 27742317777372353535851937790883648493
-"""Of the group that the base point makes."""
+"""The order of the group that the base point generates."""
 _D = -121665 * pow(121666, _P - 2, _P) % _P
 _ROOT_OF_MINUS_ONE = pow(2, (_P - 1) // 4, _P)
 
@@ -22,7 +23,10 @@ _NEUTRAL = (0, 1, 1, 0)
 
 
 def verify(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether ``signature`` is the public ``key``'s of ``message``; False for what is no key or signature."""
+    """Return whether ``signature`` of ``message`` is by the owner of ``key``, a public key.
+
+    False for bytes that are no key or no signature.
+    """
     if len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
     signer, commitment = _point(key), _point(signature[:32])
@@ -35,7 +39,10 @@ def verify(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def _point(encoded: bytes) -> Optional[_Point]:
-    """The point of 32 bytes (section 5.1.3): y, and the lowest bit of x at the top."""
+    """Return the point that 32 bytes encode (section 5.1.3); ``None`` where they encode none.
+
+    The bytes have y, with the lowest bit of x as the highest bit.
+    """
     number = int.from_bytes(encoded, "little")
     y, is_odd = number & ((1 << 255) - 1), number >> 255
     if y >= _P:
@@ -75,7 +82,7 @@ def _equal(one: _Point, other: _Point) -> bool:
 
 
 def _base_point() -> _Point:
-    """The one with y = 4/5 and an even x."""
+    """Return the base point, which has y = 4/5 and an even x."""
     found = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
     if found is None:
         raise ArithmeticError

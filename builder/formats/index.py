@@ -1,6 +1,6 @@
-"""``index.json``: the one file of a release a client reads to choose (docs/schemas/index.schema.json).
+"""``index.json`` is the one file of a release that a client reads to choose a package.
 
-Which entries of an index are one package: its layouts and kinds of archive.
+Schema: docs/schemas/index.schema.json. Several entries may be one package: its layouts and forms of archive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from builder.gpu.devices import parse_driver
 FORMAT = 4
 
 _WITHOUT_KERNELS = 3
-"""The format before: it says neither what a package cannot run nor whose host library it has."""
+"""The format before: it has neither ``cannot_run`` nor ``host``."""
 
 LAYOUTS = tuple(layout.value for layout in Layout)
 
@@ -33,60 +33,62 @@ _GLIBC = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})+")
 
 @dataclass(frozen=True)
 class IndexOrt:
-    """Which ONNX Runtime a package holds. ``profile`` is ``None`` for a repacked official wheel."""
+    """The ONNX Runtime in a package. ``profile`` is ``None`` for a repacked official wheel."""
 
     version: str
     origin: str
     profile: Optional[str]
     host: Optional[str] = None
-    """Where the host library comes from: ``wheel`` or ``source``; ``None``: an index of format 3."""
+    """The origin of the host library, ``wheel`` or ``source``; ``None`` in an index of format 3."""
     cannot_run: Tuple[MissingKernels, ...] = ()
-    """Operators that the official build of this version has CUDA kernels for, and this package has none."""
+    """Operators with CUDA kernels in the official build of this version and none in this package."""
 
 
 @dataclass(frozen=True)
 class StoredArchive(StoredFile):
-    """A package's archive, whole whatever it lies in, and the parts it was cut into."""
+    """A package's archive, with name, size and sha256 of the whole, and the parts it was split into."""
 
     parts: Tuple[StoredFile, ...] = ()
-    """In the order they join; empty where ``file`` itself is there."""
+    """The parts in the order in which they are joined; empty where the archive is a single file."""
 
 
 @dataclass(frozen=True)
 class IndexPackage:
-    """One package: where it is, what its bytes are, what it runs on."""
+    """One package: its archive, its content, and the GPUs, systems and drivers it runs on."""
 
     name: str
     file: str
-    """The archive; the client resolves it, or its parts, against the index's own URL or directory."""
+    """Name of the archive. The client resolves it, or its parts' names, against the index's URL or folder."""
     variant: str
     platform: str
     provider: str
-    """``cuda``, ``cpu``, ``directml`` or ``coreml``: the execution provider it is for."""
+    """The execution provider that the package is for: ``cuda``, ``cpu``, ``directml`` or ``coreml``."""
     glibc: Optional[str]
-    """The oldest glibc it loads on, ``2.34``; ``None`` where it asks for none: no Linux package."""
+    """The oldest glibc that the package loads with, ``2.34``; ``None`` where it needs none, as on other
+    systems."""
     layout: str
-    """``full``: one archive with everything in it. ``thin``: without NVIDIA's libraries."""
+    """``full`` for one archive with all files, ``thin`` for one without NVIDIA's libraries."""
     size: int
-    """Bytes of the archive, joined."""
+    """Size of the joined archive in bytes."""
     sha256: str
     parts: Tuple[StoredFile, ...]
-    """What to fetch and join instead of ``file``; empty where that is an asset itself."""
+    """The parts to fetch and join instead of ``file``; empty where ``file`` is an asset."""
     unpacked_size: int
-    """Bytes of the files in the archive."""
+    """Size of the files in the archive, in bytes."""
     installed_size: int
-    """Bytes of the files once it is installed: more than ``unpacked_size`` in layout thin."""
+    """Size of the installed files in bytes: larger than ``unpacked_size`` in layout thin."""
     onnxruntime: IndexOrt
     capabilities: Mapping[str, str]
-    """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as found; empty but for CUDA."""
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as read from the libraries; empty
+    for other providers than CUDA."""
     driver: Optional[Driver]
-    """``None`` but for CUDA."""
+    """The drivers that the package runs with; ``None`` for other providers than CUDA."""
     generations: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Index:
-    """All of ``index.json``; fields stand in the file's order."""
+    """All of ``index.json``, with fields in the file's order."""
 
     format: int
     tag: str
@@ -97,7 +99,10 @@ class Index:
 def build_index(
     tag: str, packages: Sequence[Tuple[Manifest, StoredArchive]], models: Sequence[ModelRule]
 ) -> Index:
-    """The index of a release's packages, sorted by file: the same packages give the same index."""
+    """Return the index of a release's packages, sorted by file name.
+
+    The same packages in any order give the same index.
+    """
     entries = sorted(
         (entry_of(manifest, stored) for manifest, stored in packages), key=lambda item: item.file
     )
@@ -105,7 +110,7 @@ def build_index(
 
 
 def by_support(package: IndexPackage) -> Mapping[str, str]:
-    """Compute capabilities by how the package's code runs on them: ``{"native": "5.0, 5.2"}``."""
+    """Return the compute capabilities for each kind of support: ``{"native": "5.0, 5.2"}``."""
     kinds: Dict[str, List[str]] = {}
     for capability, support in package.capabilities.items():
         kinds.setdefault(support, []).append(capability)
@@ -113,16 +118,16 @@ def by_support(package: IndexPackage) -> Mapping[str, str]:
 
 
 def dumps(index: Index) -> str:
-    """The file's text: the same index gives the same bytes."""
+    """Return the text of the file. The same index gives the same bytes."""
     return json.dumps(to_json(index), indent=2, ensure_ascii=False) + "\n"
 
 
 def loads(text: str, where: str) -> Index:
-    """Read ``index.json``; ``where`` (its URL or path) begins every problem.
+    """Return the index in ``text``; each error begins with ``where``, the URL or path.
 
-    The format before is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or
-    ``ValidationError`` (a format we do not know, or values that cannot be: a file name with a slash, a sha256
-    that is none, one name twice).
+    The format before is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key)
+    or ``ValidationError`` (an unknown format or an invalid value: a file name with a slash, a sha256 that is
+    none, a name listed twice).
     """
     value = parse_json(text, where, "Was a web page saved under this name?")
     older = "Install with the ortpacks.pyz of that very release."
@@ -135,7 +140,7 @@ def loads(text: str, where: str) -> Index:
 
 
 def entry_of(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
-    """What an index says of the package with this manifest."""
+    """Return the index entry of the package with this manifest."""
     ort = manifest.onnxruntime
     return IndexPackage(
         name=manifest.name,
@@ -184,7 +189,7 @@ def _impossible(index: Index) -> Iterator[str]:
 
 
 def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
-    """The archive and its parts; ``seen`` are the names of all before."""
+    """Yield the problems of the archive and its parts. ``seen`` has the file names of earlier packages."""
     if not package.file.endswith(ARCHIVE_SUFFIXES):
         yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
     yield from _impossible_file(StoredFile(package.file, package.size, package.sha256), where, seen)
@@ -220,7 +225,7 @@ def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
 
 
 def _not_compared(package: IndexPackage, where: str) -> Iterator[str]:
-    """What selection could not compare: capabilities that are none, versions that no driver has."""
+    """Yield the values that selection could not compare: invalid capabilities and driver versions."""
     for capability in package.capabilities:
         yield from _misread(Capability.parse, capability, f"{where}.capabilities")
     if package.driver is not None:
@@ -237,7 +242,10 @@ def _misread(read: Callable[[str], object], text: str, where: str) -> Iterator[s
 
 
 def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
-    """Each package once, in the index's order: full before thin, zstd before gzip."""
+    """Return each package once, in the index's order.
+
+    Among the entries of a package, full comes before thin, then zstd before gzip.
+    """
     first: Dict[Tuple[object, ...], IndexPackage] = {}
     for package in packages:
         known = first.setdefault(_identity(package), package)
@@ -247,22 +255,25 @@ def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
 
 
 def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:
-    """Everything that installs what ``chosen`` installs: its layouts and kinds of archive, best first."""
+    """Return the entries that install the same as ``chosen``, best first: layouts and forms of archive."""
     return tuple(sorted((package for package in packages if is_same(package, chosen)), key=_shape_rank))
 
 
 def is_same(one: IndexPackage, other: IndexPackage) -> bool:
-    """Whether both install the same."""
+    """Return whether both entries install the same package."""
     return _identity(one) == _identity(other)
 
 
 def _identity(package: IndexPackage) -> Tuple[object, ...]:
-    """What is the same in every layout and kind of archive of one package."""
+    """Return the values that are equal in every layout and form of archive of one package."""
     runs_on = (package.glibc, package.driver, tuple(sorted(package.capabilities.items())))
     return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
 
 
 def _shape_rank(package: IndexPackage) -> Tuple[int, int, str]:
-    """``file`` at the end: the same entries in another order are the same answer."""
+    """Return a sort key of layout and form.
+
+    It ends with the file name, so that the order of entries does not matter.
+    """
     form = ARCHIVE_SUFFIXES.index(form_of(package.file).value)
     return (LAYOUTS.index(package.layout), form, package.file)

@@ -1,7 +1,7 @@
-"""Dataclasses become JSON values and back: each key must be known, each value of its declared type.
+"""Dataclasses are converted to JSON values and back. Each key must be known, each value of its type.
 
-Understands what our formats are made of: ``str``, ``int``, ``bool``, ``Optional``, ``Tuple[X, ...]``,
-``Mapping[str, X]`` and dataclasses of these. Standard library only, Python 3.9 and newer.
+The types are those of the project's formats: ``str``, ``int``, ``bool``, ``Optional``, ``Tuple[X, ...]``,
+``Mapping[str, X]`` and dataclasses of these. The module needs the standard library only, Python 3.9 or newer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _UNIONS = (Union, getattr(types, "UnionType", Union))
 _NAMES = {str: "text", int: "a whole number", bool: "true or false"}
 
 _LARGEST = 2**63
-"""No count or size of ours comes near it; what is larger has no place in a ``float`` or in the kernel."""
+"""The limit for whole numbers. Real sizes and counts are far below; larger values do not fit ``float`` or the
+kernel."""
 
 
 def to_json(value: object) -> object:
-    """The JSON value of a dataclass, tuple, mapping or scalar; keys keep the order they are declared in."""
+    """Return the JSON value of a dataclass, tuple, mapping or scalar; keys keep their declared order."""
     if is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, AbstractMapping):
@@ -39,7 +40,10 @@ def to_json(value: object) -> object:
 
 
 def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
-    """The value of a JSON text. ``ParseError`` names ``where`` it is from and ends with ``advice``."""
+    """Return the value of a JSON text.
+
+    Raises ``ParseError``, whose message begins with ``where`` and ends with ``advice``.
+    """
     try:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError) as error:
@@ -47,9 +51,9 @@ def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
 
 
 def require_format(value: object, known: Sequence[int], where: str, older: str = "") -> None:
-    """``ValidationError`` where an object's ``format`` is none of the ``known``, oldest first.
+    """Raise ``ValidationError`` where an object's ``format`` is not in ``known``, oldest first.
 
-    ``older`` is what to do where it is an older one.
+    An object without ``format`` passes. ``older`` is the advice for a format before the first one known.
     """
     found = value.get("format") if isinstance(value, dict) else None
     if found is None or (type(found) is int and found in known):
@@ -62,7 +66,10 @@ def require_format(value: object, known: Sequence[int], where: str, older: str =
 
 
 def from_json(kind: Type[T], value: object, where: str) -> T:
-    """The ``kind`` that a JSON value spells. ``SchemaError`` has each wrong key's path, behind ``where``."""
+    """Return the ``kind`` that a JSON value describes.
+
+    Raises ``SchemaError`` with the path of each wrong key, behind ``where``.
+    """
     problems: List[str] = []
     result = _read(kind, value, "", problems)
     if problems:

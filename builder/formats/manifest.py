@@ -1,4 +1,4 @@
-"""``manifest.json``: what a package holds and what was found in it. Fields: docs/package-format.md."""
+"""``manifest.json`` lists a package's files, versions and device code. Fields: docs/package-format.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.gpu.architectures import Arch
 
 @dataclass(frozen=True)
 class ModelRule:
-    """One line of the model table: the first whose floors are met wins."""
+    """One line of the table of models. The first line whose minimums a machine meets is recommended."""
 
     model: str
     device: str
@@ -29,16 +29,16 @@ class ModelRule:
 FORMAT = 4
 
 _WITHOUT_KERNELS = 3
-"""The format before, which does not say what a package cannot run: its profile does."""
+"""The format before. It has no ``cannot_run``, which follows from its profile."""
 
 MANIFEST_HEAD = 128
-"""Bytes at the start of a file that ``is_manifest`` has to see."""
+"""The number of bytes at the start of a file that ``is_manifest`` needs."""
 
 _OUR_MANIFEST = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"name":\s*"ortpacks-')
 
 
 def is_manifest(name: str, head: bytes) -> bool:
-    """Whether a file is the manifest of one of our packages, by its name and first bytes."""
+    """Return whether a file is a manifest of this project's packages, by its name and first bytes."""
     return name.rpartition("/")[2] == MANIFEST and _OUR_MANIFEST.match(head) is not None
 
 
@@ -50,23 +50,24 @@ class FileEntry:
     size: int
     sha256: str
     source: str
-    """``Input.key`` of the wheel it comes from, or ``built``."""
+    """``Input.key`` of the wheel that the file is from, or ``built``."""
     member: Optional[str]
-    """Path inside that wheel; ``None`` for what was built."""
+    """Path inside that wheel; ``None`` for a compiled file."""
     packed: bool
-    """Whether the archive holds it; if not, the client takes it from its wheel (layout thin)."""
+    """Whether the archive holds the file; if not, the client takes it from its wheel (layout thin)."""
     licence: str
-    """Path of its licence text in the package."""
+    """Path of the file's licence text in the package."""
     vendor: str
     modified: bool
-    """Whether its bytes differ from the source's: RUNPATH set on ORT's own provider, never NVIDIA's files."""
+    """Whether the bytes differ from the source's. Only ONNX Runtime's provider library is changed (RUNPATH),
+    never a file of NVIDIA's."""
     soname: Optional[str]
     needed: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class WheelEntry:
-    """A wheel that files come from, and the bytes of the wheel itself; ``size`` in bytes."""
+    """A wheel that files are from, with the size in bytes and the sha256 of the wheel itself."""
 
     source: str
     """``Input.key``: ``wheel:nvidia-cublas-cu12==12.9.1.4``."""
@@ -77,7 +78,7 @@ class WheelEntry:
 
 @dataclass(frozen=True)
 class CoverageEntry:
-    """The device code found in one library: fatbin containers, and the architectures in any of them."""
+    """One library's device code: the number of fatbin containers, and the architectures in any of them."""
 
     path: str
     containers: int
@@ -87,7 +88,7 @@ class CoverageEntry:
 
 @dataclass(frozen=True)
 class OrtEntry:
-    """Which ONNX Runtime is inside, and how it was made."""
+    """The ONNX Runtime in the package, and how it was made."""
 
     version: str
     origin: str
@@ -95,23 +96,23 @@ class OrtEntry:
     profile: Optional[str]
     host: str
     cannot_run: Tuple[MissingKernels, ...] = ()
-    """Operators that the official build of this version has CUDA kernels for, and this package has none."""
+    """Operators with CUDA kernels in the official build of this version and none in this package."""
 
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """The base it was compiled on; its name is ``none`` where none had a part in it."""
+    """The base that the package was compiled on; its name is ``none`` where nothing was compiled."""
 
     name: str
     reason: str
     revision: Optional[str]
-    """``sha256:`` and the digest of the image, or of the list of what was assembled; ``None`` where nothing
-    was compiled, no registry could be asked, or the ortpacks of that day kept no list."""
+    """``sha256:`` and the digest of the image, or of the list of an assembled base's parts; ``None`` where
+    nothing was compiled, no registry could be asked, or an old version of ortpacks kept no list."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """The NVIDIA drivers it runs with: version floor, and the last branch that knows these GPUs."""
+    """The NVIDIA drivers that a package runs with: the oldest version, and the last branch for these GPUs."""
 
     floor: str
     ceiling: Optional[str]
@@ -119,7 +120,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of ``manifest.json``; fields stand in the file's order."""
+    """All of ``manifest.json``, with fields in the file's order."""
 
     format: int
     name: str
@@ -127,25 +128,26 @@ class Manifest:
     """``full`` or ``thin``."""
     variant: str
     sm: Tuple[str, ...]
-    """The architectures the variant promises native code for: what was asked for, not what was found."""
+    """The architectures that the variant asks native code for; ``coverage`` has those that were found."""
     generations: Tuple[str, ...]
     platform: str
     provider: str
-    """The execution provider it is for, one of ``formats.package_names.PROVIDERS``."""
+    """The execution provider that the package is for, one of ``formats.package_names.PROVIDERS``."""
     glibc: Optional[str]
-    """Newest ``GLIBC_`` version that any of its libraries asks for; ``None`` for none: no Linux package."""
+    """The newest ``GLIBC_`` version that a library of the package needs; ``None`` where none needs any."""
     glibcxx: Optional[str]
-    """The same for ``GLIBCXX_``."""
+    """The newest ``GLIBCXX_`` version that a library of the package needs; ``None`` where none needs any."""
     onnxruntime: OrtEntry
     base: BaseEntry
     cuda: Optional[str]
-    """``None``, like ``cudnn`` and ``driver``, where nothing of CUDA is inside."""
+    """CUDA's version; ``None``, like ``cudnn`` and ``driver``, in a package without CUDA."""
     cudnn: Optional[str]
     toolkit: str
-    """Version of the nvcc that compiled it, or ``official`` for a repacked wheel."""
+    """Version of the nvcc that compiled the package, or ``official`` for a repacked wheel."""
     driver: Optional[Driver]
     capabilities: Mapping[str, str]
-    """``native``, ``jit``, ``partial`` or ``none`` by compute capability; empty but for CUDA."""
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability; empty for other providers than
+    CUDA."""
     coverage: Tuple[CoverageEntry, ...]
     models: Tuple[ModelRule, ...]
     wheels: Tuple[WheelEntry, ...]
@@ -154,35 +156,36 @@ class Manifest:
 
     @property
     def packed(self) -> Tuple[FileEntry, ...]:
-        """The files that the archive holds besides the manifest."""
+        """Return the files in the archive, without the manifest itself."""
         return tuple(entry for entry in self.files if entry.packed)
 
     @property
     def absent(self) -> Tuple[FileEntry, ...]:
-        """The files that come from their wheels: none in layout full."""
+        """Return the files that the client takes from wheels; empty in layout full."""
         return tuple(entry for entry in self.files if not entry.packed)
 
     @property
     def unpacked_size(self) -> int:
-        """Bytes of the files in the archive, without the manifest itself."""
+        """Return the size in bytes of the files in the archive, without the manifest itself."""
         return sum(entry.size for entry in self.packed)
 
     @property
     def installed_size(self) -> int:
-        """Bytes of all files, wherever they come from."""
+        """Return the size in bytes of all files, from the archive and from wheels."""
         return sum(entry.size for entry in self.files)
 
 
 def dumps(manifest: Manifest) -> str:
-    """The file's text: the same manifest gives the same bytes."""
+    """Return the text of the file. The same manifest gives the same bytes."""
     return json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
 
 
 def loads(text: Union[str, bytes], where: str) -> Manifest:
-    """Read ``manifest.json``, as text or as UTF-8; ``where`` names its package in errors.
+    """Return the manifest in ``text``, a string or UTF-8; errors name its package by ``where``.
 
-    The format before is read too, and gives what this one would have said. Raises ``ParseError`` (no JSON),
-    ``ValidationError`` (a format we do not know) or ``SchemaError`` (every wrong key).
+    The format before is read too, and its manifest gets the ``cannot_run`` that its profile implies. Raises
+    ``ParseError`` (no JSON), ``ValidationError`` (an unknown format) or ``SchemaError`` (naming every wrong
+    key or value).
     """
     file = f"{where}: {MANIFEST}"
     value = parse_json(text, file)
@@ -222,7 +225,7 @@ def _upgraded(value: object) -> object:
 
 
 def with_missing_kernels(ort: object) -> object:
-    """``onnxruntime`` of a manifest or an index of format 3, and what its profile cannot run."""
+    """Return ``onnxruntime`` of format 3 with the ``cannot_run`` that its profile implies."""
     if not isinstance(ort, dict):
         return ort
     profile, version = ort.get("profile"), ort.get("version")

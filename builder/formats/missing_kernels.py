@@ -1,11 +1,12 @@
-"""Operators that the official CUDA provider has kernels for and a provider of a smaller profile has none for.
+"""Operators with kernels in the official CUDA provider and none in a provider of a smaller profile.
 
-``onnxruntime.cannot_run`` of a manifest holds them. Domains are spelled as models spell them: ``""`` is that
-of ONNX itself, ai.onnx. An empty list of operators stands for the whole domain. ``Name`` is every version of
-an operator, ``Name(1)`` the one of opset 1 alone, which is how ONNX Runtime's messages spell it.
+``onnxruntime.cannot_run`` of a manifest lists them. Domains are spelled as in models: ``""`` is ONNX's own,
+ai.onnx. An empty list of operators means the whole domain. ``Name`` means every version of an operator,
+``Name(1)`` the version of opset 1 alone, as in ONNX Runtime's messages.
 
-1.21.0's ``contrib_ops/cuda/cuda_contrib_kernels.cc`` was read: what it registers is gone without contrib
-operators. Its docs/OperatorKernels.md, which ONNX Runtime makes from an official build, has the same names.
+Source: 1.21.0's ``contrib_ops/cuda/cuda_contrib_kernels.cc``, whose kernels are missing without contrib
+operators. Its docs/OperatorKernels.md, which ONNX Runtime generates from an official build, has the same
+names.
 """
 
 from __future__ import annotations
@@ -28,29 +29,30 @@ _ONNX_TITLE = "ai.onnx"
 
 @dataclass(frozen=True)
 class MissingKernels:
-    """The operators of one domain that a package has no CUDA kernels for."""
+    """The operators of one domain for which a package has no CUDA kernels."""
 
     domain: str
     operators: Tuple[str, ...]
-    """Sorted; empty for the whole domain."""
+    """Sorted names; empty for the whole domain."""
 
     @property
     def title(self) -> str:
-        """The domain as people name it."""
+        """Return the domain's usual name, ``ai.onnx`` for the empty one."""
         return self.domain or _ONNX_TITLE
 
 
 _FUSED = "Attention, BiasGelu, FusedMatMul, SkipLayerNormalization …"
-"""What the official host library fuses transformers into: MiniLM with its kernels taken away."""
+"""Operators that the official host library fuses transformers into. Source: a MiniLM model without their
+kernels."""
 
 NO_KERNEL_FOUND = "Failed to find kernel for"
-"""How ONNX Runtime's message of a node that no provider of the session can run begins."""
+"""The beginning of ONNX Runtime's message for a node that no provider of the session can run."""
 
 _FAILURES = (
     re.compile(NO_KERNEL_FOUND + r" (?:(?P<domain>[\w.]+)\.)?(?P<name>\w+)\((?P<since>\d+)\)"),
     re.compile(r"(?P<domain>[\w.]*):(?P<name>\w+)\((?P<since>-?\d+)\) is not a registered function/op"),
 )
-"""1.21.0's kernel_registry_manager.cc line 64 and graph.cc line 3179."""
+"""Messages for a missing kernel: 1.21.0's kernel_registry_manager.cc line 64 and graph.cc line 3179."""
 
 _UNNAMED = "Kernel not found"
 
@@ -60,22 +62,23 @@ NO_KERNEL = "{package} has no kernel for {operator}: it was compiled with less t
 
 
 class Shortcoming(NamedTuple):
-    """What does not work for want of kernels, and what to do: sentences."""
+    """The consequence of missing kernels and the remedy, in sentences."""
 
     means: str
     otherwise: str
-    """What else helps; goes into ``CURE``."""
+    """A second remedy, which is inserted into ``CURE``."""
 
     @property
     def do(self) -> str:
-        """What to do."""
+        """Return the remedy."""
         return CURE.format(otherwise=self.otherwise)
 
 
 def shortcoming(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
-    """What it means that a package cannot run these; ``None`` where it runs all that the official build does.
+    """Return the consequence of missing kernels; ``None`` where no kernel is missing.
 
-    ``host``: where its host library comes from; ``None``, of an index of format 3, counts as ``wheel``.
+    ``host`` is the origin of the package's host library; ``None``, from an index of format 3, means
+    ``wheel``.
     """
     if not missing:
         return None
@@ -94,31 +97,31 @@ def shortcoming(missing: Sequence[MissingKernels], host: Optional[str]) -> Optio
 
 
 def runs_nothing(missing: Sequence[MissingKernels]) -> bool:
-    """Whether no operator of ONNX is left that runs on the GPU."""
+    """Return whether no operator of ONNX has a CUDA kernel."""
     return MissingKernels(ONNX, ()) in missing
 
 
 def counted(missing: Sequence[MissingKernels]) -> str:
-    """How many operators of each domain: ``9 of ai.onnx, 65 of com.microsoft``."""
+    """Return the number of operators of each domain: ``9 of ai.onnx, 65 of com.microsoft``."""
     return ", ".join(f"{len(one.operators) or 'all'} of {one.title}" for one in missing)
 
 
 class Failed(NamedTuple):
-    """An operator that ONNX Runtime found no kernel for, as its message names it."""
+    """An operator without a kernel, as ONNX Runtime's message names it."""
 
     domain: str
     name: str
     since: str
 
     def __str__(self) -> str:
-        """``com.microsoft.BiasGelu``."""
+        """Return the operator with its domain: ``com.microsoft.BiasGelu``."""
         return f"{self.domain}.{self.name}" if self.domain else self.name
 
 
 def failed(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
-    """The operator that this message of ONNX Runtime's says it cannot run for want of these kernels.
+    """Return the operator that fails with this message of ONNX Runtime's because of ``missing`` kernels.
 
-    ``"an operator"`` where it does not name one; ``None`` where the message has another cause.
+    ``"an operator"`` where the message names none; ``None`` where it has another cause.
     """
     found: List[Failed] = [
         Failed(_domain(match["domain"]), match["name"], match["since"])
@@ -132,25 +135,28 @@ def failed(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
 
 
 class Cause(NamedTuple):
-    """Why a model fails: an operator in it that the package was compiled without."""
+    """The reason for which a model fails: it needs an operator that the package was compiled without."""
 
     package: str
     operator: str
     otherwise: str
 
     def __str__(self) -> str:
-        """The cause and the cure."""
+        """Return the reason and the remedy."""
         return f"{NO_KERNEL} {CURE}".format(**self._asdict())
 
 
 def cause(message: str, name: str, missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Cause]:
-    """Why a model fails with this message in package ``name``; ``None``: not for want of its kernels."""
+    """Return why a model fails with this message in the package ``name``.
+
+    ``None`` where the package's missing kernels are not the cause.
+    """
     operator, found = failed(message, missing), shortcoming(missing, host)
     return Cause(name, operator, found.otherwise) if operator and found else None
 
 
 def _domain(domain: Optional[str]) -> str:
-    """One of the two messages names ONNX's own domain, the other leaves it out."""
+    """Return the domain as in models: one of the two messages names ONNX's own domain, the other omits it."""
     return ONNX if domain in (None, ONNX, _ONNX_TITLE) else str(domain)
 
 
@@ -182,22 +188,25 @@ _OF_MICROSOFT = (
 )
 
 _LEAN = MissingKernels(ONNX, _OF_ONNX)
-"""Contrib operators in ONNX's domain, two of them older versions of operators that ONNX has: 1.21.0's
+"""Contrib operators in ONNX's domain, two of them older versions of ONNX's own operators. Source: 1.21.0's
 ``contrib_ops/cuda/cuda_contrib_kernels.cc``, and the same file at 004b79e of 2026."""
 
 _LEAN_AS_READ = (MissingKernels(MICROSOFT, _OF_MICROSOFT), MissingKernels(NHWC, ("GridSample",)))
-"""The same file of 1.21.0, and line 152 of ``core/providers/cuda/cuda_nhwc_kernels.cc``."""
+"""Contrib operators in other domains. Source: the same file of 1.21.0, and line 152 of
+``core/providers/cuda/cuda_nhwc_kernels.cc``."""
 
 _READ = (1, 21, 0)
 
 _MINIMAL = tuple(MissingKernels(domain, ()) for domain in (ONNX, MICROSOFT, NHWC))
-"""1.21.0's ``cuda_execution_provider.cc`` lines 1465 and 2443: only copies to and from the GPU stay."""
+"""All domains: only copies to and from the GPU remain. Source: 1.21.0's ``cuda_execution_provider.cc`` lines
+1465 and 2443."""
 
 
 def cannot_run(profile: Optional[str], version: str) -> Tuple[MissingKernels, ...]:
-    """What a provider of this profile of ONNX Runtime ``version`` has no kernels for; empty for others.
+    """Return the operators without kernels in this profile of ONNX Runtime ``version``.
 
-    Of a version that was not read, ``com.microsoft`` as a whole.
+    Empty for other profiles than lean and minimal. For lean and a version other than 1.21.0, all of
+    ``com.microsoft`` counts as missing.
     """
     if profile == Profile.MINIMAL.value:
         return _MINIMAL

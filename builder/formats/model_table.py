@@ -1,6 +1,6 @@
-"""An application's own table of models: a JSON file with ``models`` as ``index.json`` has them.
+"""An application's own table of models is a JSON file with ``models`` in the form of ``index.json``.
 
-A floor that a line leaves out is 0.
+A minimum that a line omits is 0.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _FLOORS = {"vram_mib": 0, "cores": 0, "ram_gib": 0}
 
 @dataclass(frozen=True)
 class ModelTable:
-    """The first line whose floors are met wins."""
+    """A table of models. The first line whose minimums a machine meets is recommended."""
 
     models: Tuple[ModelRule, ...]
 
 
 def loads(text: str, where: str) -> ModelTable:
-    """Read a table; ``where`` begins every problem.
+    """Return the table in ``text``; each error begins with ``where``.
 
-    Raises ``ParseError``, ``SchemaError`` or ``ValidationError``, as an index does.
+    Raises ``ParseError``, ``SchemaError`` or ``ValidationError``, as for an index.
     """
     value = parse_json(text, where)
     if isinstance(value, dict) and isinstance(value.get("models"), list):

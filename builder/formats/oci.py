@@ -1,7 +1,7 @@
-"""A release in an OCI registry: how it is addressed, and how its manifest names its files.
+"""A release in an OCI registry: the form of its address, and the types of its manifest.
 
-A release is one artifact: an image manifest whose layers are the files, each with its name as title, as ORAS
-has it. Sources: OCI Image Specification 1.1, "Image Manifest"; OCI Distribution Specification 1.1.
+A release is one artifact: an image manifest whose layers are the files, each with its name as title, as in
+ORAS. Sources: OCI Image Specification 1.1, "Image Manifest"; OCI Distribution Specification 1.1.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ RELEASE_TYPE = "application/vnd.ortpacks.release.v1"
 """The ``artifactType`` of a release's manifest."""
 
 TITLE = "org.opencontainers.image.title"
-"""The annotation of a layer that has its file's name."""
+"""The annotation with the file name of a layer."""
 
 MANIFEST_LIMIT = 4 * 2**20
-"""Bytes: what registries have to take of a manifest, Distribution Specification, "Pushing Manifests"."""
+"""The size in bytes up to which registries must accept manifests: Distribution Specification, "Pushing
+Manifests"."""
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 
@@ -44,30 +45,30 @@ _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
 
 @dataclass(frozen=True)
 class OciAddress:
-    """What ``oci://HOST/NAME:TAG`` names."""
+    """The parts of an address ``oci://HOST/NAME:TAG``."""
 
     host: str
     name: str
-    """Of the repository, in lower case."""
+    """The repository's name, in lower case."""
     reference: str = ""
-    """A tag, or the digest of a manifest; empty where none is named."""
+    """A tag, or the digest of a manifest; empty where the address has neither."""
     login: str = ""
-    """``user:password``, as it is written in URLs; empty where none is named."""
+    """``user:password`` in URL encoding; empty where the address has none."""
 
     @property
     def shown(self) -> str:
-        """The address without the login."""
+        """Return the address without the login."""
         apart = "@" if ":" in self.reference else ":"
         return f"{SCHEME}{self.host}/{self.name}{apart if self.reference else ''}{self.reference}"
 
 
 def is_oci(text: str) -> bool:
-    """Whether ``text`` is the address of something in a registry."""
+    """Return whether ``text`` is an address in a registry."""
     return text.startswith(SCHEME)
 
 
 def parse_address(text: str) -> OciAddress:
-    """The address that ``text`` spells. Raises ``ConfigError``."""
+    """Return the parts of the address ``text``. Raises ``ConfigError``."""
     found = _ADDRESS.fullmatch(text)
     if found is None:
         shown = f"{SCHEME}…@{text.rpartition('@')[2]}" if "@" in text else text
@@ -81,15 +82,15 @@ def parse_address(text: str) -> OciAddress:
 
 
 def file_address(release: str, name: str) -> str:
-    """The address of the file ``name`` of the release ``oci://HOST/NAME:TAG``."""
+    """Return the address of the file ``name`` in the release ``oci://HOST/NAME:TAG``."""
     return f"{release}/{name}"
 
 
 def registry_host(host: str) -> str:
-    """The server of the registry that is called ``host``."""
+    """Return the server of the registry ``host``, which differs for Docker Hub."""
     return _DOCKER_HUB.get(host, host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host``, with a port or without, is this machine, which may be asked without TLS."""
+    """Return whether ``host``, with or without a port, is this machine, where plain HTTP is allowed."""
     return _LOOPBACK.fullmatch(host) is not None

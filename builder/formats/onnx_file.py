@@ -1,6 +1,6 @@
-"""A reader of ONNX files that needs no ONNX: it finds the opsets, and the files that hold the weights.
+"""A reader of ONNX files without the ``onnx`` package: it finds the opsets and the files of weights.
 
-A reader of protobuf's wire format for the few fields that are wanted, numbered as in ``onnx.proto``.
+It reads protobuf's wire format for the few fields that it needs, numbered as in ``onnx.proto``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _IR_VERSION, _GRAPH, _OPSETS = 1, 7, 8
 
 _MODEL = {1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7: _BYTES, 8: _BYTES}
-"""``ModelProto``: number → wire type of the fields that every version of ONNX has."""
+"""Fields of ``ModelProto`` in every version of ONNX: number → wire type."""
 
 _NEWER = frozenset({14, 20, 25, 26})
-"""Its later fields, all of bytes."""
+"""Numbers of the later fields of ``ModelProto``, all of wire type ``_BYTES``."""
 
 _NODES, _INITIALIZERS = 1, 5
 
@@ -36,42 +36,42 @@ _LFS = b"version https://git-lfs"
 Bytes = Union[mmap.mmap, bytes]
 
 _Field = Tuple[int, int, int, int]
-"""Number, wire type, and the value: itself and 0 for a number, start and end for bytes."""
+"""Number, wire type, and two numbers: the value and 0 for a varint, else the value's start and end."""
 
 
 class _CutShortError(Exception):
-    """A field ends behind the end of the bytes."""
+    """A field extends past the end of the bytes."""
 
 
 class _OtherBytesError(Exception):
-    """No such field, or no protobuf at all."""
+    """A field that ONNX does not have, or bytes that are not protobuf."""
 
 
 @dataclass(frozen=True)
 class External:
-    """A tensor whose values lie in another file."""
+    """A tensor whose values are in another file."""
 
     tensor: str
     location: str
-    """Relative to the model's folder."""
+    """Path relative to the model's folder."""
     end: Optional[int]
-    """Bytes that the file has to have; ``None`` where the model does not say."""
+    """The least size of the file in bytes; ``None`` where the model does not give offset and length."""
 
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """A model as its file describes it."""
+    """The opsets and the external tensors of a model."""
 
     opsets: Dict[str, int]
-    """Domain → opset that the model was written for; ONNX's own is ``ai.onnx``."""
+    """Domain → opset that the model was written for; ONNX's own domain is ``ai.onnx``."""
     external: Tuple[External, ...]
 
 
 def read_onnx(path: Path) -> OnnxFile:
-    """Read ``path`` and see that the files its weights lie in are there.
+    """Return the model in ``path``, after checking that the files with its weights exist.
 
-    Raises ``ValidationError`` (no such file, not ONNX, weights that are not there) and ``IntegrityError``
-    (the model or its weights are cut short).
+    Raises ``ValidationError`` (no such file, not ONNX, missing weights) or ``IntegrityError`` (the model or
+    its weights are cut short).
     """
     found = _read(path)
     for item in found.external:
@@ -137,7 +137,7 @@ def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
 
 
 def _externals(data: Bytes, graphs: Iterable[Tuple[int, int]]) -> Iterator[External]:
-    """Of the graphs' initializers, their nodes' tensors and the graphs in them, however deep."""
+    """Yield the external tensors in initializers and node attributes, of nested graphs too."""
     left = list(graphs)
     while left:
         for number, wire, first, last in _fields(data, *left.pop()):
@@ -152,7 +152,7 @@ def _externals(data: Bytes, graphs: Iterable[Tuple[int, int]]) -> Iterator[Exter
 
 
 def _values(data: Bytes, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
-    """``_TENSOR`` or ``_SUBGRAPH``, start and end of each that is an attribute of a node."""
+    """Yield ``_TENSOR`` or ``_SUBGRAPH``, start and end of each such attribute of a node."""
     for number, wire, first, last in _fields(data, start, end):
         if (number, wire) == (_ATTRIBUTES, _BYTES):
             for kind, form, begin, finish in _fields(data, first, last):
@@ -176,12 +176,12 @@ def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
 
 
 def _number(text: str) -> Optional[int]:
-    """A number that a file can have as many bytes as; ``None`` for any other text."""
+    """Return a number that can be a size of a file; ``None`` for any other text."""
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
 
 
 def _fields(data: Bytes, at: int, end: int) -> Iterator[_Field]:
-    """The fields between two places."""
+    """Yield the fields between two offsets. Raises ``_CutShortError`` or ``_OtherBytesError``."""
     while at < end:
         key, at = _varint(data, at, end)
         number, wire = key >> 3, key & 7
@@ -220,7 +220,7 @@ def _require_there(item: External, path: Path) -> None:
     file = path.parent / item.location
     try:
         found = file.stat()
-    except (OSError, ValueError):  # as a name that is too long, or has a zero byte
+    except (OSError, ValueError):  # for example a name that is too long, or has a zero byte
         found = None
     tensor = f"'{shortened(item.tensor)}'"
     if found is None or not stat.S_ISREG(found.st_mode):

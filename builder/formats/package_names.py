@@ -1,9 +1,10 @@
-"""What a package is for, and the names of packages and release assets, which say it.
+"""The names of packages and release assets, and the values that they are made of.
 
-``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64``: variant, ORT version, CUDA version, the profile where
-less than the official build was compiled, the layout where it is not full, platform. Without CUDA, as
-``ortpacks-cpu-1.23.2-linux-x64``, there is neither profile nor layout. Only ``[A-Za-z0-9._+-]``: GitHub
-rewrites anything else in an asset's name. A package is for one execution provider.
+``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64`` has variant, ORT version, CUDA version, the profile if
+it is not full, the layout if it is not full, and platform. A package without CUDA, as
+``ortpacks-cpu-1.23.2-linux-x64``, has neither profile nor layout in its name. Only ``[A-Za-z0-9._+-]`` is
+allowed, because GitHub replaces any other character in an asset's name. A package is for one execution
+provider.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WINDOWS = "win-x64"
 MACOS = "macos-arm64"
 
 PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
-"""The platforms that packages are for, as ``gpu.devices.platform_of`` spells them."""
+"""The platforms of packages, as ``gpu.devices.platform_of`` returns them."""
 
 SERVED: Mapping[str, Tuple[str, ...]] = {
     CUDA: (LINUX, LINUX_ARM64, WINDOWS),
@@ -43,7 +44,7 @@ SERVED: Mapping[str, Tuple[str, ...]] = {
     DIRECTML: (WINDOWS,),
     COREML: (MACOS,),
 }
-"""The platforms that a provider's packages are made for."""
+"""The platforms for which packages of a provider are made."""
 
 HOSTS: Mapping[str, str] = {
     LINUX: "libonnxruntime.so.1",
@@ -51,38 +52,38 @@ HOSTS: Mapping[str, str] = {
     WINDOWS: "onnxruntime.dll",
     MACOS: "libonnxruntime.dylib",
 }
-"""File name of the host library in a package's ``lib/``, by platform: what a program opens."""
+"""File name of the host library in a package's ``lib/``, by platform. Applications open this library."""
 
 
 class Profile(Enum):
-    """How much of ORT is compiled."""
+    """How much of ONNX Runtime is compiled."""
 
     FULL = "full"
-    """As the official build."""
+    """The same as in the official build."""
     LEAN = "lean"
-    """No contrib ops, no flash attention."""
+    """Without contrib operators and flash attention."""
     MINIMAL = "minimal"
-    """The CUDA EP's frame only: for tests, no product."""
+    """Only the frame of the CUDA provider, for tests."""
 
 
 class Host(Enum):
-    """Where the host library ``libonnxruntime.so.1`` comes from when the provider is compiled."""
+    """The origin of the host library ``libonnxruntime.so.1`` when the provider is compiled."""
 
     WHEEL = "wheel"
     SOURCE = "source"
 
 
 class Layout(Enum):
-    """What of a package travels in its archive."""
+    """The part of a package that its archive holds."""
 
     FULL = "full"
-    """Everything: works offline."""
+    """All files: the archive can be installed offline."""
     THIN = "thin"
-    """All but NVIDIA's libraries, which the client takes from NVIDIA's own wheels."""
+    """All files but NVIDIA's libraries, which the client takes from NVIDIA's own wheels."""
 
 
 class Form(Enum):
-    """The kind of an archive; the value is the end of its file name."""
+    """The compression of an archive. The value is the end of its file name."""
 
     ZST = ".tar.zst"
     GZ = ".tar.gz"
@@ -90,23 +91,23 @@ class Form(Enum):
 
 
 ARCHIVE_SUFFIXES = tuple(form.value for form in Form)
-"""How the files of packages end."""
+"""The endings of archives' file names."""
 
 MANIFEST = "manifest.json"
-"""The file's name: an archive's first member, at the root of an installed package."""
+"""File name of the manifest: an archive's first member, at the root of an installed package."""
 
 INDEX = "index.json"
 
 CHECKSUMS = "SHA256SUMS"
 
 CLIENT = "ortpacks.pyz"
-"""The file of a release that a client reads to choose."""
+"""File name of the client in a release."""
 
 PARTS_SUFFIX = ".parts.json"
-"""Behind an archive's name: the file that says how its parts join."""
+"""The ending, behind an archive's name, of the file that lists the archive's parts."""
 
 REDUCED = (Profile.LEAN.value, Profile.MINIMAL.value)
-"""Profiles that a name tells."""
+"""Profiles that a package's name contains."""
 
 _VARIANT = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 
@@ -123,9 +124,9 @@ _RULE = "ortpacks-<variant>-<ORT version>[-cuda<X.Y>[-lean|-minimal][-thin]]-<pl
 
 @dataclass(frozen=True)
 class PackageName:
-    """What a package's name says. ``profile`` is ``None`` for ``full`` and for repacked wheels.
+    """The parts of a package's name. ``profile`` is ``None`` for ``full`` and for repacked wheels.
 
-    ``cuda`` is ``None`` where nothing of CUDA is inside.
+    ``cuda`` is ``None`` for a package without CUDA.
     """
 
     variant: str
@@ -148,12 +149,12 @@ class PackageName:
         return f"ortpacks-{self.variant}-{self.ort}{cuda}{reduced}{thin}-{self.platform}"
 
     def archive(self, form: Form) -> str:
-        """File name of the package, and name of the asset on a release."""
+        """Return the file name of the package's archive, which is also the asset's."""
         return f"{self}{form.value}"
 
     @classmethod
     def parse(cls, text: str) -> PackageName:
-        """Read a package's name or its archive's file name; ``ValidationError`` on anything else."""
+        """Return the name in ``text``, a package's or its archive's. Raises ``ValidationError``."""
         match = _NAME.fullmatch(stem(text))
         if match is None:
             endings = " or ".join(ARCHIVE_SUFFIXES)
@@ -167,14 +168,14 @@ class PackageName:
 
 
 def stem(file_name: str) -> str:
-    """The package's name and top folder, from the name of its archive or of the file that joins its parts."""
+    """Return the package's name, which is also the top folder, from an archive's or ``.parts.json`` name."""
     name = file_name.removesuffix(PARTS_SUFFIX)
     suffix = next((end for end in ARCHIVE_SUFFIXES if name.endswith(end)), "")
     return name.removesuffix(suffix)
 
 
 def form_of(file_name: str) -> Form:
-    """The kind of archive by its name. Raises ``ValidationError`` where the name tells none."""
+    """Return the form of an archive by its name. Raises ``ValidationError`` for any other ending."""
     name = file_name.removesuffix(PARTS_SUFFIX)
     found = next((form for form in Form if name.endswith(form.value)), None)
     if found is None:
@@ -184,16 +185,20 @@ def form_of(file_name: str) -> Form:
 
 
 def file_mode(path: str) -> int:
-    """Permission bits of a package's file by its path, whatever the umask of who unpacks it."""
+    """Return the permission bits of a package's file by its path, whatever the umask is."""
     return 0o755 if path.startswith("lib/") else 0o644
 
 
 FOLDER_MODE = 0o755
-"""Permission bits of a package's folders: a runtime image's user is not the one who unpacked it."""
+"""Permission bits of a package's folders: in a runtime image another user than the one who unpacked it reads
+them."""
 
 
 def impossible(provider: str, capabilities: Mapping[str, str], *, has_driver: bool) -> Iterator[str]:
-    """What cannot be, as ``key: problem``: capabilities and a driver are what packages for CUDA have."""
+    """Yield each contradiction as ``key: problem``.
+
+    A package for CUDA has capabilities and a driver, any other has neither.
+    """
     if provider not in PROVIDERS:
         yield f"provider: {provider!r}; known: {', '.join(PROVIDERS)}. Update ortpacks."
         return

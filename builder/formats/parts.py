@@ -1,6 +1,6 @@
-"""``<archive>.parts.json``: how an archive that was too large for one file is joined from its parts.
+"""``<archive>.parts.json`` lists the parts of an archive that was too large for one file.
 
-Fields: docs/schemas/parts.schema.json. The parts, one behind the other, are the archive.
+The concatenated parts are the archive. Schema: docs/schemas/parts.schema.json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from builder.formats.json_values import from_json, parse_json, require_format, t
 FORMAT = 1
 
 LIMIT = 1 << 20
-"""Bytes that a reader takes: some thousand parts."""
+"""The largest file that is read, in bytes: it has room for some thousand parts."""
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -25,7 +25,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file beside an index or a ``.parts.json``: its name, its size in bytes and its bytes' sha256."""
+    """A file beside an index or a ``.parts.json``, with its name, its size in bytes and its sha256."""
 
     file: str
     size: int
@@ -34,32 +34,32 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Parts:
-    """All of the file; fields stand in its order. ``size`` and ``sha256`` are the whole archive's."""
+    """All of the file, with fields in its order. ``size`` and ``sha256`` are those of the whole archive."""
 
     format: int
     file: str
-    """Name of the archive."""
+    """File name of the archive."""
     size: int
     sha256: str
     parts: Tuple[StoredFile, ...]
 
 
 def part_names(archive: str, count: int) -> Tuple[str, ...]:
-    """``X.part1``, ``X.part2`` ...; numbers as wide as the last, so that sorted by name is in order."""
+    """Return ``X.part1``, ``X.part2`` …; numbers are padded, so that sorting by name keeps the order."""
     width = len(str(count))
     return tuple(f"{archive}.part{number:0{width}}" for number in range(1, count + 1))
 
 
 def dumps(parts: Parts) -> str:
-    """The file's text: the same parts give the same bytes."""
+    """Return the text of the file. The same parts give the same bytes."""
     return json.dumps(to_json(parts), indent=2, ensure_ascii=False) + "\n"
 
 
 def loads(text: Union[str, bytes], where: str) -> Parts:
-    """Read the file; ``where`` names it in errors.
+    """Return the parts in ``text``; errors name the file by ``where``.
 
-    Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (a format we do
-    not know, or values that cannot be: a part that is missing or out of order, sizes that do not add up).
+    Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key) or ``ValidationError`` (an
+    unknown format or an invalid value: a part that is missing or out of order, sizes that do not add up).
     """
     value = parse_json(text, where, "Download it again.")
     require_format(value, [FORMAT], where)
@@ -71,9 +71,9 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
 
 
 def impossible_file(file: StoredFile) -> Iterator[str]:
-    """What of a stored file cannot be, as ``key: problem``.
+    """Yield each invalid value of a stored file as ``key: problem``.
 
-    A reader joins its name to a folder of its own, so it must be a plain one.
+    The name must be a plain file name, because a reader joins it to a folder of its own.
     """
     if _FILE.fullmatch(file.file) is None:
         yield f"file: {file.file!r} is not a plain file name"

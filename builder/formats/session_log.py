@@ -1,6 +1,7 @@
-"""A reader of ONNX Runtime's verbose log: it finds which provider runs which node, and why CUDA does not.
+"""A reader of ONNX Runtime's verbose log: the provider of each node, and why it is not CUDA.
 
-Why ONNX Runtime refuses a model, in words that say what to do: its own begin with a page of C++.
+``explained`` replaces ONNX Runtime's message for a refused model, which begins with a page of C++, by a cause
+and a remedy.
 """
 
 from __future__ import annotations
@@ -15,42 +16,44 @@ from builder.formats.text import shortened
 CPU_PROVIDER = "CPUExecutionProvider"
 
 EVERY_NODE = ("every node", "")
-"""What stands for the nodes where all are on one provider: ORT then lists none."""
+"""Operator and node name that stand for all nodes when all are on one provider: ORT lists none then."""
 
 _PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
 
 _HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
 
 _NODE = re.compile(r"  (\S+) \((.*)\)\Z", re.DOTALL)
-"""ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
+"""A node's line in ORT's verbose log (``core/framework/session_state.cc``). ORT writes none where all nodes
+are on one provider."""
 
 _NO_KERNEL = re.compile(r"CUDA kernel not found in registries for Op type: (\S+) node name: (.*)", re.DOTALL)
 
 _NOT_THIS_ONE = re.compile(
     r"CUDA kernel not supported\. Fallback .* for Op type: (\S+) node name: (.*)", re.DOTALL
 )
-"""``CUDAExecutionProvider::GetCapability``: its registry has no kernel, or one that does not do all of it."""
+"""Messages of ``CUDAExecutionProvider::GetCapability``: the registry has no kernel (``_NO_KERNEL``), or one
+that does not support this use of the operator."""
 
 _CHEAPER = re.compile(
     r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU", re.DOTALL
 )
-"""``core/framework/fallback_cpu_capability.cc``: what computes shapes stays on the CPU."""
+"""A message of ``core/framework/fallback_cpu_capability.cc``: nodes that compute shapes stay on the CPU."""
 
 
 _HEAD = r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] "
 
 _MESSAGE = re.compile(rf"{_HEAD}(.*?)(?=\n[^\n]*{_HEAD}|\n?\Z)", re.DOTALL)
-"""A message of the log as ORT prints it: place in its source, text; a node's name may have several lines."""
+"""A message of the log: its place in ORT's source, then its text. A node's name may have several lines."""
 
 
 class Placement:
-    """Listens to ORT's log for where each node goes."""
+    """The providers of a model's nodes, as ORT's log gives them."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin with the next model."""
+        """Reset the placement, for the next model."""
         self.nodes: Counted[Tuple[str, str, str]] = Counter()
         self.no_kernel: Set[Tuple[str, str]] = set()
         self.unsupported: Set[Tuple[str, str]] = set()
@@ -59,7 +62,7 @@ class Placement:
         self._provider = ""
 
     def listen(self, place: str, message: str) -> None:
-        """Take one message and the place in ORT's source that it comes from."""
+        """Take one message, and the place in ORT's source that writes it."""
         if found := _NO_KERNEL.match(message):
             self.no_kernel.add((found[1], found[2]))
         elif found := _NOT_THIS_ONE.match(message):
@@ -78,11 +81,14 @@ class Placement:
 
     @property
     def counts(self) -> Dict[str, int]:
-        """Provider → number of nodes, as ORT counts them."""
+        """Return the number of nodes by provider, as ORT counts them."""
         return dict(self._wanted)
 
     def take(self) -> List[Tuple[str, str, str, int]]:
-        """Where the nodes are. Raises ``ValueError`` for a line that was not understood."""
+        """Return (provider, operator, node name, number of nodes) for each kind of node.
+
+        Raises ``ValueError`` where the listed nodes are not as many as announced.
+        """
         found = self.nodes
         if len(self._wanted) == 1:
             ((provider, count),) = self._wanted.items()
@@ -92,13 +98,13 @@ class Placement:
         return [(*node, count) for node, count in found.items()]
 
     def read(self, log: str) -> None:
-        """Take a whole log, as ORT prints it on stderr."""
+        """Take a whole log in the form in which ORT writes it to stderr."""
         for found in _MESSAGE.finditer(log):
             self.listen(found[1], found[2])
 
 
 def explained(message: str, ort_version: str) -> Optional[str]:
-    """A sentence or two for what ``CreateSession`` said; ``None`` where its own words have to do."""
+    """Return a cause and a remedy for a message of ``CreateSession``; ``None`` for an unknown message."""
     for pattern, sentence in _KNOWN.items():
         found = pattern.search(message)
         if found:
@@ -140,4 +146,4 @@ _KNOWN = {
         "{runtime} cannot read the model's weights from {path}: put the file of external data beside it."
     ),
 }
-"""What ONNX Runtime says, and the sentence for it: ``{0}`` is the first group of the pattern."""
+"""Messages of ONNX Runtime and their explanations, in which ``{0}`` is the pattern's first group."""

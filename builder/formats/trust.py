@@ -1,10 +1,10 @@
-"""Who may sign a release, and what was signed: root and targets of The Update Framework, verified offline.
+"""The metadata of signed releases, root and targets of The Update Framework, is verified offline.
 
-A root names keys, and how many of them a role takes (its threshold). Each version of it is signed by the keys
-of the version before and by its own, so that who has one root can go on to the newest. ``targets.json`` is
-signed by the keys of role ``targets``: size and sha256 of every file of a release, by name.
-Source: The Update Framework, specification 1.0.31, sections 4 and 5.3. Its roles snapshot and timestamp are
-not used: a release is one targets.json.
+A root names keys, and how many of them a role needs (its threshold). Each version of the root is signed by
+the keys of the version before and by its own, so that a client with one root can verify all newer ones.
+``targets.json`` is signed by the keys of role ``targets`` and has size and sha256 of every file of a release,
+by name. Source: The Update Framework, specification 1.0.31, sections 4 and 5.3. Its roles snapshot and
+timestamp are not used: a release is one targets.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from builder.formats.json_values import from_json, parse_json
 TARGETS = "targets.json"
 
 LIMIT = 2**20
-"""Bytes of a file of metadata; real ones have a few thousand."""
+"""The largest file of metadata in bytes; real ones have a few thousand."""
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Role:
-    """The keys that may sign, and how many of them have to."""
+    """The keys that may sign, and the number of signatures needed."""
 
     keys: Mapping[str, bytes]
     """Public keys, Ed25519, 32 bytes, by their ids."""
@@ -48,9 +48,9 @@ class Root:
     version: int
     expires: datetime
     root: Role
-    """Signs the next version."""
+    """The role whose keys sign the next version."""
     targets: Role
-    """Signs releases."""
+    """The role whose keys sign releases."""
 
 
 @dataclass(frozen=True)
@@ -62,32 +62,32 @@ class TargetHashes:
 
 @dataclass(frozen=True)
 class Target:
-    """A file that was signed for."""
+    """A signed file: its size and its sha256."""
 
     length: int
-    """Bytes."""
+    """Size in bytes."""
     hashes: TargetHashes
 
 
 @dataclass(frozen=True)
 class SignedRelease:
-    """A release as it was signed."""
+    """The content of a signed ``targets.json``."""
 
     version: int
-    """A later release has a higher one."""
+    """A number that grows from release to release."""
     expires: datetime
     files: Mapping[str, Target]
 
 
 def root_name(version: object) -> str:
-    """The name of the file of a version of the root; ``*`` stands for any."""
+    """Return the file name of a version of the root; with ``*``, a pattern for any version."""
     return f"{version}.root.json"
 
 
 def canonical(value: object) -> bytes:
-    """The bytes that are signed: canonical JSON, which escapes nothing but quotes and backslashes.
+    """Return the bytes that are signed: canonical JSON, which escapes only quotes and backslashes.
 
-    Raises ``ValueError`` for what JSON escapes besides: metadata has no such characters.
+    Raises ``ValueError`` for control characters, which JSON escapes too and metadata does not contain.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "\\" in _ESCAPED.sub("", text):
@@ -96,9 +96,9 @@ def canonical(value: object) -> bytes:
 
 
 def read_root(content: bytes, where: str, before: Optional[Root] = None) -> Root:
-    """The root in a file, signed by its own keys and by those of the version ``before``.
+    """Return the root in a file, signed by its own keys and by those of the version ``before``.
 
-    Without ``before`` the file is trusted for where it was found. Raises ``IntegrityError``.
+    Without ``before`` only its own keys are required. Raises ``IntegrityError``.
     """
     root, envelope = parse_root(content, where), _envelope(content, where)
     for role in (root.root, *([before.root] if before else [])):
@@ -109,7 +109,7 @@ def read_root(content: bytes, where: str, before: Optional[Root] = None) -> Root
 
 
 def parse_root(content: bytes, where: str) -> Root:
-    """The root in a file, whoever has signed it. Raises ``IntegrityError``."""
+    """Return the root in a file, without verifying its signatures. Raises ``IntegrityError``."""
     fields = _fields(_RootFields, _envelope(content, where), where)
     return Root(
         fields.version,
@@ -120,7 +120,10 @@ def parse_root(content: bytes, where: str) -> Root:
 
 
 def read_targets(content: bytes, where: str, root: Root) -> SignedRelease:
-    """The release in ``targets.json``, signed by the keys that ``root`` names. Raises ``IntegrityError``."""
+    """Return the release in ``targets.json``.
+
+    Raises ``IntegrityError`` where the keys that ``root`` names have not signed it.
+    """
     envelope = _envelope(content, where)
     _require_signatures(envelope, root.targets, where)
     fields = _fields(_TargetsFields, envelope, where)
@@ -128,7 +131,7 @@ def read_targets(content: bytes, where: str, root: Root) -> SignedRelease:
 
 
 def require_fresh(expires: datetime, now: datetime, where: str) -> None:
-    """Raise ``IntegrityError`` for what has expired: somebody may keep newer releases from this machine."""
+    """Raise ``IntegrityError`` for expired metadata, which may hide that there are newer releases."""
     if now >= expires:
         raise IntegrityError(
             f"{where} was signed until {expires:%Y-%m-%d}, and today is {now:%Y-%m-%d}.",
@@ -193,7 +196,7 @@ class _Envelope:
     signatures: Tuple[_Signature, ...]
     signed: object
     message: bytes
-    """What the signatures are of."""
+    """The bytes that are signed."""
 
 
 def _envelope(content: bytes, where: str) -> _Envelope:
@@ -219,7 +222,7 @@ def _fields(kind: Type[T], envelope: _Envelope, where: str) -> T:
 
 
 def _role(fields: _RootFields, name: str, where: str) -> Role:
-    """A role's keys: those of other kinds cannot be verified here, so they count for nothing."""
+    """Return a role's keys. Keys of other types than Ed25519 cannot be verified, and are left out."""
     role = fields.roles.get(name)
     if role is None or role.threshold < 1:
         raise IntegrityError(f"{where} has no role {name!r} that takes a signature.")
@@ -233,7 +236,7 @@ def _role(fields: _RootFields, name: str, where: str) -> Role:
 
 
 def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
-    """Raise ``IntegrityError`` unless enough of the role's keys have signed; a key counts once."""
+    """Raise ``IntegrityError`` unless enough of the role's keys have signed. A key counts once."""
     signers = {
         role.keys[one.keyid]
         for one in envelope.signatures
@@ -247,7 +250,7 @@ def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes of hex digits; none for anything else."""
+    """Return the bytes of hexadecimal digits; empty for any other text."""
     return bytes.fromhex(text) if _HEX.fullmatch(text) else b""
 
 

@@ -1,1 +1,4 @@
-"""Which package fits a machine, with a reason for each that does not. Ships in ``ortpacks.pyz``."""
+"""Rules for the choice of a package for a machine, with a reason against each other package.
+
+The package ships in ``ortpacks.pyz``.
+"""

@@ -1,6 +1,6 @@
-"""The package that was chosen for a machine, and the reasons against the others.
+"""The result of a choice, and its text: a table with a row per package and a column per GPU.
 
-A choice as a table: a row a package, a column a GPU, and under each row why it was not the one.
+Below a package's row is the reason for which another one was chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builder.selection.shares import by_number
 
 @dataclass(frozen=True)
 class Rejection:
-    """A package that was not chosen and why, in one sentence."""
+    """A package that was not chosen, and the reason in one sentence."""
 
     package: str
     reason: str
@@ -26,29 +26,30 @@ class Rejection:
 
 @dataclass(frozen=True)
 class PackageChoice:
-    """What to run. ``package`` is ``None`` where the index has nothing for this system, GPU or not."""
+    """The package to run. ``package`` is ``None`` where the index has no package for this system."""
 
     package: Optional[IndexPackage]
     device: Optional[Device]
-    """The GPU it is for: of those the package runs on, the one with the most memory. ``None``: no GPU."""
+    """The GPU with the most memory among those that the package runs on; ``None`` where it runs on none."""
     support: Optional[str]
-    """How the package's code runs on ``device``: ``native`` or ``jit``; ``None`` without one."""
+    """How the package's code runs on ``device``: ``native`` or ``jit``; ``None`` where ``device`` is."""
     reasons: Tuple[Rejection, ...]
-    """One for each other package, sorted by its name."""
+    """One rejection for each other package, sorted by name."""
     summary: str
-    """What was chosen and why; without a GPU also what would change it, after ``CPU:``, ``DirectML:`` or
-    ``CoreML:``."""
+    """The choice and its reason. Without a GPU it begins with ``CPU:``, ``DirectML:`` or ``CoreML:`` and
+    names what would lead to another choice."""
     others: Tuple[Device, ...] = ()
-    """The machine's other GPUs, by their number."""
+    """The machine's other GPUs, by index."""
     visible: Optional[str] = None
-    """``CUDA_VISIBLE_DEVICES`` that leaves only GPUs this package runs on, the one with the most memory
-    first; ``None`` where nothing has to be hidden, or where ``notes`` say why no line can be given."""
+    """The value of ``CUDA_VISIBLE_DEVICES`` that leaves only GPUs that this package runs on, the one with the
+    most memory first; ``None`` where no GPU has to be hidden, or where ``notes`` explain why no value can be
+    given."""
     notes: Tuple[str, ...] = ()
-    """What the user has to know or do besides, a sentence or two each."""
+    """Further facts and remedies for the user, a sentence or two each."""
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the package will run on an NVIDIA GPU of this machine."""
+        """Return whether the package will run on an NVIDIA GPU of this machine."""
         return self.package is not None and self.device is not None
 
 
@@ -66,7 +67,10 @@ _NUMBERS = ("size",)
 def lines(
     choice: PackageChoice, devices: Sequence[Device], index: Index, platform: str, glibc: Optional[str] = None
 ) -> List[str]:
-    """The machine, a line for each GPU, then the table; ``WIDTH`` columns where the names allow it."""
+    """Return the system, a line for each GPU, and the table, as lines of text.
+
+    The lines have at most ``WIDTH`` columns, unless names are longer.
+    """
     packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
     gpus = by_number(devices)
     rows = [_row(package, choice, gpus, platform, glibc) for package in packages]
@@ -136,9 +140,9 @@ def _wrapped(reason: Optional[str]) -> List[str]:
 
 
 def _table(rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of an aligned table, each row with what stands ``below`` it.
+    """Yield the lines of an aligned table, and behind each row its lines of ``below``.
 
-    Names that would make it too wide stand on lines of their own, above their rows.
+    Where the table would be wider than ``WIDTH``, each name has a line of its own above its row.
     """
     widths = [max(map(len, column)) for column in zip(*rows)]
     apart = sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH

@@ -1,4 +1,4 @@
-"""The package for a machine that no CUDA package runs on, with the reason and the remedy."""
+"""The package for a machine without a GPU that a CUDA package runs on, with the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from builder.selection.reasons import (
 )
 
 _BY_SYSTEM: Dict[str, Tuple[str, ...]] = {"linux": (CPU,), "win": (DIRECTML, CPU), "macos": (COREML, CPU)}
-"""Best first, by what a platform's name begins with."""
+"""Providers that need no NVIDIA GPU, best first, by the first part of a platform's name."""
 
 _NO_GPU = (
     "no NVIDIA GPU was found. If there is one, its driver is missing or hidden from this process; `detect` "
@@ -32,9 +32,10 @@ _NO_CUDA = "there is no CUDA for macOS."
 def fall_back(
     devices: Sequence[Device], packages: Sequence[IndexPackage], platform: str, glibc: Optional[str]
 ) -> PackageChoice:
-    """The package for this platform that needs no NVIDIA GPU, if there is one.
+    """Return the choice of a package for this platform that needs no NVIDIA GPU.
 
-    ``devices`` and ``packages`` are in the order in which reasons name them.
+    Its ``package`` is ``None`` where the release has none. ``devices`` and ``packages`` are in the order in
+    which reasons name them.
     """
     fitting = [package for package in packages if _refusal(package, platform, glibc) is None]
     chosen = min(fitting, key=lambda package: _preference(package, platform), default=None)
@@ -77,7 +78,7 @@ def _rejections(
         if package.provider == CUDA:
             reason = system_refusal(package, platform, glibc) or gpus_refusal(package, devices)
         else:
-            # Where a package would run, one is chosen.
+            # Where any package would run, ``chosen`` is not None.
             reason = _refusal(package, platform, glibc) or _why_less(package, chosen or package)
         yield Rejection(package.name, reason)
 
@@ -106,7 +107,7 @@ def _why(
 def _ways_out(
     devices: Sequence[Device], packages: Iterable[IndexPackage], glibc: Optional[str]
 ) -> Iterable[str]:
-    """What would change it: another driver or system, where the code itself would run."""
+    """Return sentences about what would let a package run: another driver or system, else other code."""
     ways = [way for package in packages for way in [_way(package, devices, glibc)] if way is not None]
     if ways:
         return ways

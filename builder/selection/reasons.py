@@ -1,6 +1,6 @@
-"""Why a package must not run on a GPU: one sentence each, ``None`` where nothing is in the way.
+"""Rules for whether a package may run on a GPU and a system.
 
-Whether a package loads with a system's C library.
+Each returns the reason against it in one sentence, or ``None`` where there is none.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ PARTIAL = "partial"
 _CUDA = re.compile(r"-cuda(\d{1,3})\.")
 
 RUNS = (NATIVE, JIT)
-"""Best first."""
+"""The kinds of support with which a package runs, best first."""
 
 TITLES: Dict[str, str] = {CPU: "CPU", DIRECTML: "DirectML", COREML: "CoreML"}
-"""The providers that need no NVIDIA GPU, as they are written."""
+"""The providers that need no NVIDIA GPU, with their names in messages."""
 
 
 def refusal(
     package: IndexPackage, device: Device, platform: str, glibc: Optional[str] = None
 ) -> Optional[str]:
-    """Why this package must not run on this GPU of this system; ``None`` when it may."""
+    """Return why the package must not run on this GPU of this system; ``None`` where it may."""
     return system_refusal(package, platform, glibc) or gpu_refusal(package, device)
 
 
 def system_refusal(package: IndexPackage, platform: str, glibc: Optional[str]) -> Optional[str]:
-    """Why this package does not run on this system, whatever its GPUs: its platform or its C library."""
+    """Return why the package does not run on this system: its platform or C library; else ``None``."""
     if package.platform != platform:
         return f"it is for {package.platform}, this machine is {platform}"
     return glibc_refusal(package, glibc)
 
 
 def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    """Why this package's code does not run on this GPU, or not with its driver."""
+    """Return why the package does not run on this GPU or with its driver; ``None`` where it does."""
     if package.provider != CUDA:
         return f"its provider is {TITLES.get(package.provider, package.provider)}, not CUDA"
     if device.capability is None:
@@ -51,19 +51,19 @@ def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 
 def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
-    """Why the package runs on none of these GPUs: each different reason once."""
+    """Return why the package runs on none of these GPUs, with each different reason once."""
     found = dict.fromkeys(reason for device in devices for reason in [gpu_refusal(package, device)] if reason)
     return "; ".join(found) or "no NVIDIA GPU was found"
 
 
 def cuda_of(package: IndexPackage) -> int:
-    """The major version of a package's CUDA, which its name tells; 0 without."""
+    """Return the major version of CUDA in a package's name; 0 where it has none."""
     found = _CUDA.search(package.name)
     return int(found[1]) if found else 0
 
 
 def runs_too(package: IndexPackage, chosen: IndexPackage) -> str:
-    """Why of two packages that would serve alike the other one was chosen: by CUDA, by size, then by name."""
+    """Return why, of two packages of equal worth, ``chosen`` was taken: by CUDA, by size, then by name."""
     if cuda_of(package) < cuda_of(chosen):
         return f"it runs too, {chosen.name} is for CUDA {cuda_of(chosen)}, which this driver runs"
     why = "is smaller" if chosen.size < package.size else "goes first by its name"
@@ -71,19 +71,19 @@ def runs_too(package: IndexPackage, chosen: IndexPackage) -> str:
 
 
 def lacking(package: IndexPackage) -> int:
-    """0 for a package that runs every operator, 1 for one that lacks kernels, 2 for one that has none."""
+    """Return 0 for a package that runs every operator, 1 where kernels are missing, 2 where all are."""
     missing = package.onnxruntime.cannot_run
     return bool(missing) + runs_nothing(missing)
 
 
 def limits(package: IndexPackage) -> Tuple[str, ...]:
-    """What does not work with this package, and what to do: one line, or none."""
+    """Return a line with what does not work with this package and the remedy; empty where all works."""
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host)
     return (f"{package.name}: {found.means} {found.do}",) if found else ()
 
 
 def support_of(package: IndexPackage, device: Device) -> str:
-    """What the package's map says of this GPU, or implies of one that it does not name."""
+    """Return the support that the package's ``capabilities`` state or imply for this GPU."""
     stated = package.capabilities.get(str(device.capability))
     if stated is not None or device.capability is None:
         return stated or NONE
@@ -92,7 +92,7 @@ def support_of(package: IndexPackage, device: Device) -> str:
 
 
 def code_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    """Why the code in it does not run on this GPU."""
+    """Return why the package's code does not run on this GPU; ``None`` where it does."""
     support = support_of(package, device)
     if support in RUNS:
         return None
@@ -102,7 +102,10 @@ def code_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 
 def driver_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    """Why the package does not run with this GPU's driver. A driver that is not known is no reason."""
+    """Return why the package does not run with this GPU's driver; ``None`` where it does.
+
+    An unknown driver version is no reason.
+    """
     if device.driver is None or package.driver is None:
         return None
     try:
@@ -120,7 +123,7 @@ def _outside(driver: str, window: Driver) -> Optional[str]:
 
 
 MUSL = ""
-"""The glibc of a Linux system without one, where ``None`` stands for a version that is not known."""
+"""The ``glibc`` of a Linux system with musl; ``None`` stands for an unknown version."""
 
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+")
 
@@ -138,13 +141,13 @@ _KNOWN_BY = {
     "2.39": "Ubuntu 24.04",
     "2.41": "Debian 13",
 }
-"""A system of this glibc that people know by name. Source: the distributions' package lists."""
+"""A well-known system for each glibc version. Source: the distributions' package lists."""
 
 
 def glibc_refusal(package: IndexPackage, glibc: Optional[str]) -> Optional[str]:
-    """Why the package does not load with this glibc; ``None`` when it does, or when ``glibc`` is not known.
+    """Return why the package does not load with this glibc; ``None`` where it does or that is unknown.
 
-    ``glibc``: the system's version, ``MUSL``, or ``None``.
+    ``glibc`` is the system's version, ``MUSL``, or ``None`` where it is unknown.
     """
     if glibc == MUSL and package.platform.startswith("linux"):
         return "it is built for glibc, and this system's C library is musl"

@@ -1,4 +1,4 @@
-"""Chooses the package for a machine, the GPUs that a user names, and the model that a machine can hold."""
+"""Rules that choose the package for a machine, the GPUs that a user names, and a model for a machine."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def select(
     glibc: Optional[str] = None,
     hidden: Sequence[Device] = (),
 ) -> PackageChoice:
-    """The package that serves the GPUs best (see ``selection.shares``); else what needs no NVIDIA GPU.
+    """Return the package that serves the GPUs best (see ``selection.shares``), else one that needs no GPU.
 
-    A package whose map says ``partial`` or ``none``, whose driver window leaves the driver out, or that needs
-    a newer glibc is never chosen. The same machine and index give the same choice in whatever order they are
-    listed. A package that is there in several layouts or kinds of archive stands here once: ``offers`` has
-    them all.
+    A package is never chosen if its ``capabilities`` state ``partial`` or ``none``, if the driver is outside
+    its range, or if it needs a newer glibc. The order of ``devices`` and of the index's packages does not
+    matter. A package in several layouts or forms of archive counts once: ``offers`` returns all of its
+    entries.
 
-    ``glibc``: the system's version, ``""`` where it is musl, ``None`` where it is not known.
-    ``hidden``: GPUs that are there too and must not be used; ``visible`` leaves them out.
+    ``glibc`` is the system's version, ``""`` for musl, ``None`` where it is unknown. ``hidden`` are further
+    GPUs of the machine that must not be used; ``visible`` leaves them out.
     """
     devices, present = by_number(devices), by_number((*devices, *hidden))
     packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
@@ -135,10 +135,10 @@ def _in_words(share: Share) -> str:
 
 
 def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:
-    """The devices that ``wanted`` names, in its order: numbers and UUIDs, separated by commas.
+    """Return the devices that ``wanted`` names, in its order: indices and UUIDs, separated by commas.
 
-    A UUID (``GPU-…``, ``MIG-…``) may be cut short as long as it means one GPU. Raises ``ValidationError``,
-    which names what there is.
+    A UUID (``GPU-…``, ``MIG-…``) may be shortened as long as it matches one GPU. Raises ``ValidationError``
+    with a list of the GPUs.
     """
     return tuple(dict.fromkeys(_named(devices, part.strip()) for part in wanted.split(",")))
 
@@ -169,13 +169,14 @@ def _inventory(devices: Sequence[Device]) -> str:
 _UNIFIED = ("macos-arm64",)
 
 _SHARE_PERCENT = 35
-"""The share of unified memory that a model may take: the system and the application need the rest."""
+"""The percentage of unified memory that a model may take. The rest is for the system and the application."""
 
 
 def usable_vram(platform: str, ram_mib: int, vram_mib: Optional[int]) -> Optional[int]:
-    """MiB of GPU memory that a model may take: the GPU's own, or a share of memory that the CPU uses too.
+    """Return the MiB of GPU memory that a model may take; ``None`` where they are unknown.
 
-    ``vram_mib``: of the chosen GPU, ``None`` without one or where it is unknown.
+    On a platform with unified memory it is a percentage of ``ram_mib``. Elsewhere it is ``vram_mib``, the
+    memory of the chosen GPU, ``None`` without a GPU or where it is unknown.
     """
     return ram_mib * _SHARE_PERCENT // 100 if platform in _UNIFIED else vram_mib
 
@@ -183,7 +184,10 @@ def usable_vram(platform: str, ram_mib: int, vram_mib: Optional[int]) -> Optiona
 def recommend(
     models: Iterable[ModelRule], vram_mib: Optional[int], cores: int, ram_gib: int
 ) -> Optional[ModelRule]:
-    """The first line whose floors are met; ``vram_mib`` is ``None`` without a GPU or where it is unknown."""
+    """Return the first line whose minimums are met; ``None`` where none is.
+
+    ``vram_mib`` is ``None`` without a GPU or where its memory is unknown.
+    """
     for rule in models:
         memory_fits = rule.device != "gpu" or (vram_mib is not None and vram_mib >= rule.vram_mib)
         if memory_fits and cores >= rule.cores and ram_gib >= rule.ram_gib:

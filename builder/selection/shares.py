@@ -1,11 +1,12 @@
-"""The GPUs that a package serves on a machine, the rank that this gives it, and how the others are hidden.
+"""Rules for the rank of a package by the GPUs that it serves, and for hiding the GPUs that it does not.
 
-One process can load one package, and GPUs of several generations may need several. The rule: a package that
-runs every operator goes before one that does not (``cannot_run``); then the package that serves the most GPU
-memory natively; of equals the one with the most GPUs; then the same by just-in-time compilation; then the
-newer CUDA, whose ONNX Runtime is newer too; then the smaller archive, then the name. Memory stands for what a
-GPU is worth: it decides which models fit, and larger cards are the faster ones. Memory that is not known
-counts as 0, its GPU counts.
+One process can load one package, and GPUs of several generations may need several. A package that runs every
+operator precedes one that does not (``cannot_run``). Then these are compared in turn: the GPU memory served
+natively, the number of GPUs served natively, the same two for just-in-time compilation, the version of CUDA
+(a newer one has a newer ONNX Runtime), the size of the archive (smaller first), the name.
+
+Memory measures the worth of a GPU: it limits the size of models, and GPUs with more of it are the faster
+ones. Unknown memory counts as 0.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _WHY_NO_LINE = (
 
 @dataclass(frozen=True)
 class Share:
-    """GPUs that one package runs on in one way."""
+    """GPUs on which one package runs in one way."""
 
     devices: Tuple[Device, ...]
 
     @property
     def mib(self) -> int:
-        """Their memory."""
+        """Return the memory of the GPUs in MiB; unknown memory counts as 0."""
         return sum(device.memory_mib or 0 for device in self.devices)
 
 
@@ -46,17 +47,17 @@ class Served:
 
     @property
     def devices(self) -> Tuple[Device, ...]:
-        """All of them, the one with the most memory first; of equals those with native code."""
+        """Return all GPUs, largest memory first; of equal ones, those with native code first."""
         return tuple(sorted((*self.native.devices, *self.jit.devices), key=self._by_memory))
 
     @property
     def worth(self) -> Tuple[int, int, int, int]:
-        """What the module's rule compares before the archives: more is better."""
+        """Return the values that the module's rule compares before CUDA's version: more is better."""
         return (self.native.mib, len(self.native.devices), self.jit.mib, len(self.jit.devices))
 
     @property
     def rank(self) -> Tuple[int, int, int, int, int, int, int, str]:
-        """The module's rule as a sort key: the least is the best."""
+        """Return the module's rule as a sort key: the least is the best."""
         native, natives, jit, jits = self.worth
         package = self.package
         return (
@@ -76,7 +77,7 @@ class Served:
 
 
 def serve(package: IndexPackage, devices: Iterable[Device], platform: str, glibc: Optional[str]) -> Served:
-    """The GPUs that the package may run on."""
+    """Return the package with the GPUs that it may run on."""
     runs = [device for device in devices if refusal(package, device, platform, glibc) is None]
     native, jit = (
         tuple(device for device in runs if support_of(package, device) == word) for word in (NATIVE, JIT)
@@ -85,9 +86,10 @@ def serve(package: IndexPackage, devices: Iterable[Device], platform: str, glibc
 
 
 def visible(served: Sequence[Device], present: Sequence[Device]) -> Optional[str]:
-    """``CUDA_VISIBLE_DEVICES`` that hides what is not served; ``None`` where all are, or a UUID is missing.
+    """Return the value of ``CUDA_VISIBLE_DEVICES`` that hides the GPUs that are not served.
 
-    CUDA sees no GPU at all when the line names one twice.
+    ``None`` where all are served, or a served GPU's UUID is unknown. Each UUID comes once, because CUDA sees
+    no GPU at all when one comes twice.
     """
     if not _hidden(served, present) or not all(device.uuid for device in served):
         return None
@@ -95,7 +97,7 @@ def visible(served: Sequence[Device], present: Sequence[Device]) -> Optional[str
 
 
 def note(served: Sequence[Device], present: Sequence[Device]) -> Tuple[str, ...]:
-    """What to do by hand where something must be hidden and no line can be given."""
+    """Return advice on hiding GPUs by hand, where ``visible`` cannot give a value; empty elsewhere."""
     hidden = _hidden(served, present)
     if not hidden or all(device.uuid for device in served):
         return ()
@@ -108,5 +110,5 @@ def _hidden(served: Sequence[Device], present: Sequence[Device]) -> Sequence[Dev
 
 
 def by_number(devices: Iterable[Device]) -> Tuple[Device, ...]:
-    """The same GPUs in the same order, however they were listed."""
+    """Return the GPUs sorted by index, UUID and name."""
     return tuple(sorted(devices, key=lambda device: (device.index, device.uuid, device.name)))

@@ -1,5 +1,5 @@
-"""Coded findings: one type, the catalogue of codes, and the checks of ``doctor``, a module for each topic.
+"""Coded findings: their type, the catalogue of codes, and the checks of ``doctor``, a module per topic.
 
-``observed`` is what a machine showed, each ``check_*`` says what some of it means, ``diagnose`` runs them
-all. Ships in ``ortpacks.pyz``.
+``observed`` has the observations of a machine, each ``check_*`` derives findings from them, ``diagnose`` runs
+all checks. The package ships in ``ortpacks.pyz``.
 """

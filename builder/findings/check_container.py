@@ -1,4 +1,4 @@
-"""Why CUDA lists no GPU in a container, in WSL, on a Jetson; and what of a container is harmless."""
+"""Checks of containers, WSL, Jetsons and other systems, most of them for why CUDA lists no GPU."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ FIX = Fixes(
 )
 
 KEPT = ("nouveau", "vfio-pci")
-"""Kernel drivers of cards that no container can be given."""
+"""Kernel drivers whose cards cannot be given to a container."""
 
 _NO_GPU = ("void", "none", "")
 
 DXGDMAL_SINCE = 555
-"""The branch of the Windows driver that brought libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
+"""The first branch of the Windows driver with libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
 
 
 def container_without_gpus(seen: Seen) -> Iterator[Finding]:
-    """D102: the container was told to get no GPU."""
+    """Yield D102 where the container was started with no GPU on purpose."""
     system = seen.system
     if system.container and system.nvidia_visible in _NO_GPU and seen.kernel.control == ABSENT:
         yield FIX.found(
@@ -85,14 +85,14 @@ def container_without_gpus(seen: Seen) -> Iterator[Finding]:
 
 
 def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
-    """D106: WSL has no ``/dev/dxg``."""
+    """Yield D106 where WSL has no ``/dev/dxg``."""
     if seen.system.wsl and not seen.kernel.dxg:
         where = f", in a container ({seen.system.container})" if seen.system.container else ""
         yield FIX.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
 
 
 def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
-    """D101: a container shows the bus and the modules of its host, and not the device files."""
+    """Yield D101 where a container shows its host's PCI bus or modules, and no device files."""
     cards = [card for card in seen.kernel.cards if card.driver not in KEPT]
     host = cards or seen.kernel.loaded
     if seen.system.container and host and seen.kernel.control == ABSENT:
@@ -101,7 +101,7 @@ def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
 
 
 def container_without_libcuda(seen: Seen) -> Iterator[Finding]:
-    """D103: a container with a GPU has no ``libcuda.so.1``."""
+    """Yield D103 where a container with a GPU has no ``libcuda.so.1``."""
     given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
     if seen.system.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
         parts = seen.system.nvidia_capabilities
@@ -110,19 +110,20 @@ def container_without_libcuda(seen: Seen) -> Iterator[Finding]:
 
 
 def jetson(seen: Seen) -> Iterator[Finding]:
-    """D107: the machine is a Jetson or another Tegra."""
+    """Yield D107 where the machine is a Jetson or another Tegra."""
     if seen.system.jetson:
         yield FIX.found("D107", f"This is a {seen.system.jetson}.")
 
 
 CAUSES = (jetson, container_without_gpus, no_wsl_gpu, gpu_not_passed, container_without_libcuda)
-"""The first that finds something is the cause."""
+"""Rules in order: the first one with a finding names the cause."""
 
 
 def container_without_smi(seen: Seen) -> Iterator[Finding]:
-    """D104: a container with CUDA has no nvidia-smi.
+    """Yield D104 where a container with CUDA has no nvidia-smi.
 
-    nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part.
+    nvidia-smi does not run where CUDA lists GPUs, so the absence of NVML is taken for it: both belong to the
+    same part of the driver.
     """
     system = seen.system
     if system.container and seen.reply("libcuda").devices and seen.reply("NVML").outcome == Outcome.MISSING:
@@ -130,20 +131,20 @@ def container_without_smi(seen: Seen) -> Iterator[Finding]:
 
 
 def musl(seen: Seen) -> Iterator[Finding]:
-    """D108: the C library of the system is musl."""
+    """Yield D108 where the C library of the system is musl."""
     if seen.system.glibc == MUSL:
         yield FIX.found("D108", "This system's C library is musl.")
 
 
 def unserved_platform(seen: Seen) -> Iterator[Finding]:
-    """D109: the system is none that packages for NVIDIA GPUs are made for."""
+    """Yield D109 where no packages for NVIDIA GPUs are made for the system."""
     system = seen.system
     if not system.jetson and seen.platform not in SERVED[CUDA]:
         yield FIX.found("D109", f"This system is {seen.platform}.")
 
 
 def wsl_500(seen: Seen) -> bool:
-    """Whether a failure with 500 has D105's cause."""
+    """Return whether the cause of a failure with 500 is that of D105."""
     if not (seen.kernel.dxg and seen.system.container) or seen.kernel.dxgdmal:
         return False
     return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE

@@ -1,4 +1,4 @@
-"""What the failures of CUDA, of NVML and of sessions in the package mean, and whether the CPU steps in.
+"""Checks of the failures of CUDA, NVML and sessions, and of whether the CPU is used instead.
 
 The numbers are those of cuda.h, driver_types.h and nvml.h.
 """
@@ -137,7 +137,7 @@ _CODES: Dict[int, str] = {
 }
 
 _NVML: Dict[int, str] = {15: "D030", 18: "D024"}
-"""nvidia-smi exits with NVML's numbers."""
+"""NVML's error number → finding. nvidia-smi exits with the same numbers."""
 
 _LIBRARIES = ("NVML", "libcuda")
 
@@ -145,23 +145,23 @@ _ABSENT = re.compile(
     r"\blib(cudnn|cudart|cublas|cufft|curand)\w*\.so[.\d]*: cannot open shared object file"
     r'|"(cudnn|cudart|cublas|cufft)\w*\.dll" which is missing'
 )
-"""The words for a library that packages hold: of Linux' loader, of ONNX Runtime on Windows."""
+"""Messages for an absent library that packages hold: Linux's loader's, and ONNX Runtime's on Windows."""
 
 
 class NumberedFailure(NamedTuple):
-    """A number and who said it."""
+    """A failure with a number: the code of its finding, and a text with its source."""
 
     code: str
     text: str
 
 
 def failures(seen: Seen) -> List[NumberedFailure]:
-    """What failed with a number, CUDA first; that there is no GPU is no failure."""
+    """Return the failures with a number, CUDA's first. That there is no GPU is not a failure."""
     return [*_of_cuda(seen), *_of_nvml(seen), *_of_trial(seen)]
 
 
 def numbered_failures(seen: Seen) -> Iterator[Finding]:
-    """D021 to D030, and D105: CUDA, NVML or a session fails with a number."""
+    """Yield D021 to D030, D033 or D105 where CUDA, NVML or a session fails with a number."""
     by_code: Dict[str, List[str]] = {}
     for failure in failures(seen):
         by_code.setdefault(failure.code, []).append(failure.text)
@@ -175,7 +175,7 @@ def numbered_failures(seen: Seen) -> Iterator[Finding]:
 
 
 def driver_library_failures(seen: Seen) -> Iterator[Finding]:
-    """D013 and D014: NVML or libcuda does not answer in time, crashes or cannot be loaded."""
+    """Yield D013 or D014 where NVML or libcuda does not answer in time, crashes or cannot be loaded."""
     for name in _LIBRARIES:
         reply = seen.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
@@ -204,7 +204,10 @@ def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
 
 
 def failed_session(seen: Seen) -> Iterator[Finding]:
-    """D401, D402, D404 and D405: a session fails without a number, which would have a code of its own."""
+    """Yield D401, D402, D404 or D405 where a session fails.
+
+    A failure with a number on the GPU has its finding in ``numbered_failures``.
+    """
     tried = seen.trial
     if tried is None or tried.failure is None:
         return
@@ -215,7 +218,7 @@ def failed_session(seen: Seen) -> Iterator[Finding]:
 
 
 def failed_models(seen: Seen) -> Iterator[Finding]:
-    """D404: a model needs a kernel that the package lacks; D405: a library; D401: it fails otherwise."""
+    """Yield D404 where a model needs a missing kernel, D405 a missing library, D401 for another failure."""
     for tried in seen.models:
         if tried.failure is not None:
             yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
@@ -232,7 +235,7 @@ def _fails(seen: Seen, what: str, failure: str) -> Finding:
 
 
 def cpu_fallback(seen: Seen) -> Iterator[Finding]:
-    """D403: the CPU does the work, or may do it without a word."""
+    """Yield D403 where the CPU is used instead of the GPU, or may be without a message."""
     tried = seen.trial
     if tried is not None and tried.on_cpu is True:
         yield FIX.found("D403", "A session on the GPU fails, and on the CPU it runs.")

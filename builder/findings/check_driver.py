@@ -1,4 +1,4 @@
-"""The driver and the cards: why CUDA lists no GPU, and whether the driver fits the cards and the package.
+"""Checks why CUDA lists no GPU, and whether the driver fits the cards and the package.
 
 A driver may be absent, hidden, without its device files, or of a version that leaves a card out.
 """
@@ -110,13 +110,15 @@ FIX = Fixes(
 )
 
 LAST_OF_OLD = "580"
-"""The last branch for the cards before Turing (docs/variants.md)."""
+"""The last driver branch for the cards before Turing (docs/variants.md)."""
 
 CUDA12_FLOOR = Driver("525.60.13", None)
-"""Minor-version compatibility of CUDA 12 on Linux: docs.nvidia.com/deploy/cuda-compatibility."""
+"""The oldest driver for CUDA 12 on Linux, by minor-version compatibility. Source:
+docs.nvidia.com/deploy/cuda-compatibility."""
 
 _MAXWELL, _TURING = 0x1340, 0x1E00
-"""PCI device ids: display devices between them are Maxwell, Pascal or Volta. Source: pci.ids."""
+"""PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
+pci.ids."""
 
 _HIDES_ALL = ("", "-1")
 
@@ -124,7 +126,7 @@ _FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
 
 
 def hidden_gpus(seen: Seen) -> Iterator[Finding]:
-    """D005: ``CUDA_VISIBLE_DEVICES`` leaves no GPU."""
+    """Yield D005 where ``CUDA_VISIBLE_DEVICES`` leaves no GPU."""
     wanted = seen.cuda_visible
     if wanted is not None and not seen.devices and (seen.listed or wanted in _HIDES_ALL):
         total = f", and the driver lists {seen.listed}" if seen.listed else ""
@@ -132,16 +134,16 @@ def hidden_gpus(seen: Seen) -> Iterator[Finding]:
 
 
 def nouveau(seen: Seen) -> Iterator[Finding]:
-    """D002: the kernel driver of an NVIDIA card is nouveau."""
+    """Yield D002 where the kernel driver of an NVIDIA card is nouveau."""
     cards = [card.address for card in seen.kernel.cards if card.driver == "nouveau"]
     if cards:
         yield FIX.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
 
 
 def module_not_loaded(seen: Seen) -> Iterator[Finding]:
-    """D001: an NVIDIA card is on the PCI bus, and the module nvidia is not loaded.
+    """Yield D001 where an NVIDIA card is on the PCI bus, and the module nvidia is not loaded.
 
-    A card that is kept for a virtual machine needs no driver here.
+    A card that is reserved for a virtual machine needs no driver here.
     """
     cards = [card.address for card in seen.kernel.cards if card.driver != "vfio-pci"]
     if cards and not seen.kernel.loaded:
@@ -149,33 +151,36 @@ def module_not_loaded(seen: Seen) -> Iterator[Finding]:
 
 
 def no_device_file(seen: Seen) -> Iterator[Finding]:
-    """D006: the module nvidia is loaded, and there is no ``/dev/nvidiactl``."""
+    """Yield D006 where the module nvidia is loaded, and there is no ``/dev/nvidiactl``."""
     if seen.kernel.loaded and seen.kernel.control == ABSENT:
         yield FIX.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
 
 
 def device_file_forbidden(seen: Seen) -> Iterator[Finding]:
-    """D007: ``/dev/nvidiactl`` may not be opened."""
+    """Yield D007 where this user may not open ``/dev/nvidiactl``."""
     if seen.kernel.control == FORBIDDEN:
         yield FIX.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
 
 
 def no_libcuda(seen: Seen) -> Iterator[Finding]:
-    """D008: the driver is there, and ``libcuda.so.1`` is not."""
+    """Yield D008 where the driver is there, and ``libcuda.so.1`` is not."""
     there = seen.kernel.loaded or seen.kernel.dxg or seen.listed
     if there and seen.reply("libcuda").outcome == Outcome.MISSING:
         yield FIX.found("D008", "The driver is there, and libcuda.so.1 is not.")
 
 
 def no_gpu_for_cuda(seen: Seen) -> Iterator[Finding]:
-    """D009: the driver lists GPUs, and CUDA fails with 100, no device."""
+    """Yield D009 where the driver lists GPUs or is loaded, and CUDA fails with 100, no device."""
     if seen.listed or seen.kernel.loaded or seen.reply("NVML").outcome == Outcome.NONE:
         listed = f"The driver lists {seen.listed} GPU(s)" if seen.listed else "The driver is loaded"
         yield FIX.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
 
 
 def failing_driver(seen: Seen) -> Iterator[Finding]:
-    """D015: NVML fails with a number, or nvidia-smi fails. D013 and D014 have NVML's other failures."""
+    """Yield D015 where NVML fails with a number, or nvidia-smi fails.
+
+    Other failures of NVML are D013 and D014.
+    """
     replies = {name: seen.reply(name) for name in ("NVML", "nvidia-smi")}
     failed = [f"{name}: {reply.detail}" for name, reply in replies.items() if reply.outcome in _FAILED]
     if failed and not (replies["NVML"].outcome in _FAILED and replies["NVML"].code is None):
@@ -183,7 +188,7 @@ def failing_driver(seen: Seen) -> Iterator[Finding]:
 
 
 def no_gpu_found(seen: Seen) -> Iterator[Finding]:
-    """D003: no card, driver or GPU was found, and no rule before this one found a cause."""
+    """Yield D003, unless NVML failed. The rules before this one found no cause."""
     if seen.reply("NVML").outcome in _FAILED:
         return
     nothing = seen.driver is None and seen.reply("libcuda").outcome == Outcome.MISSING
@@ -191,15 +196,15 @@ def no_gpu_found(seen: Seen) -> Iterator[Finding]:
 
 
 def forced_by_environment(seen: Seen) -> Iterator[Finding]:
-    """D004: an ``ORTPACKS_FORCE_…`` variable is set."""
+    """Yield D004 where an ``ORTPACKS_FORCE_…`` variable is set."""
     if seen.stated:
         yield FIX.found("D004", f"{', '.join(seen.stated)} in the environment.")
 
 
 def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
-    """D010: a driver newer than 580 leaves out a card from before Turing.
+    """Yield D010 where a driver newer than 580 leaves out a card from before Turing.
 
-    A driver that is stated says nothing of this machine's cards.
+    A stated driver says nothing about this machine's cards.
     """
     if seen.stated:
         return
@@ -210,7 +215,7 @@ def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
 
 
 def cards_not_listed(seen: Seen) -> Iterator[Finding]:
-    """D011: the driver lists fewer GPUs than there are cards, and D010 and D012 do not explain it."""
+    """Yield D011 where the driver lists fewer GPUs than there are cards, without D010 or D012."""
     if not seen.listed or not _lacking(seen) or [*dropped_by_driver(seen), *before_maxwell(seen)]:
         return
     comparison = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
@@ -218,17 +223,17 @@ def cards_not_listed(seen: Seen) -> Iterator[Finding]:
 
 
 def before_maxwell(seen: Seen) -> Iterator[Finding]:
-    """D012: a card is from before Maxwell, by its PCI id."""
+    """Yield D012 where a card is from before Maxwell, by its PCI id."""
     old = [card for card in _cards(seen) if card.device < _MAXWELL]
     if old:
         yield FIX.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
 
 
 def outside_driver_range(seen: Seen) -> Iterator[Finding]:
-    """D031 and D032: the driver is below the floor or above the ceiling of the package in use.
+    """Yield D031 or D032 where the driver is below the floor or above the ceiling of the package in use.
 
-    Where no package is in use, what every package needs counts. D010 says the same as D032 of the card
-    itself.
+    Without a package in use, the floor of CUDA 12 is compared. D032 is left out where D010 already reports
+    the card.
     """
     package = seen.installed.package if seen.installed else None
     limits = package.driver if package else _any_package(seen)
@@ -249,7 +254,10 @@ def _any_package(seen: Seen) -> Optional[Driver]:
 
 
 def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool:
-    """A limit that is no version limits nothing: the manifest may be anybody's."""
+    """Return the result of ``compare``; false where ``limit`` is no version.
+
+    A manifest may contain any text there.
+    """
     try:
         return compare(driver, limit)
     except ValueError:
@@ -257,12 +265,15 @@ def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool
 
 
 def _cards(seen: Seen) -> List[PciCard]:
-    """The cards that are not reserved for a virtual machine."""
+    """Return the cards that are not reserved for a virtual machine."""
     return [card for card in seen.kernel.cards if card.driver != "vfio-pci"]
 
 
 def _lacking(seen: Seen) -> bool:
-    """Whether the driver lists fewer than there are. A container may have been given some of them only."""
+    """Return whether the driver lists fewer GPUs than there are cards.
+
+    In a container, which may have been given only some of the GPUs, return whether it lists none.
+    """
     return not seen.listed if seen.system.container else seen.listed < len(_cards(seen))
 
 
@@ -280,7 +291,7 @@ CAUSES = (
     failing_driver,
     no_gpu_found,
 )
-"""The first that finds something is the cause: what comes after it follows from it."""
+"""Rules in order: the first one with a finding names the cause, and later ones would name consequences."""
 
 RULES = (
     forced_by_environment,

@@ -1,4 +1,4 @@
-"""Other libraries in the place of the package's, folders without code, and the cache of compiled kernels."""
+"""Checks of libraries that are loaded instead of the package's, of noexec, and of the kernel cache."""
 
 from __future__ import annotations
 
@@ -75,24 +75,25 @@ FIX = Fixes(
 )
 
 CACHE_FLOOR = 2**30
-"""Bytes, the driver's own default on a workstation: a CUDA provider's kernels are hundreds of MB of it."""
+"""The least size of the kernel cache in bytes: the driver's default on a workstation. A CUDA provider's
+kernels take hundreds of MB."""
 
 _ORT = "libonnxruntime"
 
 _CUDNN = "libcudnn"
 
 _NAMED = 3
-"""How many libraries are named before the rest is counted."""
+"""The most libraries that a finding names."""
 
 
 def foreign_host_library(seen: Seen) -> Iterator[Finding]:
-    """D301: ``ORT_DYLIB_PATH`` leads out of the package in use."""
+    """Yield D301 where ``ORT_DYLIB_PATH`` leads out of the package in use."""
     if seen.host is not None and seen.installed:
         yield FIX.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
 
 
 def shadowed_libraries(seen: Seen) -> Iterator[Finding]:
-    """D302, D305 and D306: another ONNX Runtime, cuDNN or CUDA library comes before the package's."""
+    """Yield D302, D305 or D306 where another ONNX Runtime, cuDNN or CUDA library precedes the package's."""
     kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
     for shadow in seen.shadows:
         kinds[_kind(shadow)].append(shadow)
@@ -104,7 +105,7 @@ def shadowed_libraries(seen: Seen) -> Iterator[Finding]:
 
 
 def python_distributions(seen: Seen) -> Iterator[Finding]:
-    """D303: a Python has another version of ONNX Runtime; D304: it has two distributions of it."""
+    """Yield D303 for a Python with another version of ONNX Runtime, D304 for several distributions in one."""
     by_folder: Dict[str, List[Distribution]] = {}
     for one in seen.distributions:
         by_folder.setdefault(one.folder, []).append(one)
@@ -119,7 +120,10 @@ def python_distributions(seen: Seen) -> Iterator[Finding]:
 
 
 def wheels_without_nvidia(seen: Seen) -> Iterator[Finding]:
-    """D310: our own wheel was installed without what it requires, or another version took its place."""
+    """Yield D310 where NVIDIA's wheels that a wheel of this project requires are missing.
+
+    They were not installed, or another version replaced them.
+    """
     for one in seen.distributions:
         if one.lacks:
             what = f"{one.folder} has {one.name} {one.version}, and not {', '.join(one.lacks)}."
@@ -127,7 +131,7 @@ def wheels_without_nvidia(seen: Seen) -> Iterator[Finding]:
 
 
 def noexec_file_systems(seen: Seen) -> Iterator[Finding]:
-    """D307 and D308: the file system of the package or of ``TMPDIR`` is mounted with noexec."""
+    """Yield D307 or D308 where the file system of the package or of ``TMPDIR`` is mounted with noexec."""
     folder = seen.installed.folder if seen.installed else None
     for place in seen.noexec:
         code = "D307" if place == folder else "D308"
@@ -135,7 +139,7 @@ def noexec_file_systems(seen: Seen) -> Iterator[Finding]:
 
 
 def unusable_kernel_cache(seen: Seen) -> Iterator[Finding]:
-    """D309: code is compiled just in time, and the cache of kernels is off, small or not writable."""
+    """Yield D309 where code is compiled just in time, and the kernel cache is off, small or read-only."""
     if not by_jit(seen):
         return
     if seen.cache.disabled:
@@ -153,9 +157,9 @@ def _kind(shadow: Shadow) -> str:
 
 
 def _same(shadow: Shadow) -> bool:
-    """Whether a shadow has the version of the package's own library, as far as both are known.
+    """Return whether a shadow has the version of the package's own library; false where one is unknown.
 
-    9.10.2 and 9.10.2.21 are the same.
+    Only the parts that both versions have are compared: 9.10.2 and 9.10.2.21 are the same.
     """
     if shadow.version is None or shadow.own is None:
         return False

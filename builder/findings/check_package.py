@@ -1,4 +1,4 @@
-"""Whether the package in use is whole, and right for this machine's GPUs and system."""
+"""Checks that the package in use is whole, and fits this machine's GPUs and system."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ FIX = Fixes(
 )
 
 _MOST_DIGITS = 9
-"""Of a part of a version."""
+"""The most digits of a part of a version."""
 
 _HALF = Capability.parse("5.3")
 
 
 def no_package(seen: Seen) -> Iterator[Finding]:
-    """D201: no package is installed; D202: the one in use cannot be found or read."""
+    """Yield D201 where no package is installed, D202 where the one in use is missing or unreadable."""
     if seen.broken is not None:
         yield FIX.found("D202", seen.broken)
     elif seen.installed is None:
@@ -93,7 +93,7 @@ def no_package(seen: Seen) -> Iterator[Finding]:
 
 
 def damaged_package(seen: Seen) -> Iterator[Finding]:
-    """D203: a file of the package is not as its manifest says."""
+    """Yield D203 where a file of the package differs from its manifest."""
     if seen.installed and seen.installed.problems:
         first, count = seen.installed.problems[0], len(seen.installed.problems)
         rest = f", and {count - 1} more" if count > 1 else ""
@@ -101,7 +101,7 @@ def damaged_package(seen: Seen) -> Iterator[Finding]:
 
 
 def unsuitable_package(seen: Seen) -> Iterator[Finding]:
-    """D204 to D206, D208 and D210: the package's code does not suit the GPUs that are in sight."""
+    """Yield D204 to D206, D208 or D210 where the package's code does not suit the visible GPUs."""
     if seen.installed is None or not seen.devices:
         return
     package = seen.installed.package
@@ -120,14 +120,14 @@ def unsuitable_package(seen: Seen) -> Iterator[Finding]:
 
 
 def gpu_without_fp16(seen: Seen) -> Iterator[Finding]:
-    """D207: a GPU is below compute capability 5.3."""
+    """Yield D207 where a GPU is below compute capability 5.3."""
     old = [device for device in seen.devices if device.capability and device.capability < _HALF]
     if old:
         yield FIX.found("D207", f"{_names(old)} is here.")
 
 
 def glibc_too_old(seen: Seen) -> Iterator[Finding]:
-    """D209: the glibc is older than the package needs; for musl there is D108."""
+    """Yield D209 where the glibc is older than the package needs; for musl there is D108."""
     if seen.installed is None or seen.system.glibc == MUSL:
         return
     why = glibc_refusal(seen.installed.package, seen.system.glibc)
@@ -136,7 +136,7 @@ def glibc_too_old(seen: Seen) -> Iterator[Finding]:
 
 
 def lacks_kernels(seen: Seen) -> Iterator[Finding]:
-    """D211: the package was compiled with less than the full profile."""
+    """Yield D211 where the package was compiled with less than the full profile."""
     package = seen.installed.package if seen.installed else None
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
     if package and found:
@@ -146,7 +146,7 @@ def lacks_kernels(seen: Seen) -> Iterator[Finding]:
 
 
 def by_jit(seen: Seen) -> List[Device]:
-    """The GPUs that the package in use serves by just-in-time compilation."""
+    """Return the GPUs on which the package in use runs by just-in-time compilation."""
     if seen.installed is None:
         return []
     package = seen.installed.package

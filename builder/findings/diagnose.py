@@ -1,4 +1,4 @@
-"""What ``doctor`` makes of what it observed: the findings of every check, worst first."""
+"""All checks of ``doctor`` are run on the observations of a machine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _CAUSES: Tuple[Rule, ...] = (
     *check_container.CAUSES,
     *check_driver.CAUSES,
 )
-"""Why CUDA has no GPU. The first rule that finds something names the cause: what comes after it follows."""
+"""Reasons for which CUDA has no GPU. The first rule with a finding names the cause, and later ones would name
+consequences."""
 
 
 def diagnose(seen: Seen) -> Tuple[Finding, ...]:
-    """All findings, worst first, then by code. A cause is told once, without its consequences."""
+    """Return all findings, worst first, then by code. A cause is reported without its consequences."""
     always = (finding for rule in _RULES for finding in rule(seen))
     found: Dict[Tuple[str, str], Finding] = {}
     for finding in (*_why_no_gpu(seen), *always):
@@ -39,7 +40,7 @@ def diagnose(seen: Seen) -> Tuple[Finding, ...]:
 
 
 def _why_no_gpu(seen: Seen) -> Iterable[Finding]:
-    """The cause, where CUDA was asked, has no GPU, and nothing failed with a number of its own."""
+    """Return the cause of CUDA having no GPU; empty where CUDA lists a GPU or failed with a number."""
     if seen.reply("libcuda").outcome not in (Outcome.MISSING, Outcome.NONE) or failures(seen):
         return []
     return next((found for found in (list(rule(seen)) for rule in _CAUSES) if found), [])

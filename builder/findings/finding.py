@@ -1,8 +1,8 @@
-"""The one type of coded finding, and the catalogue of codes.
+"""The type of coded findings, and the catalogue of codes.
 
 Families: A architectures in device code, B packages, C compatibility of a plan, D the user's machine
-(``doctor``), E libraries and what they load, R release, V virtual card. A check returns all its findings and
-the caller decides, so that one run shows them all.
+(``doctor``), E libraries and what they load, R release, V virtual card. A check returns all of its findings
+and the caller decides what an error stops, so that one run shows them all.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from builder.errors import CheckFailedError, CommandError
 
 
 class Severity(Enum):
-    """How bad a finding is, worst first.
+    """The severity of a finding, worst first.
 
     An error stops the pipeline, or keeps a GPU or a package from being used. A warning is shown and recorded.
-    A note is for the reader to know.
+    A note is information for the reader.
     """
 
     ERROR = "error"
@@ -27,7 +27,7 @@ class Severity(Enum):
 
 
 class Code(Enum):
-    """Every finding there is. The value is its title."""
+    """Every kind of finding. The value is its title."""
 
     A001 = "an architecture of the variant is missing from all of the CUDA provider"
     A002 = "the CUDA provider holds no device code"
@@ -180,18 +180,18 @@ class Code(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check saw."""
+    """One observation of a check."""
 
     code: Code
     path: str
-    """The file, key or asset that it is about; empty for the machine."""
+    """The file, key or asset that the finding is about; empty for the machine."""
     message: str
-    """What was seen."""
+    """The observation."""
     wanted: str = ""
     got: str = ""
     severity: Severity = Severity.ERROR
     means: str = ""
-    """What it means, for one who does not know the subject."""
+    """The consequence, for a reader who does not know the subject."""
     do: str = ""
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a code means and what to do about it; ``{name}`` in a text is filled in from what was seen."""
+    """The meaning of a code and the remedy; ``{name}`` in a text is replaced by an observed value."""
 
     severity: Severity
     means: str
@@ -214,12 +214,12 @@ class Advice:
 
 @dataclass(frozen=True)
 class Fixes:
-    """The advice of one check by code. docs/doctor.md has a row for each."""
+    """The advice of one check, by code. docs/doctor.md has a row for each code."""
 
     advice: Mapping[str, Advice]
 
     def found(self, code: str, seen: str, **values: object) -> Finding:
-        """The finding ``code`` with ``seen`` as its message; ``values`` fill the texts of its advice."""
+        """Return the finding ``code`` with the message ``seen``; ``values`` fill the texts of its advice."""
         advice = self.advice[code]
         return Finding(
             code=Code[code],
@@ -232,15 +232,15 @@ class Fixes:
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
-    """Only the findings that stop the pipeline."""
+    """Return the findings that are errors."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def require(findings: Sequence[Finding], what: str) -> None:
-    """Raise ``CheckFailedError`` naming every finding if any of them is an error.
+    """Raise ``CheckFailedError`` with every finding where any of them is an error.
 
-    ``CommandError`` where the only errors are files that cuobjdump could not read: a tool that fails says
-    nothing of them.
+    Raises ``CommandError`` instead where every error is a file that cuobjdump could not read: a failing tool
+    says nothing about the file.
     """
     failed = errors(findings)
     if failed and all(finding.code is Code.A102 for finding in failed):

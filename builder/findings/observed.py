@@ -1,4 +1,4 @@
-"""The state of a machine as ``doctor`` observed it, as values: the input of every check."""
+"""The observations of a machine that ``doctor`` collects: the input of every check."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ THERE = "there"
 ABSENT = "absent"
 
 FORBIDDEN = "forbidden"
-"""What became of ``/dev/nvidiactl`` when it was opened."""
+"""With ``THERE`` and ``ABSENT``, the results of opening ``/dev/nvidiactl``."""
 
 
 class Outcome(str, Enum):
-    """How a probe went."""
+    """The outcome of a probe."""
 
     FOUND = "found"
     NONE = "none"
-    """It works and says there is nothing."""
+    """The probe works and finds nothing."""
     MISSING = "missing"
-    """The library, program or file is not there."""
+    """The probe's library, program or file does not exist."""
     FAILED = "failed"
     TIMEOUT = "timeout"
     SKIPPED = "skipped"
-    """Not asked: an earlier probe settled it, or there is nothing to ask on this system."""
+    """The probe did not run: an earlier one gave the answer, or it does not apply to this system."""
 
 
 NAMELESS = "NVIDIA GPU"
-"""The name of a GPU whose name the driver does not say."""
+"""The name of a GPU for which the driver gives no name."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One question to the machine and what came back, kept for the user to read."""
+    """The result of one probe, kept for the user to read."""
 
     name: str
     outcome: Outcome
     detail: str = ""
     devices: Tuple[Device, ...] = ()
-    """All it lists, those that ``CUDA_VISIBLE_DEVICES`` hides too where the probe does not respect it."""
+    """All devices that the probe lists, with those hidden by ``CUDA_VISIBLE_DEVICES`` if it ignores that
+    variable."""
     driver: Optional[str] = None
     cuda: Optional[str] = None
-    """The newest CUDA that the driver serves, ``12.9``."""
+    """The newest CUDA version that the driver supports, ``12.9``."""
     code: Optional[int] = None
-    """The number a library or nvidia-smi failed with: 803 of libcuda, 18 of NVML."""
+    """The number with which a library or nvidia-smi failed: 803 of libcuda, 18 of NVML."""
     error: Optional[str] = None
-    """That number's name as the library spells it, or the signal a probe died of."""
+    """The name or text of the failure, or the signal that ended the probe."""
 
 
 @dataclass(frozen=True)
@@ -60,45 +61,46 @@ class PciCard:
     """An NVIDIA display device on the PCI bus."""
 
     address: str
-    """``0000:01:00.0``."""
+    """The PCI address, ``0000:01:00.0``."""
     device: int
-    """PCI device id."""
+    """The PCI device id."""
     driver: Optional[str] = None
-    """Kernel driver that has it: ``nvidia``, ``nouveau``, ``vfio-pci``; ``None`` where none has."""
+    """The card's kernel driver: ``nvidia``, ``nouveau``, ``vfio-pci``; ``None`` without one."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel's side of it: the bus, the modules, the device files."""
+    """The kernel's view of the GPUs: the bus, the modules, the device files."""
 
     cards: Tuple[PciCard, ...] = ()
     loaded: bool = False
-    """Whether the module ``nvidia`` is."""
+    """Whether the module ``nvidia`` is loaded."""
     control: str = ABSENT
-    """``there``, ``absent`` or ``forbidden``: ``/dev/nvidiactl``."""
+    """The state of ``/dev/nvidiactl``: ``there``, ``absent`` or ``forbidden``."""
     dxg: bool = False
-    """Whether ``/dev/dxg`` is there: the GPU of WSL2."""
+    """Whether ``/dev/dxg`` exists, the GPU of WSL2."""
     dxgdmal: bool = False
-    """Whether ``libnvdxgdmal.so.1`` of the Windows driver is there."""
+    """Whether ``libnvdxgdmal.so.1`` of the Windows driver exists."""
 
 
 @dataclass(frozen=True)
 class System:
-    """The machine around the GPUs."""
+    """The system around the GPUs."""
 
     os: str = ""
-    """As ``sys.platform``: ``linux``, ``win32``, ``darwin``."""
+    """The operating system as in ``sys.platform``: ``linux``, ``win32``, ``darwin``."""
     wsl: bool = False
     container: Optional[str] = None
-    """What made the container: ``docker``, ``podman``, ``kubernetes`` …; ``None`` outside of one."""
+    """The kind of container: ``docker``, ``podman``, ``kubernetes`` …; ``None`` outside of one."""
     jetson: Optional[str] = None
-    """The board's model, where it is a Jetson or another Tegra."""
+    """The model of a Jetson or another Tegra; ``None`` for any other machine."""
     glibc: Optional[str] = None
-    """``2.36``; ``""`` with musl; ``None`` where it is unknown, and where there is none."""
+    """The version, ``2.36``; ``""`` with musl; ``None`` where it is unknown, and on other systems than
+    Linux."""
     nvidia_visible: Optional[str] = None
-    """``NVIDIA_VISIBLE_DEVICES``: the GPUs that a container was given."""
+    """The value of ``NVIDIA_VISIBLE_DEVICES``: the GPUs that a container was given."""
     nvidia_capabilities: Optional[str] = None
-    """``NVIDIA_DRIVER_CAPABILITIES``: the parts of the driver that a container was given."""
+    """The value of ``NVIDIA_DRIVER_CAPABILITIES``: the parts of the driver that a container was given."""
 
 
 @dataclass(frozen=True)
@@ -107,106 +109,107 @@ class InstalledPackage:
 
     package: IndexPackage
     cuda: Optional[str]
-    """The toolkit's version, ``12.9``."""
+    """The package's CUDA version, ``12.9``."""
     folder: str
     problems: Tuple[str, ...] = ()
-    """What of its files is not as its manifest says."""
+    """The files that differ from the manifest, with the difference."""
     support: Optional[str] = None
-    """``native`` or ``jit``: how it was to run when it was installed."""
+    """``native`` or ``jit``: how the package was expected to run when it was installed."""
     gpu: Optional[str] = None
-    """The GPU it was installed for."""
+    """The name of the GPU that the package was installed for."""
 
 
 @dataclass(frozen=True)
 class Shadow:
-    """A library of the package's name in a folder that the loader searches before the package's."""
+    """A library with the name of one of the package's, in a folder that the loader searches first."""
 
     name: str
     path: str
     version: Optional[str] = None
     own: Optional[str] = None
-    """The package's version of it."""
+    """The version of the package's library of this name."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """ONNX Runtime in a Python environment."""
+    """A distribution of ONNX Runtime in a Python environment."""
 
     name: str
     version: str
     folder: str
     lacks: Tuple[str, ...] = ()
-    """NVIDIA's wheels, ``name==version``, that it requires and that are not there."""
+    """Wheels of NVIDIA's, ``name==version``, that the distribution requires and the environment lacks."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Where the driver keeps what it compiled."""
+    """The driver's cache of compiled kernels."""
 
     disabled: bool = False
     max_bytes: Optional[int] = None
-    """``CUDA_CACHE_MAXSIZE``; ``None`` where it is not set."""
+    """``CUDA_CACHE_MAXSIZE`` in bytes; ``None`` where it is not set or no number."""
     folder: str = ""
     writable: bool = True
 
 
 @dataclass(frozen=True)
 class SessionTrial:
-    """A session that was run in the installed package with a model of one node."""
+    """A session of one node in the installed package, or a failed session that an application reports."""
 
     provider: str
     failure: Optional[str] = None
     code: Optional[int] = None
     """CUDA's number of the failure, where it has one."""
     on_cpu: Optional[bool] = None
-    """Whether the same session runs on the CPU; ``None``: not tried."""
+    """Whether the same session runs on the CPU; ``None`` where that was not tried."""
 
 
 @dataclass(frozen=True)
 class ModelTrial:
-    """A model of the user's that was opened in the installed package."""
+    """A user's model that was opened in the installed package."""
 
     model: str
     provider: str
     failure: Optional[str] = None
-    """ONNX Runtime's words."""
+    """ONNX Runtime's message; ``None`` where the model opens."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything that was observed on one machine."""
+    """All observations of one machine."""
 
     platform: str = "linux-x64"
     system: System = field(default_factory=System)
     kernel: Kernel = field(default_factory=Kernel)
     replies: Mapping[str, Probe] = field(default_factory=dict)
-    """By the probes' names, in the order asked: ``NVML``, ``libcuda``, ``nvidia-smi`` …"""
+    """Results by the probes' names, in the order in which they ran: ``NVML``, ``libcuda``, ``nvidia-smi``
+    …"""
     devices: Tuple[Device, ...] = ()
     driver: Optional[str] = None
     cuda: Optional[str] = None
-    """The newest CUDA that the driver serves, ``12.9``."""
+    """The newest CUDA version that the driver supports, ``12.9``."""
     installed: Optional[InstalledPackage] = None
     broken: Optional[str] = None
-    """Why the installed package cannot be read, where there is one that cannot."""
+    """The reason for which the package in use cannot be read; ``None`` where it can or none is in use."""
     shadows: Tuple[Shadow, ...] = ()
     host: Optional[str] = None
-    """``ORT_DYLIB_PATH``, where it is set and leads elsewhere than the package in use."""
+    """``ORT_DYLIB_PATH`` where it leads out of the package in use; ``None`` in any other case."""
     distributions: Tuple[Distribution, ...] = ()
     cache: Cache = field(default_factory=Cache)
     noexec: Tuple[str, ...] = ()
-    """Folders from which the system runs no code: of the prefix, of temporary files."""
+    """The folders of the package and of temporary files whose file systems are mounted with noexec."""
     cuda_visible: Optional[str] = None
-    """``CUDA_VISIBLE_DEVICES``."""
+    """The value of ``CUDA_VISIBLE_DEVICES``."""
     stated: Tuple[str, ...] = ()
-    """The ``ORTPACKS_FORCE_…`` variables that are set, ``NAME=value``."""
+    """The ``ORTPACKS_FORCE_…`` variables that are set, as ``NAME=value``."""
     trial: Optional[SessionTrial] = None
     models: Tuple[ModelTrial, ...] = ()
 
     def reply(self, name: str) -> Probe:
-        """What this way of asking said; ``skipped`` where it was not asked."""
+        """Return the result of the probe ``name``; ``SKIPPED`` where it did not run."""
         return self.replies.get(name, Probe(name, Outcome.SKIPPED))
 
     @property
     def listed(self) -> int:
-        """How many physical GPUs the driver lists."""
+        """Return the number of physical GPUs that the driver lists."""
         return max(len(self.reply(name).devices) for name in ("NVML", "nvidia-smi"))

@@ -128,7 +128,8 @@ class Manifest:
     """``full`` or ``thin``."""
     variant: str
     sm: Tuple[str, ...]
-    """The architectures that the variant asks native code for; ``coverage`` has those that were found."""
+    """The architectures for which the variant promises native code; ``coverage`` has those that were
+    found."""
     generations: Tuple[str, ...]
     platform: str
     provider: str

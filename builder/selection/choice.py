@@ -36,8 +36,8 @@ class PackageChoice:
     reasons: Tuple[Rejection, ...]
     """One rejection for each other package, sorted by name."""
     summary: str
-    """The choice and its reason. Without a GPU it begins with ``CPU:``, ``DirectML:`` or ``CoreML:`` and
-    names what would lead to another choice."""
+    """The choice and its reason. Without a GPU it begins with ``CPU:``, ``DirectML:`` or ``CoreML:``, and
+    names a change that would make a GPU package run."""
     others: Tuple[Device, ...] = ()
     """The machine's other GPUs, by index."""
     visible: Optional[str] = None

@@ -107,7 +107,7 @@ def _why(
 def _ways_out(
     devices: Sequence[Device], packages: Iterable[IndexPackage], glibc: Optional[str]
 ) -> Iterable[str]:
-    """Return sentences about what would let a package run: another driver or system, else other code."""
+    """Return sentences with changes that would make a package run: another driver or system, else code."""
     ways = [way for package in packages for way in [_way(package, devices, glibc)] if way is not None]
     if ways:
         return ways

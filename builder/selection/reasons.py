@@ -77,7 +77,7 @@ def lacking(package: IndexPackage) -> int:
 
 
 def limits(package: IndexPackage) -> Tuple[str, ...]:
-    """Return a line with what does not work with this package and the remedy; empty where all works."""
+    """Return a line with the operators' limits and the remedy; empty for a package with all kernels."""
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host)
     return (f"{package.name}: {found.means} {found.do}",) if found else ()
 

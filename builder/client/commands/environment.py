@@ -80,8 +80,8 @@ def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
 
 JIT_CACHE_BYTES = 4 * 2**30
 """The value of CUDA_CACHE_MAXSIZE: the largest size in bytes of the driver's cache of compiled kernels. The
-driver's default may hold only a fraction of ONNX Runtime's, and the others would be compiled at each
-start."""
+driver's default may be too small for ONNX Runtime's kernels, and the driver would then compile some of them
+at each start."""
 
 LIBRARY_PATHS = {"win": "PATH", "macos": "DYLD_LIBRARY_PATH"}
 """The variable with the folders that the loader searches first, by a platform's first part;
@@ -134,7 +134,7 @@ def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
 
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""Surrogates, with which Python stands for bytes of a path that are no text."""
+"""Surrogates: Python's form of bytes in a path that are not valid text."""
 
 
 def _require_spellable(value: str, shell: str, platform: str) -> None:

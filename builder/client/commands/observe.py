@@ -69,7 +69,7 @@ def may_write(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Rights:
-    """Functions that say what this user may do. Tests replace them, because root may do anything."""
+    """Functions that return this user's permissions. Tests replace them, because root may do anything."""
 
     may_use: Allowed = may_use
     may_write: Allowed = may_write

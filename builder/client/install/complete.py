@@ -78,7 +78,7 @@ def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
 
 
 def survey(entries: Iterable[FileEntry], nearby: Nearby) -> Dict[FileEntry, Found]:
-    """Return, for each of ``entries`` that this machine has byte for byte, the file that was found."""
+    """Return the files on this machine whose bytes are those of ``entries``, by entry."""
     places = ((entry, nearby.find(entry)) for entry in entries)
     return {entry: found for entry, found in places if found is not None}
 
@@ -98,7 +98,10 @@ def _require_space(
     wheels: Iterable[WheelEntry],
     means: CompletionMeans,
 ) -> None:
-    """Require space for the libraries and twice the largest wheel, because pip copies what it fetched."""
+    """Require space for the libraries and twice the largest wheel, because pip copies a fetched wheel.
+
+    Raises ``DiskError``.
+    """
     copied = [entry for entry, place in found.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest

@@ -147,7 +147,7 @@ class _Reader:
     def open(self, file: Path, *, quiet: bool = False) -> Iterator[IO[bytes]]:
         """Yield the decompressed bytes as a stream. Raises ``IntegrityError``.
 
-        ``quiet`` discards what the program writes to stderr.
+        ``quiet`` discards the program's stderr.
         """
         broken = f"{file}: not a whole zstd file"
         if self.module is not None:
@@ -182,7 +182,7 @@ def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
 
 
 def no_zstd(*details: str) -> ToolMissingError:
-    """Return the error for a machine without zstd; ``details`` are lines about what was tried."""
+    """Return the error for a machine without zstd; ``details`` are lines about failed attempts."""
     advice = _ADVICE.get(sys.platform, _ADVICE["linux"])
     return ToolMissingError(
         f"Nothing here can unpack zstd. Install one of: {advice}, or Python 3.14.",

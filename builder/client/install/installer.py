@@ -87,7 +87,7 @@ class Made:
 
 @dataclass(frozen=True)
 class InstallResult(Made):
-    """The package that is in use now, and what was done with older packages."""
+    """The package that is in use now, and the older packages that were kept or removed."""
 
     previous: Optional[str]
     """The package that ``rollback`` returns to."""

@@ -159,7 +159,7 @@ def _append(piece: Path, whole: Path, start: int, running: RunningDigest) -> Non
 
 
 def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
-    """Remove what interrupted installs left, except what an install of ``packages`` can resume.
+    """Remove the files of interrupted installs, unless an install of ``packages`` can resume them.
 
     The lock must be held.
     """
@@ -188,7 +188,7 @@ Report = Callable[[int, int], None]
 
 @dataclass
 class ProgressTally:
-    """The sum of what several threads have received, and the switch that stops them."""
+    """The sum of the bytes that several threads have received, and the switch that stops the threads."""
 
     report: Report
     total: int

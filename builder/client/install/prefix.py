@@ -109,7 +109,7 @@ def changing(prefix: Prefix, say: Callable[[str], None], also: str = "") -> Iter
 
 
 def clear_parts(prefix: Prefix) -> None:
-    """Remove what interrupted commands left unfinished, because their process ids may be used again.
+    """Remove the unfinished files of interrupted commands, because process ids may be used again.
 
     The lock must be held.
     """

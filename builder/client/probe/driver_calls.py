@@ -1,4 +1,4 @@
-"""This program asks a library of NVIDIA's driver for its GPUs and prints the answer as a line of JSON.
+"""This program queries a library of NVIDIA's driver for its GPUs and prints a line of JSON.
 
 It runs in a child process, because a broken driver can hang, crash or hold the GPU. NVML lists the physical
 GPUs, whatever ``CUDA_VISIBLE_DEVICES`` is; libcuda lists the devices that CUDA sees, after

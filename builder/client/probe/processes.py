@@ -25,8 +25,8 @@ _SET_PIPE_SIZE = 1031
 """``F_SETPIPE_SZ`` of Linux, which ``fcntl`` defines from Python 3.10 on."""
 
 _PIPE_BYTES = 2**20
-"""The size of a pipe that is asked for: the most that Linux gives without privileges. Its default is 64
-KiB."""
+"""The requested size of a pipe: the most that Linux grants without privileges. A pipe has 64 KiB by
+default."""
 
 _MOST_BYTES = 64 * 2**20
 """The most bytes that a program may write: the log of a session with a large model has a tenth of them."""
@@ -53,8 +53,8 @@ class ProcessAnswer:
 
 
 Ask = Callable[[Sequence[str], float], ProcessAnswer]
-"""``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
-killed, at the time limit, or because it wrote more than ``_MOST_BYTES``."""
+"""``ask(argv, seconds)`` runs a program. Raises ``OSError`` when the program cannot be started,
+``TimeoutError`` when it was killed at the time limit or after more than ``_MOST_BYTES``."""
 
 _ROOT = Path(__file__).parents[3]
 """The folder that ``builder`` is imported from: the source tree, or the client's ``.pyz``."""
@@ -75,7 +75,8 @@ def child(python: str, module: str, *arguments: str) -> List[str]:
 
 Work = Callable[[Sequence[str], Path], ProcessAnswer]
 """``work(argv, folder)`` runs a program without a time limit, with its temporary files in ``folder``. Raises
-``OSError`` when it cannot be started, ``TimeoutError`` when it wrote more than ``_MOST_BYTES``."""
+``OSError`` when the program cannot be started, ``TimeoutError`` when it was killed after more than
+``_MOST_BYTES``."""
 
 
 def asker(env: Mapping[str, str]) -> Ask:

@@ -79,8 +79,9 @@ def is_writable(path: Path) -> bool:
 
 
 def _free(path: Path) -> int:
-    """Return the free bytes in the nearest existing folder above ``path``."""
-    return shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.is_dir())).free
+    """Return the free bytes of the disk of ``path``, or of the nearest folder above it that exists."""
+    there = (path, *path.absolute().parents)
+    return shutil.disk_usage(next(folder for folder in there if folder.is_dir())).free
 
 
 def sync_file(path: Path) -> None:

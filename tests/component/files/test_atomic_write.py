@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,3 +147,15 @@ def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -
     said = r"Not a directory\. No folder can be made there: choose another one\."
     with pytest.raises(DiskError, match=said), disk_errors(tmp_path / "file" / "new"):
         (tmp_path / "file" / "new" / "er").mkdir(parents=True)
+
+
+def test_a_full_folder_is_told_with_the_room_of_its_own_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prefix may be a file system of its own."""
+    (tmp_path / "mounted").mkdir()
+    free = {"mounted": 7}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free.get(path.name, 10**9)))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(DiskError, match="7 bytes are free now"), disk_errors(tmp_path / "mounted"):
+        raise full

@@ -1,4 +1,4 @@
-"""The console's output: groups with ✓ and seconds, progress, GitHub's log groups and step summary."""
+"""Writer of console output: groups with ✓ and seconds, progress, GitHub's log groups and step summary."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MB = 1_000_000
 _SECONDS_A_LINE = 60
 """Seconds between two lines of a progress without a terminal."""
 _LIVE = "{desc} {percentage:3.0f}%{postfix} |{bar}|"
-"""The bar stands last: a narrow terminal cuts it first."""
+"""Format of a live progress line. The bar comes last, because a narrow terminal cuts off the line's end."""
 
 
 class _Bar(tqdm):  # type: ignore[type-arg] # generic in its stubs alone
-    """A bar that leaves the cursor at the line's start, so that the terminal's ``^C`` is written over."""
+    """A progress bar that leaves the cursor at the line's start, so that output overwrites a ``^C``."""
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """See ``tqdm.display``."""
@@ -35,7 +35,7 @@ _bar = partial(_Bar, leave=False, dynamic_ncols=True)
 
 
 class Console:
-    """The writer to one stream; implements ``ports.Reporter``. Prefixed consoles share a stream."""
+    """A writer to one stream; implements ``ports.Reporter``. Prefixed consoles share a stream."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Console:
         prefix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``prefix`` starts each line when variants build side by side."""
+        """Write to ``stream``, else stdout; ``prefix`` starts each line when variants are built at once."""
         self._env = env
         self._stream = stream or sys.stdout
         self._prefix = prefix
@@ -54,7 +54,7 @@ class Console:
         self._colour = self._stream.isatty() and not env.get("NO_COLOR")
 
     def prefixed(self, name: str) -> Console:
-        """A console on the same stream for one of several variants."""
+        """Return a console on the same stream whose lines start with a variant's ``name``."""
         return Console(env=self._env, stream=self._stream, prefix=f"{name:<8} ", clock=self._clock)
 
     @contextmanager
@@ -125,7 +125,7 @@ class Console:
         self._write(text)
 
     def summary(self, markdown: str) -> None:
-        """Append to GitHub's step summary, if there is one."""
+        """Append ``markdown`` to GitHub's step summary, if there is one."""
         target = self._env.get("GITHUB_STEP_SUMMARY")
         if target:
             with Path(target).open("a", encoding="utf-8") as file:
@@ -139,20 +139,23 @@ class Console:
 
     def _put(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
-        with _LOCK, tqdm.external_write_mode(file=self._stream):  # above a bar, not through it
+        with _LOCK, tqdm.external_write_mode(file=self._stream):  # progress bars are redrawn below the text
             self._stream.write(text.encode(encoding, errors="replace").decode(encoding))
             self._stream.flush()
 
 
 class _Lines:
-    """A progress without a terminal: nothing for a minute, then a line each minute."""
+    """The progress without a terminal: at most one line a minute, the first after a minute."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say, self._clock = say, clock
         self._began = self._said_at = clock()
 
     def tell(self, line: Callable[[float], str]) -> None:
-        """Say the line, made from the seconds since the beginning, unless one was said within the minute."""
+        """Say a line, unless the last one is less than a minute old.
+
+        ``line`` makes the text from the seconds since the progress began.
+        """
         now = self._clock()
         if now - self._said_at >= _SECONDS_A_LINE:
             self._said_at = now
@@ -167,5 +170,5 @@ def _bytes_line(title: str, done: int, total: int, seconds: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text escaped for a GitHub command, which ends at a line break and reads ``%`` as a code."""
+    """Return the text escaped for a GitHub command, which a line break ends and in which ``%`` escapes."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

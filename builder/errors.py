@@ -1,7 +1,7 @@
-"""The errors that a user can meet, each class with its own exit code.
+"""Errors that a user can see; each kind has its own exit code.
 
-An error has fields: what is wrong, its cause and what to do about it. ``tasks.py`` and the client print its
-text without a traceback and exit with ``exit_code``. No code reads a text back.
+An error has fields: what is wrong, its cause and what to do about it. ``tasks.py`` and the client print the
+error's text without a traceback and exit with ``exit_code``. No code parses such a text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Mapping, Sequence, Tuple, Union
 class BuilderError(Exception):
     """An error that is reported as a message instead of a traceback.
 
-    ``what`` says what is wrong with which thing. ``cause`` is what the operating system, a program or a host
-    said of it, ``advice`` what the user can do; both may be empty. ``details`` are lines below the first.
-    ``log`` is the file with all that a program said, if there is one.
+    ``what`` names a thing and what is wrong with it. ``cause`` is the message of the operating system, a
+    program or a host, ``advice`` what the user can do; both may be empty. ``details`` are the lines below the
+    first. ``log`` is the path of a file with a program's whole output, empty if there is none.
     """
 
     exit_code: int = 1
@@ -30,7 +30,7 @@ class BuilderError(Exception):
 
     @property
     def headline(self) -> str:
-        """What is wrong, and the cause."""
+        """Return what is wrong, and the cause if there is one."""
         return f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
 
     def __str__(self) -> str:
@@ -50,13 +50,13 @@ class ConfigError(BuilderError):
     exit_code = 2
 
     def __init__(self, what: Union[str, Sequence[str]], *, cause: str = "", advice: str = "") -> None:
-        """``what`` may be several problems, one line each."""
+        """Take one problem as ``what``, or several, which become one line each."""
         first, *others = (what,) if isinstance(what, str) else what
         super().__init__(first, cause=cause, advice=advice, details=others)
 
     @property
     def problems(self) -> Tuple[str, ...]:
-        """Each problem as one text."""
+        """Return each problem as one text."""
         return (self.what, *self.details) if self.details else (str(self),)
 
 
@@ -155,9 +155,9 @@ class LoadError(BuilderError):
 
 
 class VariantsFailedError(BuilderError):
-    """Of several variants that were built at once, ``failures`` failed, by variant name.
+    """Some of several variants built at once failed; ``failures`` has their errors by variant name.
 
-    The exit code is the first failure's.
+    The exit code is that of the first failure.
     """
 
     def __init__(self, failures: Mapping[str, BuilderError]) -> None:
@@ -167,7 +167,7 @@ class VariantsFailedError(BuilderError):
 
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where a disk or a quota is full, or where a file system takes no file of this size."""
+"""The errnos for a full disk, a full quota, and a file that is larger than the file system allows."""
 
 _WRONG_PATH = {
     errno.ENOENT: ("there is no such file or folder", "Check the path."),
@@ -187,9 +187,9 @@ DISK_ADVICE = {
 
 
 def os_error(error: OSError) -> BuilderError:
-    """The error to report for a file that the operating system refused.
+    """Return the error to report for a file that the operating system refused.
 
-    A path that leads nowhere is a ``ValidationError``; the rest is a ``DiskError``, with advice by its errno.
+    A wrong path gives a ``ValidationError``, any other errno a ``DiskError`` with advice for that errno.
     """
     where = str(error.filename) if error.filename else "a file or the output"
     if error.errno in _WRONG_PATH:

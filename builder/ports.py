@@ -1,6 +1,7 @@
-"""The ports of the pipeline as Protocols; ``builder.adapters`` implements them.
+"""Ports of the pipeline as Protocols; ``builder.adapters`` implements them.
 
-A port of one family of use cases stands beside its values (``release.assets.ReleaseHost``).
+A port that a single family of use cases needs is defined next to that family's values
+(``release.assets.ReleaseHost``).
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from builder.project.inputs import DebianPackage, Input
 
 
 class Reporter(Protocol):
-    """The receiver of progress and results. Library code never prints."""
+    """A receiver of progress and results. Library code never prints."""
 
     def step(self, title: str) -> AbstractContextManager[None]:
-        """A group: its title, what happens inside, then ✓ and seconds (✗ when it raises)."""
+        """Report a group of work: ``title`` when the block begins, a mark and the seconds when it ends.
+
+        The mark is ✓, or ✗ when the block raises.
+        """
 
     def say(self, line: str) -> None:
         """Report one line of result or explanation."""
@@ -27,21 +31,23 @@ class Reporter(Protocol):
         """Report one line that the user should act on."""
 
     def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """A byte progress; the yielded function takes the number of bytes just done.
+        """Report how many of ``total`` bytes are done, during the block.
 
-        Without a terminal it writes a line a minute.
+        The yielded function takes the number of bytes done since its last call. Without a terminal, a line is
+        written at most once a minute.
         """
 
     def live(self, title: str) -> AbstractContextManager[Callable[[float, str], None]]:
-        """A progress that another program tells; the yielded function takes the share done and what it says.
+        """Report the progress of another program, during the block.
 
-        It is one line on a terminal, which the next one replaces; without a terminal, a line a minute.
+        The yielded function takes the share done (0 to 1) and a text. On a terminal, each call replaces the
+        same line; without a terminal, a line is written at most once a minute.
         """
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A finished process. The caller judges its exit code."""
+    """The output of a finished process and its exit code, which the caller judges."""
 
     code: int
     stdout: str
@@ -49,7 +55,7 @@ class Completed:
 
 
 class Runner(Protocol):
-    """The starter of processes."""
+    """A starter of processes."""
 
     def run(
         self,
@@ -60,244 +66,256 @@ class Runner(Protocol):
         on_line: Callable[[str], None] | None = None,
         check: bool = True,
     ) -> Completed:
-        """Run to the end. ``on_line`` gets each output line (stderr merged) as it comes.
+        """Run a program to its end and return its exit code and output.
 
-        Raises ``ToolMissingError`` when the program is not there and, with ``check``, ``CommandError`` with
-        its last lines when it exits non-zero.
+        ``on_line`` gets each line of output as it comes, with stderr merged into stdout; the result then has
+        only the last lines. Raises ``ToolMissingError`` when the program is not there and, with ``check``,
+        ``CommandError`` with the last lines when the exit code is not 0.
         """
 
 
 class Store(Protocol):
-    """The cache of inputs. Each is fetched once.
+    """A cache of inputs, each of which is fetched once.
 
-    A file is hashed and compared with ``inputs.lock`` when it enters the cache, and again when it has changed
-    since.
+    A file is hashed and compared with ``inputs.lock`` when it enters the cache, and when it is fetched again
+    after it has changed on disk.
     """
 
     def fetch(self, item: Input) -> Path:
-        """The verified file of a wheel or Debian input, under its own file name.
+        """Return the path of an input's verified file; the file has its own name.
 
-        Raises ``TransferError`` (not reachable, or offline and not cached), ``IntegrityError`` (wanted/got;
-        the bad file is kept aside) or ``ConfigError`` (not in the lock).
+        Raises ``TransferError`` (host out of reach, or offline and not cached), ``IntegrityError`` (other
+        bytes than the lock pins; the bad file is kept as ``<name>.bad``) or ``ConfigError`` (no pin in the
+        lock, or an input that is no file).
         """
 
     def unpack(self, wheel: Input) -> Path:
-        """The wheel's unpacked tree. Each file's sha256 equals the one in the wheel's RECORD."""
+        """Return the folder with a wheel's unpacked files, whose sha256 equal those in the wheel's RECORD."""
 
     def absent(self, items: Iterable[Input]) -> tuple[int, int]:
-        """The bytes of the inputs that are not fetched yet, and of the wheels that are not unpacked yet."""
+        """Return the bytes of the inputs that are not fetched yet, and of the wheels not unpacked yet.
+
+        A wheel counts with the size of its packed file, an input without a sha256 in the lock not at all.
+        """
 
 
 class CompileCache(Protocol):
-    """What compilers have made, as ccache's objects by their keys, where several machines reach it.
+    """A cache of ccache's objects by their keys, which several machines share.
 
-    Each method but ``has`` of a folder raises ``TransferError`` where nothing answers, ``ValidationError``
-    where the server refuses, ``DiskError``.
+    Every method raises ``TransferError`` when the server does not answer and ``ValidationError`` when the
+    server refuses; the methods of a folder raise ``DiskError`` instead, and ``has`` of a folder nothing.
     """
 
     name: str
-    """Its address."""
+    """The cache's address, as messages show it."""
 
     def require(self) -> None:
-        """Return where it answers."""
+        """Raise an error unless the cache answers."""
 
     def get(self, key: str) -> bytes | None:
-        """The object, if there is one."""
+        """Return the object of a key; ``None`` if the cache has none."""
 
     def has(self, key: str) -> bool:
-        """Whether there is an object."""
+        """Return whether the cache has an object for a key."""
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep an object. It is there whole or not at all."""
+        """Store an object under a key, whole or not at all."""
 
     def usage(self) -> tuple[int, int]:
-        """The number of objects, and their bytes."""
+        """Return the number of objects and the sum of their sizes in bytes."""
 
 
 @dataclass(frozen=True)
 class CompileCaches:
-    """The compile caches of a build beside the engine's own."""
+    """The compile caches that a build uses besides the engine's own."""
 
     shared: CompileCache | None = None
-    """Asked, and given what is made: ``--compile-cache``."""
+    """The cache of ``--compile-cache``, which objects are read from and written to."""
     ahead: CompileCache | None = None
-    """Only asked: ``--from``."""
+    """The cache of ``--from``, which objects are only read from."""
     into: CompileCache | None = None
-    """Asked, and given what is made, which is the build's result: ``--into``."""
+    """The cache of ``--into``, which objects are read from and written to; it is the build's result."""
 
     @property
     def readable(self) -> tuple[CompileCache, ...]:
-        """Those that are asked, one after the other."""
+        """Return the caches to read from, in the order in which they are tried."""
         return tuple(cache for cache in (self.ahead, self.into, self.shared) if cache)
 
     @property
     def writable(self) -> tuple[CompileCache, ...]:
-        """Those that are given what is made."""
+        """Return the caches that new objects are written to."""
         return tuple(cache for cache in (self.into, self.shared) if cache)
 
 
 class Rootfs(Protocol):
-    """Debian root file systems."""
+    """A maker of Debian root file systems as tar files."""
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
-        """A tar of Debian ``suite`` with ``packages`` on top of the minimal set, cached by both.
+        """Return a tar file of Debian ``suite`` with the minimal set and ``packages``, cached by both.
 
         Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
         """
 
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
-        """A tar of the files of exactly ``packages`` for ``arch``, without apt and dpkg, cached by all three.
+        """Return a tar file with the files of exactly ``packages`` for ``arch``, without apt and dpkg.
 
-        It has busybox's links, certificates, the user ``ortpacks`` (10001), and in ``var/lib/dpkg/status.d``
-        what scanners read. Raises ``ToolMissingError`` without mmdebstrap, ``TransferError`` without a
-        mirror.
+        The tar is cached by all three arguments. It also has busybox's links, certificates, the user
+        ``ortpacks`` (id 10001) and, in ``var/lib/dpkg/status.d``, the package list that scanners read. Raises
+        ``ToolMissingError`` without mmdebstrap, ``TransferError`` without a mirror.
         """
 
     def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
-        """The packages of that slim tar, as the archive's index has them. Raises what ``slim`` raises."""
+        """Return the packages in the tar that ``slim`` makes, as the archive's index lists them, sorted.
+
+        Raises what ``slim`` raises.
+        """
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
-        """All packages that are installed in that tar, sorted. Raises what ``tar`` raises."""
+        """Return all packages installed in the tar that ``tar`` makes, sorted. Raises what ``tar`` raises."""
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """The engine's description of itself."""
+    """An engine's description of itself."""
 
     version: str
     buildx: str
     storage: str
     cpus: int
     memory: int
-    """Bytes of memory the engine's machine has."""
+    """Bytes of memory of the engine's machine."""
     folder: Path | None
-    """Where images lie; ``None`` when the engine is remote."""
+    """The folder of the engine's images; ``None`` if the engine is remote or the folder is not here."""
 
 
 @dataclass(frozen=True)
 class ImageBuild:
-    """One ``docker buildx build``."""
+    """The arguments of one ``docker buildx build``."""
 
     dockerfile: Path
     context: Path
     target: str
     contexts: Mapping[str, Path] = field(default_factory=dict)
-    """Named contexts by name."""
+    """Folders of the named contexts, by name."""
     tag: str | None = None
-    """Load the result into the engine under this tag, labelled as ours."""
+    """The tag under which the result is loaded into the engine; ``None`` loads nothing."""
     output: Path | None = None
-    """Export the target's files into this directory."""
+    """The folder that the target's files are exported to; ``None`` exports nothing."""
     args: Mapping[str, str] = field(default_factory=dict)
     builder: str | None = None
     network: bool = True
-    """Whether a step may reach a network. An assembled base needs none: everything is in the contexts."""
+    """Whether steps have network access. An assembled base needs none: its contexts have all files."""
     cache: str | None = None
-    """Where layers, but not cache mounts, are read from before and written to after: ``app.command_line``."""
+    """The external cache (``--cache``) that layers, but not cache mounts, are read from and written to."""
     platform: str | None = None
-    """What the result is for, ``linux/amd64``; ``None``: what the builder runs on."""
+    """The platform of the result, ``linux/amd64``; ``None`` for the builder's own."""
     sockets: Mapping[str, Path] = field(default_factory=dict)
     """Sockets of SSH agents by name, for the steps that mount them."""
     push: tuple[str, ...] = ()
-    """References ``HOST/NAME:TAG`` to push the result under."""
+    """References ``HOST/NAME:TAG`` that the result is pushed to."""
 
 
 @dataclass(frozen=True)
 class PushedImage:
-    """An image as its registry has it."""
+    """An image in a registry."""
 
     digest: str
-    """``sha256:`` of its manifest, or of the index that its tag names."""
+    """The ``sha256:`` digest of the image's manifest, or of the index that the image's tag names."""
     layers: tuple[str, ...]
-    """As ``Engine.layers`` tells them."""
+    """The digest of each uncompressed layer, as ``Engine.layers`` returns them."""
     sizes: tuple[int, ...]
-    """Bytes of each layer, compressed."""
+    """The size of each compressed layer in bytes."""
 
 
 Statement = Mapping[str, object]
-"""An in-toto Statement, as JSON has it."""
+"""An in-toto Statement as a JSON object."""
 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """An image in a registry that an index names, and the attestations that go along with it."""
+    """An image in a registry that an index lists, with its attestations."""
 
     digest: str
-    """``sha256:`` of its manifest."""
+    """The ``sha256:`` digest of the image's manifest."""
     platform: str
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """One container, started with its files in place, removed after it ends."""
+    """The arguments of one container, which is removed when it ends."""
 
     image: str
     argv: tuple[str, ...]
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Files that are to be there, to be read and executed: absolute container path → file here."""
+    """Files that the container can read and execute: absolute container path → file on this machine."""
     network: bool = False
 
 
 @dataclass(frozen=True)
 class Held:
-    """A thing of ours that an engine holds."""
+    """A container, an image or a cache mount of this project that an engine holds."""
 
     kind: str
     """``container``, ``image`` or ``cache``."""
     name: str
     key: str
-    """What the engine knows it by."""
+    """The container's id, the image's tag or the cache mount's id."""
     size: int = 0
-    """Bytes; those of an image may be other images' too; 0 for a cache mount while a build uses it."""
+    """Bytes, which an image may share with other images; 0 for a container and a cache mount in use."""
     used: str = ""
-    """When a cache mount was last used, in BuildKit's words: ``3 hours ago``."""
+    """The time of a cache mount's last use in BuildKit's words, ``3 hours ago``; else empty."""
 
 
 class Engine(Protocol):
-    """A Docker Engine with BuildKit. Everything it makes carries the label ``io.ortpacks``."""
+    """A Docker Engine with BuildKit. Images and containers made here have the label ``io.ortpacks``."""
 
     def facts(self) -> EngineFacts:
-        """The engine's facts. Raises ``ToolMissingError`` without an engine, or without BuildKit."""
+        """Return the engine's facts. Raises ``ToolMissingError`` without an engine or without BuildKit."""
 
     def has_image(self, reference: str) -> bool:
-        """Whether the engine holds the image."""
+        """Return whether the engine holds the image."""
 
     def resolve(self, reference: str) -> str:
-        """The ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
+        """Return the ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
 
     def layers(self, reference: str) -> tuple[str, ...]:
-        """The ``sha256:`` of each layer's tar of an image that the engine holds, from the first on."""
+        """Return the ``sha256:`` digest of each uncompressed layer of a held image, lowest layer first."""
 
     def pushed(self, reference: str, platform: str) -> PushedImage:
-        """The image for a platform in its registry. Raises ``TransferError``."""
+        """Return the image for a platform from its registry. Raises ``TransferError``."""
 
     def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
-        """Give images of a repository an index, with their attestations, under each tag; its digest.
+        """Write an index of images and their attestations under each tag, and return the index's digest.
 
         Raises ``TransferError``.
         """
 
     def builders(self, flag: str) -> Sequence[str]:
-        """The names that ``flag`` may have: ``builder``, those of buildx; ``context``, those of Docker."""
+        """Return the names that a flag accepts: of buildx's builders, or of Docker's contexts.
+
+        ``flag`` is ``builder`` or ``context``.
+        """
 
     def wake(self, builder: str) -> None:
-        """Start a builder unless it runs. Raises ``ToolMissingError`` where it does not answer, and why."""
+        """Start a builder unless it runs. Raises ``ToolMissingError`` with the reason of a failure."""
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """Build an image or files. Raises ``CommandError`` with the last 30 log lines.
+        """Build an image or files; ``on_line`` gets each line of the log.
 
-        ``ToolMissingError`` where the engine or builder goes away, ``DiskError`` where its disk is full.
-        Where ``request.push`` names references, ``TransferError`` says what their registry refused.
+        Raises ``CommandError`` with the last 30 lines when a step fails, ``ToolMissingError`` when the engine
+        or the builder goes away, ``DiskError`` when its disk is full, and ``TransferError`` with the
+        registry's reason when a build with references in ``request.push`` fails.
         """
 
     def run(self, request: ContainerRun) -> Completed:
-        """Run a container to its end; its exit code and output. Raises only when the engine fails."""
+        """Run a container to its end and return its exit code and output. Raises if the engine fails."""
 
     def held(self) -> Sequence[Held]:
-        """What of ours the engine holds: what carries our label, and cache mounts of our names."""
+        """Return the containers and images with this project's label, and this project's cache mounts."""
 
     def remove(self, thing: Held) -> str:
-        """Remove one of them; the line that says so, or why it stays."""
+        """Remove a held thing, and return a line that says that it is removed, or why it is not."""
 
 
 class Inspector(Protocol):
@@ -305,10 +323,10 @@ class Inspector(Protocol):
 
     @property
     def version(self) -> str:
-        """The version, like ``12.4.131``."""
+        """Return the version, like ``12.4.131``."""
 
     def list_images(self, library: Path, sha256: str) -> tuple[Completed, Completed]:
-        """The outputs and exit codes of ``cuobjdump --list-elf`` and ``--list-ptx`` for a library.
+        """Return the exit codes and outputs of ``cuobjdump --list-elf`` and ``--list-ptx`` for a library.
 
-        ``sha256`` is the library's, in hex: the answers are kept by it.
+        ``sha256`` is the library's, in hex; answers are cached by it.
         """

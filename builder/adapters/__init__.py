@@ -1,1 +1,1 @@
-"""The implementations of the ports: processes, sockets, the Docker engine, files."""
+"""Implementations of the ports with processes, sockets, the Docker engine and files."""

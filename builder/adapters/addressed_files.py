@@ -1,7 +1,7 @@
-"""Files by their address: archives of ORT's dependencies, apt's signed lists, NVIDIA's archives.
+"""Sources of inputs at a URL: archives of ORT's dependencies, apt's signed lists, NVIDIA's archives.
 
-NVIDIA lists the archives of a toolkit in ``redistrib_<release>.json``: by component and platform, a path, a
-sha256 and a size.
+NVIDIA lists a toolkit's archives in ``redistrib_<release>.json``, with a path, a sha256 and a size for each
+component and platform.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from builder.project.inputs import REDIST, Input, Pin, redist_url, url_name
 
 
 class AddressMirror:
-    """Where addresses lead: to themselves, or below a folder of a server to ``<host>/<path>``."""
+    """A downloader of URLs, directly or from a mirror that has each file at ``<root>/<host>/<path>``."""
 
     def __init__(self, transfer: HttpTransfer, root: str | None) -> None:
         self._transfer = transfer
         self._root = root and root.rstrip("/")
 
     def download(self, url: str, dest: Path, *, size: int = 0) -> None:
-        """Bring what lies at an ``https`` address to ``dest``. Raises what ``HttpTransfer.download`` does."""
+        """Download the file at an ``https`` URL to ``dest``. Raises what ``HttpTransfer.download`` raises."""
         there = f"{self._root}/{url.removeprefix('https://')}" if self._root else url
         self._transfer.download(there, dest, size=size)
 
 
 class UrlSource:
-    """Implements ``adapters.store.Source`` for addresses."""
+    """A source of inputs that are URLs; implements ``adapters.store.Source``."""
 
     def __init__(self, mirror: AddressMirror) -> None:
         self._mirror = mirror
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source``."""
+        """See ``adapters.store.Source.download``."""
         dest = folder / url_name(item.spec)
         self._mirror.download(item.spec, dest, size=pin.size if pin else 0)
         return dest
@@ -49,15 +49,16 @@ class _Archive(BaseModel):
 
 
 class RedistSource:
-    """Implements ``adapters.store.Source`` for components of NVIDIA's toolkits, ``12.9.1/cuda_nvcc``."""
+    """A source of NVIDIA's toolkit components, ``12.9.1/cuda_nvcc``; implements ``adapters.store.Source``."""
 
     def __init__(self, mirror: AddressMirror) -> None:
         self._mirror = mirror
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source``. Without a pin the archive is the one that NVIDIA's list names.
+        """See ``adapters.store.Source.download``. Without a pin, the archive is the one in NVIDIA's list.
 
-        Raises ``IntegrityError`` where it is not the one, ``ParseError`` for a list that is none.
+        Raises ``IntegrityError`` when the archive's sha256 is not the one in the list, and ``ParseError``
+        when the list has another form.
         """
         if pin:
             dest = folder / pin.filename
@@ -96,4 +97,4 @@ class RedistSource:
 
 
 class _Components(BaseModel, extra="allow"):
-    """The list: release_date, release_label, and each component."""
+    """NVIDIA's list: release_date, release_label, and an entry for each component."""

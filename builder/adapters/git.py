@@ -1,4 +1,4 @@
-"""The commit of a git tag, its tree as a tar file, and the commit that the builder itself runs from."""
+"""Git lookups: the commit of a tag, a tag's tree as a tar file, and the builder's own commit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _ENVIRONMENT = {
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "30",
 }
-"""Git never asks for a password, and gives up after 30 s below 1,000 bytes a second."""
+"""Variables that keep git from asking for a password and end it after 30 s below 1,000 bytes a second."""
 
 
 class GitTags:
-    """The resolver of git tags, ``https://host/owner/name@tag``."""
+    """A resolver of git tags, ``https://host/owner/name@tag``."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def __call__(self, spec: str) -> str:
-        """The commit of a tag, annotated or not.
+        """Return the commit of a tag, annotated or not.
 
         Raises ``ValidationError`` for an unknown tag, ``TransferError`` when its host is out of reach and
         ``ToolMissingError`` without git.
@@ -42,18 +42,18 @@ class GitTags:
 
 
 class GitTrees:
-    """Implements ``adapters.store.Source`` for git tags: the tree of a commit as a tar file.
+    """A source of git tags' trees as tar files; implements ``adapters.store.Source``.
 
-    Git runs on this machine, so no engine needs to know it, and no step of a build a network.
+    Git runs on this machine, so the engine needs no git and the steps of a build need no network.
     """
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source``; ``pin`` has the commit. Submodules are left out.
+        """See ``adapters.store.Source.download``; ``pin`` has the commit. Submodules are left out.
 
-        Raises ``IntegrityError`` where the tag leads to another commit, ``TransferError`` when the host is
+        Raises ``IntegrityError`` when the tag leads to another commit, ``TransferError`` when the host is
         out of reach and ``ToolMissingError`` without git.
         """
         url, _, tag = item.spec.rpartition("@")
@@ -83,7 +83,10 @@ def _unreachable(url: str, error: CommandError) -> TransferError:
 
 
 def _commit(listing: str, url: str, tag: str) -> str:
-    """The commit in a listing. Peeled tags (``^{}``) name the commit of an annotated tag and come last."""
+    """Return the tag's commit from the output of ``git ls-remote``. Raises ``ValidationError`` without one.
+
+    An annotated tag has a second line, ``<tag>^{}``, that names its commit.
+    """
     rows = [line.split("\t") for line in listing.splitlines()]
     commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
     commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
@@ -95,14 +98,14 @@ def _commit(listing: str, url: str, tag: str) -> str:
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0"}
-"""Git writes nothing, not even its index."""
+"""Variables that keep git from writing anything, even its index."""
 
 
 def revision_of(root: Path, runner: Runner) -> Revision | None:
-    """The commit checked out in ``root``, and whether any file there differs from it or is new.
+    """Return the commit checked out in ``root``, and whether any file in ``root`` differs from it or is new.
 
-    ``None`` without git, and where ``root`` itself is no work tree: a repository around an unpacked archive
-    is another project's.
+    The result is ``None`` without git and when ``root`` itself is no work tree: a repository in a folder
+    above, around an unpacked archive, is another project's.
     """
     here = ["git", "-C", str(root), "--git-dir=.git", "--work-tree=.", "-c", "core.fsmonitor=false"]
     try:

@@ -1,4 +1,4 @@
-"""The only module that starts processes."""
+"""Runner of programs, the only module among the adapters that starts processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProcessRunner:
     """The runner of programs found on ``env['PATH']``; implements ``ports.Runner``."""
 
     def __init__(self, env: Mapping[str, str], *, hints: Mapping[str, str] | None = None) -> None:
-        """``hints`` says how to get a program, by its name."""
+        """Take the programs' environment; ``hints`` maps a program's name to advice on how to get it."""
         self._env = dict(env)
         self._hints = dict(hints or {})
         self._streaming: set[subprocess.Popen[bytes]] = set()
@@ -51,7 +51,7 @@ class ProcessRunner:
         return done
 
     def interrupt(self) -> None:
-        """End the streaming processes of all threads, and start no more: the user pressed Ctrl-C."""
+        """End the streaming processes of all threads and start no more, because the user pressed Ctrl-C."""
         self._interrupted = True
         for process in list(self._streaming):
             _stop(process)
@@ -120,7 +120,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _failure(argv: Sequence[str], done: Completed) -> CommandError:
     output = (done.stderr.strip() or done.stdout.strip()).splitlines()
     how = f"was ended by signal {-done.code}" if done.code < 0 else f"exited with {done.code}"
-    # Mirrors and indexes are passed to programs with their passwords; messages show them without.
+    # URLs of mirrors and indexes may contain passwords, which messages must not show.
     shown = [without_userinfo(word) for word in argv]
     tail = [without_userinfo(line) for line in output[-TAIL_LINES:]]
     message = f"{Path(argv[0]).name} {how}: {' '.join(shown)}"

@@ -1,7 +1,7 @@
-"""Requests to a host of releases, repeated while that may help.
+"""Repetition of requests to a host of releases after temporary failures.
 
-No library does the waiting: urllib3's ``Retry`` sees one answer's headers and cannot ask whether an upload
-landed, and tenacity would replace the loop of ``Repeater.persist`` alone.
+No library does the waiting: urllib3's ``Retry`` sees only the headers of one answer and cannot check whether
+an upload arrived, and tenacity would replace only the loop of ``Repeater.persist``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _CHUNK = 1 << 20
 V = TypeVar("V")
 
 
-class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may do
+class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may succeed
     """A failed attempt that may be repeated; ``error`` is the class of the error after the last attempt.
 
-    ``wait`` is the pause in seconds; with ``grows`` it doubles each time.
+    ``wait`` is the pause in seconds before the next attempt; with ``grows`` the pause doubles after each
+    attempt. Without ``wait``, ``Patience`` sets the pause.
     """
 
     def __init__(
@@ -41,18 +42,18 @@ class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may d
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """The limits of repeating; all times are seconds."""
+    """The limits of repeated attempts; all times are in seconds."""
 
     attempts: int = 8
     first: float = 10.0
     cap: float = 300.0
-    """Longest pause of our own between two attempts."""
+    """Longest pause between two attempts when the host names no time."""
     longest: float = 3600.0
-    """Longest pause GitHub may ask for; more is an error that says when to come back."""
+    """Longest pause that the host may ask for; a longer one ends the attempts with a ``TransferError``."""
     between_writes: float = 1.0
 
     def pause(self, fault: Fault, number: int) -> float:
-        """The seconds to wait after attempt ``number``."""
+        """Return the seconds to wait after attempt ``number``, counted from 1."""
         if fault.wait is not None and not fault.grows:
             return fault.wait
         first = self.first if fault.wait is None else fault.wait
@@ -61,21 +62,22 @@ class Patience:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeater:
-    """Repeats what failed for the moment, and tells each time why."""
+    """A repeater of temporarily failed attempts; each repetition is reported with its reason."""
 
     reporter: Reporter
     sleep: Callable[[float], None]
     host: str = "GitHub"
-    """What messages call the one who asks to wait."""
+    """The host's name in messages."""
     patience: Patience = field(default_factory=Patience)
 
     def persist(
         self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
     ) -> V:
-        """The result of ``attempt``, which is repeated after a pause when it raises ``Fault``.
+        """Return the result of ``attempt``, which is repeated after a pause when it raises ``Fault``.
 
-        ``landed`` is asked before each further attempt: its result stands for an attempt whose answer was
-        lost.
+        ``landed`` is called before each further attempt. A result other than ``None`` means that an earlier
+        attempt succeeded and only its answer was lost; that result is returned. Raises ``Fault.error`` after
+        the last attempt.
         """
         number = 1
         while True:
@@ -103,7 +105,7 @@ class Repeater:
 
 @dataclass(frozen=True)
 class FileBody:
-    """The bytes of a file, from ``start`` on, as a request's body. Each sending reads them anew."""
+    """The bytes of a file from ``start`` on, as a request's body. Each iteration reads the file again."""
 
     file: LocalFile
     advance: Callable[[int], None]
@@ -123,7 +125,7 @@ class FileBody:
         raise IntegrityError(f"{self.file.path}: the file got shorter while it was sent. Bundle again.")
 
     def _blocks(self) -> Iterator[bytes]:
-        """The file's blocks. A disk error becomes an ``IntegrityError``, so that it is not retried."""
+        """Yield the file's blocks. A disk error becomes an ``IntegrityError``, so that it is not retried."""
         try:
             with self.file.path.open("rb") as stream:
                 stream.seek(self.start)

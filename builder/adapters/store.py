@@ -1,8 +1,8 @@
-"""The input cache, addressed by content: fetched once, verified each time a file enters.
+"""Input cache addressed by content: each input is fetched once and verified when it enters the cache.
 
-Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` with ``<filename>.verified`` beside it,
-``unpacked/<sha256>/`` for wheels, ``trees/<commit>/`` for git tags,
-``incoming/<id>/`` while an input is on its way, ``locks/``.
+Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` next to ``<filename>.verified``,
+``unpacked/<sha256>/`` for wheels, ``trees/<commit>/`` for git tags, ``incoming/<id>/`` while an input is
+downloaded, ``locks/``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from builder.project.inputs import LOCK_MISSING, Input, InputKind, Lock, Pin, tr
 
 
 class Source(Protocol):
-    """Where inputs of one kind are downloaded from."""
+    """A source that inputs of one kind are downloaded from."""
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """Bring the input's file into ``folder``, which is the caller's alone, under its own name.
+        """Download the input's file into ``folder`` under the file's own name, and return the path.
 
-        What a killed run left in ``folder`` may be gone on from. Nothing is verified yet. Without a ``pin``
-        the source chooses the file. Raises ``TransferError``, ``DiskError``.
+        No other process uses ``folder``; a source may continue from what a killed run left there. The caller
+        verifies the file. Without a ``pin`` the source chooses the file. Raises ``TransferError`` or
+        ``DiskError``.
         """
 
 
 class FileStore:
-    """Implements ``ports.Store``."""
+    """An input cache in a folder; implements ``ports.Store``."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class FileStore:
         return path
 
     def unpack(self, wheel: Input) -> Path:
-        """See ``ports.Store.unpack``. A finished folder is proof enough: it is not hashed again."""
+        """See ``ports.Store.unpack``. A folder that exists is complete, so its files are not hashed again."""
         pin = self._pinned(wheel)
         tree = self._tree(pin)
         if tree.is_dir():
@@ -83,9 +84,9 @@ class FileStore:
         return tree
 
     def tree(self, tag: Input, revision: str) -> Path:
-        """A git tag's tree at a commit, as a tar file. Git proved its bytes when it fetched them.
+        """Return a git tag's tree at a commit, as a tar file. Git verified the bytes when it fetched them.
 
-        Raises what ``fetch`` does.
+        Raises what ``fetch`` raises.
         """
         path = self._cache / "trees" / revision / tree_name(tag)
         with self._locked(_identity(tag.key), tag.spec):
@@ -110,7 +111,7 @@ class FileStore:
         return sum(to_fetch), sum(to_unpack)
 
     def pin(self, item: Input) -> Pin:
-        """The pin of a wheel or Debian file that has none yet. Raises ``TransferError``."""
+        """Fetch an input that has no pin yet, and return its pin. Raises ``TransferError``."""
         with self._locked(_identity(item.key), item.spec):
             file = self._download(item, None)
             digest = _digest(file)
@@ -162,7 +163,7 @@ class FileStore:
         return file
 
     def _sweep(self, item: Input) -> None:
-        """Remove what dead processes left of inputs that are here by now or that nobody wants any more."""
+        """Remove killed processes' partial downloads, except of ``item`` and of inputs yet to be fetched."""
         missing = (key for key, pin in self._lock.pins.items() if not self._place(pin).is_file())
         wanted = {_identity(item.key), *map(_identity, missing)}
         for folder in (self._cache / "incoming").glob("*"):
@@ -173,7 +174,7 @@ class FileStore:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _admit(self, item: Input, file: Path, pin: Pin) -> None:
-        """Verify a new file and give it its place."""
+        """Verify a new file and move it to its place in the cache. Raises ``IntegrityError``."""
         path = self._place(pin)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +186,7 @@ class FileStore:
 
 
 def member_text(tar: Path, name: str) -> str:
-    """The text of a file in a tree. Raises ``IntegrityError`` where there is none."""
+    """Return the text of a file in a tree's tar. Raises ``IntegrityError`` when the tar has no such file."""
     with tarfile.open(tar, "r:") as archive:
         try:
             file = archive.extractfile(name)
@@ -223,7 +224,7 @@ def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
 
 
 def _digest(path: Path) -> Digest:
-    """Hash what is really on disk: synced first, so that a stamp never outlives its bytes."""
+    """Sync a file and return its digest. Without the sync, a power cut could keep a stamp and lose bytes."""
     sync_file(path)
     return file_digest(path)
 
@@ -237,7 +238,7 @@ def _stamp_file(path: Path) -> Path:
 
 
 def _state(path: Path) -> str:
-    """Size, time and inode: writing or replacing a file changes one of them, linking it none."""
+    """Return a file's size, time (ns) and inode; writing or replacing the file changes one of the three."""
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
 

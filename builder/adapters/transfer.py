@@ -1,4 +1,4 @@
-"""Downloads as the builder shows them: ``files.download`` with progress, and each retry told."""
+"""Downloads by ``files.download`` whose progress and retries are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.ports import Reporter
 
 
 class HttpTransfer:
-    """Downloads that are told to ``reporter``, over the proxies and with the certificates of ``env``."""
+    """A downloader that reports to ``reporter`` and trusts the certificates that ``env`` names."""
 
     def __init__(self, *, reporter: Reporter, sleep: Callable[[float], None], env: Mapping[str, str]) -> None:
         self._reporter = reporter
@@ -24,10 +24,10 @@ class HttpTransfer:
         self._open = partial(open_url, certificates=trusted_certificates(env))
 
     def download(self, url: str, dest: Path, *, size: int = 0) -> None:
-        """Bring ``url`` to ``dest``, going on from ``<dest>.part``. ``size`` in bytes, 0 when not known.
+        """Download ``url`` to ``dest``, continuing ``<dest>.part``. ``size`` is in bytes, 0 when unknown.
 
-        Only the count of bytes is proved. Raises ``NotThereError``, ``TransferError``, ``IntegrityError`` (of
-        another size) or ``DiskError``.
+        Only the number of bytes is checked. Raises ``NotThereError``, ``TransferError``, ``IntegrityError``
+        (another size) or ``DiskError``.
         """
         part = dest.with_name(f"{dest.name}.part")
         require_space(part, max(0, size - size_of(part)))
@@ -36,14 +36,14 @@ class HttpTransfer:
             try:
                 fetch(WantedFile(url, size or None), part, web)
             except DiskError:
-                forget(part)  # on a full disk the space is worth more than the bytes
+                forget(part)  # a full disk needs the space of the partial download
                 raise
         part.replace(dest)
         forget(part)
 
 
 class _Progress(ExitStack):
-    """One bar of the reporter, opened anew where a download starts over."""
+    """The reported progress of one download; a download that starts over opens a new bar."""
 
     def __init__(self, reporter: Reporter, title: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class _Progress(ExitStack):
         self._advance: Callable[[int], None] = lambda _: None
 
     def show(self, done: int, total: int) -> None:
-        """So many bytes of ``total`` are there."""
+        """Show that ``done`` of ``total`` bytes have arrived."""
         if done < self._done or self._done < 0:
             self.close()
             self._advance = self.enter_context(self._reporter.progress(self._title, total))

@@ -1,1 +1,1 @@
-"""Package archives: made deterministically in one pass, read without trust."""
+"""Writers and readers of package archives; writing is deterministic, reading trusts no archive."""

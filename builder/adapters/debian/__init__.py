@@ -1,1 +1,1 @@
-"""Debian: files of its archive, the mirrors that apt uses, and root file systems."""
+"""Downloads from Debian's archive through apt's mirrors, and Debian root file systems."""

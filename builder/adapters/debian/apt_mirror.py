@@ -1,6 +1,6 @@
-"""Files of Debian's archive, from the mirrors that apt on this machine uses.
+"""Downloads of files of Debian's archive from the mirrors that apt on this machine uses.
 
-Format of apt's sources: ``man sources.list``, both forms.
+``man sources.list`` describes both formats of apt's source files.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from builder.project.inputs import Input, Pin
 
 
 class DebianSource:
-    """Implements ``adapters.store.Source`` for ``pool/...`` paths."""
+    """A source of ``pool/...`` paths of Debian's archive; implements ``adapters.store.Source``."""
 
     def __init__(self, *, mirrors: AptMirrors, transfer: HttpTransfer) -> None:
         self._mirrors = mirrors
         self._transfer = transfer
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source``. A mirror that lacks the file is passed over for the next."""
+        """See ``adapters.store.Source.download``. If a mirror lacks the file, the next mirror is tried."""
         dest = folder / PurePosixPath(item.spec).name
         mirrors = self._mirrors.find()
         for mirror in mirrors:
@@ -43,22 +43,22 @@ class DebianSource:
 
 
 def url_of(mirror: str, path: str) -> str:
-    """The file's address, with ``+`` escaped, since some servers read it as a blank."""
+    """Return the file's URL, with ``+`` escaped because some servers read ``+`` as a blank."""
     return f"{mirror}/{quote(path)}"
 
 
 _SUITE = re.compile(
     r"(buster|bullseye|bookworm|trixie|forky|duke|sid|stable|oldstable|testing|unstable)(-updates|-backports)?"
 )
-"""The suites of Debian's main archive. The security archive has no sources that a build needs."""
+"""The suites of Debian's main archive. A build needs nothing from the security archive."""
 
 DEBIAN = "https://deb.debian.org/debian"
-"""Debian's own address, which leads to a mirror nearby: for systems whose apt knows no Debian."""
+"""Debian's own address, which redirects to a mirror nearby, for systems whose apt has no Debian mirror."""
 
 _OPTIONS = re.compile(r"\[[^\]]*\]")
 
 _SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
-"""The time in an address of snapshot.debian.org or of a similar archive."""
+"""The time in a URL of snapshot.debian.org or of a similar archive."""
 
 _MIRROR_FILE = "mirror+file:"
 
@@ -79,12 +79,12 @@ class AptMirrors:
 
     @property
     def snapshot(self) -> str:
-        """The time of the archive that ``override`` serves, ``20251101T000000Z``; empty for today's."""
+        """Return the time in the URL ``override``, ``20251101T000000Z``; empty for a current archive."""
         found = _SNAPSHOT.search(self._override or "")
         return found[0] if found else ""
 
     def find(self) -> tuple[str, ...]:
-        """The roots of Debian's archive, best first, without a final slash; Debian's own if none is named."""
+        """Return the URLs of the mirrors, best first, without a final slash; ``DEBIAN`` if apt has none."""
         if self._override:
             return (self._override.rstrip("/"),)
         found = debian_mirrors(self._sources())
@@ -101,7 +101,10 @@ class AptMirrors:
         return {file.name: file.read_text(errors="replace") for file in files if file.is_file()}
 
     def _expand(self, uri: str) -> Iterator[str]:
-        """The mirrors of a URI; ``mirror+file:`` (Debian's cloud images) names a file with one a line."""
+        """Yield the mirrors of a URI.
+
+        A URI of ``mirror+file:``, as in Debian's cloud images, names a file with one mirror a line.
+        """
         if not uri.startswith(_MIRROR_FILE):
             yield uri.rstrip("/")
             return
@@ -111,9 +114,9 @@ class AptMirrors:
 
 
 def debian_mirrors(sources: Mapping[str, str]) -> tuple[str, ...]:
-    """The distinct URIs of Debian's main archive in apt's source files (text by file name).
+    """Return the distinct URIs of Debian's main archive in apt's source files (text by file name).
 
-    URIs that end in ``/debian`` come first, since other vendors' archives use Debian's suite names too.
+    URIs that end in ``/debian`` come first, because other vendors' archives use Debian's suite names too.
     """
     entries = [entry for name, text in sources.items() for entry in _entries(name, text)]
     uris = dict.fromkeys(entry.uri.rstrip("/") for entry in entries if _is_debian(entry))
@@ -132,7 +135,7 @@ def _entries(name: str, text: str) -> Iterable[_AptEntry]:
 
 
 def _one_line(text: str) -> Iterator[_AptEntry]:
-    """``deb [arch=amd64] URI SUITE COMPONENT...``."""
+    """Yield the entries of lines like ``deb [arch=amd64] URI SUITE COMPONENT...``."""
     for line in text.splitlines():
         words = _OPTIONS.sub("", line.partition("#")[0]).split()
         if len(words) > 3 and words[0] in {"deb", "deb-src"}:  # noqa: PLR2004
@@ -150,7 +153,7 @@ def _deb822(text: str) -> Iterator[_AptEntry]:
 
 
 def stanzas(text: str) -> Iterator[Mapping[str, str]]:
-    """The fields of each stanza of ``text`` (``man 5 deb822``), a continued value on one line."""
+    """Yield the fields of each stanza of ``text`` (``man 5 deb822``); a continued value becomes one line."""
     whole = re.sub(r"\n[ \t]+(?=\S)", " ", re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE))
     for stanza in re.split(r"\n\s*\n", whole):
         lines = (line.partition(":") for line in stanza.splitlines())

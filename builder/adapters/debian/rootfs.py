@@ -1,6 +1,6 @@
-"""Debian root file systems as tar files, made by mmdebstrap, or by debootstrap as root.
+"""Maker of Debian root file systems as tar files, with mmdebstrap or, as root, debootstrap.
 
-The slim one has neither apt nor dpkg (``slim.sh``): what runtime images start from.
+The slim root file system, which runtime images start from, has neither apt nor dpkg (``slim.sh``).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from builder.ports import Reporter, Runner
 from builder.project.inputs import DebianPackage
 
 _EPOCH = "1704067200"
-"""2024-01-01. No file in the tar is newer, so that times do not differ between runs."""
+"""2024-01-01 as Unix time. No file in the tar is newer, so that times do not differ between runs."""
 
 _APART = ("setsid", "--wait")
-"""A session of its own, because a failing mmdebstrap sends SIGHUP to its process group."""
+"""A command that starts mmdebstrap in a new session, because on failure it signals its process group."""
 
 _CONTAINED = (
     *("setpriv", "--pdeathsig=KILL"),
     *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
     *_APART,
 )
-"""For root also namespaces of mounts and processes, which end with this process."""
+"""Commands that also give root's mmdebstrap mount and process namespaces, which end with this process."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""The keys of Debian's package; another vendor's apt does not trust them by default."""
+"""The keyring of Debian's archive; the apt of other distributions does not trust it by default."""
 
 _LIST = "var/lib/ortpacks/packages"
-"""The file in the system that lists the archive's file of each package (``man 5 deb822``)."""
+"""The file in the tar that lists each package with its file in the archive (``man 5 deb822``)."""
 
 _FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""Files that both tools copy from this machine, or that name the mirror, maybe with a password."""
+"""Files that both tools copy from this machine, or that have the mirror's URL, maybe with a password."""
 
 _NO_DEVICES = "--skip=output/dev"
-"""Of mmdebstrap: engines make ``/dev`` themselves, and one without root cannot unpack device files."""
+"""An option of mmdebstrap: no device files. Engines make ``/dev``; rootless ones cannot unpack devices."""
 
 FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
-"""A hook of mmdebstrap, in sh: runs after the installation, with the system's folder as ``$1``."""
+"""A hook of mmdebstrap in sh that removes ``_HOSTS_OWN``; ``$1`` is the installed system's folder."""
 
 _TELL = "; ".join(
     (
@@ -59,17 +59,17 @@ _TELL = "; ".join(
         f"""echo "$found" | grep -E '^({"|".join(_FIELDS)}): |^$' > "$1/{_LIST}\"""",
     )
 )
-"""A hook of mmdebstrap that runs while the mirror's signed index is there."""
+"""A hook of mmdebstrap in sh that writes ``_LIST`` from the mirror's signed index."""
 
 _SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
 
 _OURS = "amd64"
-"""The architecture of machines that build."""
+"""Debian's name for the build machines' architecture."""
 
 _STATUS = "var/lib/dpkg/status"
 
 _STATUSES = f"{_STATUS}.d"
-"""The folder with a file for each package of a slim system."""
+"""The folder in a slim system with a status file for each package."""
 
 _NETWORK = (
     "Could not resolve",
@@ -81,11 +81,11 @@ _NETWORK = (
 
 
 _NO_IDS = ("newuidmap", "/etc/subuid")
-"""In what mmdebstrap says to a user who may not have a user namespace with ids of its own."""
+"""Parts of mmdebstrap's message to a user who has no subordinate ids for a user namespace."""
 
 
 class DebianRootfs:
-    """Implements ``ports.Rootfs``. ``root`` tells whether this process may make device files."""
+    """A maker of Debian root file systems; implements ``ports.Rootfs``. ``root``: this process is root's."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class DebianRootfs:
         return self._kept(suite, wanted, what, lambda part: self._bootstrap(part, suite, wanted))
 
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
-        """See ``ports.Rootfs.slim``. Of another architecture than ours nothing is run."""
+        """See ``ports.Rootfs.slim``. No program of another architecture than ``_OURS`` is run."""
         links = "" if arch == _OURS else " ".join(_busybox_links(self.slim(suite, packages, _OURS)))
         hook = f'LINKS={shlex.quote(links)}\nset -- "$1" {shlex.join(sorted(packages))}\n{_SLIM}'
         what = f"a slim Debian {suite} of {len(packages)} packages for {arch}"
@@ -127,7 +127,7 @@ class DebianRootfs:
             return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
 
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
-        """The tar of a recipe, which ``make`` writes unless the cache has it."""
+        """Return the tar of a recipe, which ``make`` writes unless the cache has it."""
         path = self._cache / "rootfs" / f"{suite}-{_digest(recipe, self._mirrors.snapshot)}.tar"
         held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
         with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
@@ -165,7 +165,7 @@ class DebianRootfs:
         _require_packages(part, packages)
 
     def _slim(self, part: Path, suite: str, hook: str, arch: str) -> None:
-        # mmdebstrap's own clean-up stops where a folder of apt's is gone
+        # mmdebstrap's own clean-up fails when one of apt's folders is missing
         skipped = f"{_NO_DEVICES},cleanup,check/qemu"
         options = ("--variant=custom", f"--architectures={arch}", skipped, f"--customize-hook={hook}")
         try:
@@ -195,7 +195,7 @@ class DebianRootfs:
         )
 
     def _trusted(self) -> list[str]:
-        """The keyring to trust besides ``trusted.gpg.d``."""
+        """Return the option that adds a keyring to ``trusted.gpg.d``; empty if the keyring is not there."""
         return [f"--keyring={self._keyring}"] if self._keyring.is_file() else []
 
     def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
@@ -204,12 +204,16 @@ class DebianRootfs:
             self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
             _keep_list(tree)
             self._run(["tar", "--create", "--file", str(part), "--directory", str(tree), *_TAR_OPTIONS, "."])
-            shutil.rmtree(tree, ignore_errors=True)  # a kill once the tar stands would leave it for good
+            shutil.rmtree(tree, ignore_errors=True)  # no later run would remove it once the tar is cached
         except ToolMissingError as missing:
             raise _no_tool() from missing
 
     def _run(self, argv: Sequence[str], scratch: Path | None = None) -> None:
-        """Run a tool; ``scratch`` becomes its TMPDIR, which only root's tools can enter."""
+        """Run a tool with ``scratch``, which only root's tools can enter, as TMPDIR.
+
+        Raises ``DiskError`` when the disk is full, ``TransferError`` when the mirror is out of reach, else
+        ``CommandError``.
+        """
         env = {"SOURCE_DATE_EPOCH": _EPOCH, **({"TMPDIR": str(scratch)} if scratch else {})}
         try:
             self._runner.run(argv, env=env)
@@ -234,14 +238,14 @@ class DebianRootfs:
 
 _TAR_OPTIONS = (
     *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{_EPOCH}", "--clamp-mtime"),
-    # debootstrap also leaves a log and apt's lists, whose names are the mirror's.
+    # debootstrap also leaves a log and apt's lists, whose file names contain the mirror's.
     *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
     *(f"--exclude=./{folder}/*" for folder in ("dev", "var/lib/apt/lists", "var/cache/apt")),
 )
 
 
 def _digest(recipe: Iterable[str], snapshot: str) -> str:
-    """Sixteen hex digits over what a tar is made of, the way of making it, and the archive's day."""
+    """Return 16 hex digits of a sha256 over a recipe, the tools' options and the archive's time."""
     whole = (_EPOCH, _NO_DEVICES, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *recipe)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
 
@@ -258,7 +262,7 @@ def _no_tool() -> ToolMissingError:
 
 
 def _busybox_links(tar: Path) -> list[str]:
-    """The links to busybox in a slim system."""
+    """Return the paths of the links to busybox in a slim system's tar."""
     with tarfile.open(tar, "r:") as archive:
         return [one.name for one in archive if one.issym() and one.linkname == "/bin/busybox"]
 
@@ -273,7 +277,7 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
 
 
 def _listed(tar: Path) -> tuple[DebianPackage, ...]:
-    """Every package installed in the tar. Raises ``IntegrityError`` for one that no index names."""
+    """Return every package installed in the tar, sorted. Raises ``IntegrityError`` if ``_LIST`` lacks one."""
     try:
         with tarfile.open(tar, "r:") as archive:
             status, index = (_text(archive, name) for name in (_STATUS, _LIST))
@@ -310,7 +314,7 @@ def _text(archive: tarfile.TarFile, name: str) -> str:
 
 
 def _keep_list(tree: Path) -> None:
-    """Write the list of packages that a system made by mmdebstrap holds too."""
+    """Write ``_LIST`` into a system made by debootstrap, as ``_TELL`` does for mmdebstrap."""
     indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
     status = (tree / "var/lib/dpkg/status").read_text()
     path = tree / _LIST

@@ -1,1 +1,1 @@
-"""The Docker Engine, BuildKit, and cuobjdump in a container."""
+"""Adapters for the Docker Engine, BuildKit, registries, and cuobjdump in a container."""

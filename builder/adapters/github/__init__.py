@@ -1,1 +1,1 @@
-"""Releases on GitHub, the requests they take, and the refusals that are waited for."""
+"""Adapters for releases on GitHub: API requests, and refusals after which a request is repeated."""

@@ -1,1 +1,1 @@
-"""A mirror of releases: a folder that a static web server shows."""
+"""Hosts of releases besides GitHub: a folder for a static web server, and an OCI registry."""

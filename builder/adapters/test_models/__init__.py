@@ -1,1 +1,1 @@
-"""The models of the self-test and of ``inspect --operators``, made with the onnx library."""
+"""Makers of ONNX models for the self-test, ``inspect --operators`` and the reference service."""

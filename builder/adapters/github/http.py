@@ -1,6 +1,6 @@
-"""Requests to GitHub's API, repeated where that may help (``adapters.github.refusals``).
+"""Client of GitHub's API, which repeats requests after temporary failures (``adapters.github.refusals``).
 
-The token leaves this module in the Authorization header only; it is removed from every message.
+The token leaves this module in the Authorization header only; the token is removed from every message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSTALLATION = "ghs_"
 """The prefix of installation access tokens: docs.github.com "About authentication to GitHub"."""
 
 _TIMEOUT = (30, 300)
-"""Seconds to connect, and between two bytes: GitHub is slow after the last byte of a large asset."""
+"""The longest waits in seconds: to connect, and between two bytes. GitHub is slow after a large asset."""
 
 _REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
@@ -48,23 +48,23 @@ class GitHubReply:
     status: int
     json: object
     headers: Mapping[str, str]
-    """Names in any case."""
+    """The headers; their names are read in any case."""
 
 
 class Bearer(AuthBase):
-    """The authorization header, set here so that a ``.netrc`` cannot replace it."""
+    """An Authorization header, set as ``auth`` so that a ``.netrc`` cannot replace it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Sign a request; see ``AuthBase``."""
+        """Set the header of a request; see ``AuthBase``."""
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
 
 class GitHubHttp:
-    """GitHub's API at ``api`` with ``token``; ``sleep`` and ``clock`` (Unix time) are the caller's."""
+    """A client of GitHub's API at ``api`` with ``token``; ``clock`` returns Unix time."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class GitHubHttp:
         clock: Callable[[], float],
         patience: Patience | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for an address that no token may be sent to, or a malformed token.
+        """Raise ``ConfigError`` for an address that no token may be sent to, or for a malformed token.
 
         A missing token is reported by the first request.
         """
@@ -99,7 +99,7 @@ class GitHubHttp:
 
     @property
     def stands_for_no_user(self) -> bool:
-        """Whether the token is a workflow's or a GitHub App's, for which GitHub says ``push: false``."""
+        """Return whether the token is a workflow's or GitHub App's; GitHub says ``push: false`` for those."""
         return self._token.startswith(_INSTALLATION)
 
     def call(
@@ -110,7 +110,10 @@ class GitHubHttp:
         wanted: Collection[int],
         params: Mapping[str, str | int] | None = None,
     ) -> GitHubReply:
-        """One request below the API's base, repeated while that may help; it must be safe to send twice."""
+        """Send a request below the API's base and return the answer, whose status must be in ``wanted``.
+
+        The request is repeated after temporary failures, so it must be safe to send twice.
+        """
         return self.persist(
             f"{method} {path}",
             lambda: self.attempt(method, path, wanted=wanted, params=params),
@@ -123,7 +126,7 @@ class GitHubHttp:
         return self._repeater.persist(what, attempt, landed)
 
     def _pace(self) -> None:
-        """Wait until the next write may be sent, and count it as sent."""
+        """Wait until the next write may be sent, and record the time of that write."""
         if self._last_write is not None:
             pause = self._last_write + self._repeater.patience.between_writes - self._clock()
             self._repeater.sleep(max(0.0, pause))
@@ -140,10 +143,11 @@ class GitHubHttp:
         data: Iterable[bytes] | None = None,
         length: int | None = None,
     ) -> GitHubReply:
-        """One request. Raises ``Fault`` where another attempt may succeed, else ``TransferError``.
+        """Send a request once and return the answer, whose status must be in ``wanted``.
 
-        ``url`` is a path below the API's base, or whole, since uploads go to another host. ``data`` of
-        ``length`` bytes is streamed.
+        ``url`` is a path below the API's base, or a whole URL, since uploads go to another host. ``data`` of
+        ``length`` bytes is streamed. Raises ``Fault`` when another attempt may succeed, else
+        ``TransferError``.
         """
         headers = _headers(_JSON, length)
         response = self._send(method, url, headers, params=params, content=content, data=data)
@@ -151,9 +155,9 @@ class GitHubHttp:
         return GitHubReply(status=response.status_code, json=self._json(response), headers=response.headers)
 
     def attempt_bytes(self, url: str, limit: int) -> bytes:
-        """One GET of bytes. A redirect to another host is followed without the token.
+        """Send a GET request once and return the body; a redirect to another host gets no token.
 
-        Raises as ``attempt`` does, and ``TransferError`` for more than ``limit`` bytes.
+        Raises what ``attempt`` raises, and ``TransferError`` for more than ``limit`` bytes.
         """
         with self._send("GET", url, _headers(_BYTES), stream=True) as response:
             self._require(response, (_OK,))
@@ -282,12 +286,12 @@ def _headers(accept: str, length: int | None = None) -> dict[str, str]:
 
 
 def is_untrusted(error: requests.RequestException) -> bool:
-    """Whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
+    """Return whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
     return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
 
 
 def system_error(error: BaseException) -> str:
-    """The operating system's message in a chain of exceptions."""
+    """Return the operating system's message in a chain of exceptions, else the text of the last exception."""
     while not (isinstance(error, OSError) and error.strerror):
         deeper = error.__cause__ or error.__context__
         if deeper is None:

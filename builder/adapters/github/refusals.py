@@ -1,4 +1,4 @@
-"""GitHub's refusals: what they mean, what to do about them, and how long to wait before the next attempt.
+"""Rules for GitHub's refusals: their meaning, the advice to the user, and the wait before the next attempt.
 
 Sources: docs.github.com "Rate limits for the REST API", "Best practices for using the REST API",
 "Troubleshooting the REST API".
@@ -15,10 +15,10 @@ import requests
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 
 _SECONDARY_LIMIT = 60.0
-"""The least wait in seconds when GitHub names no time."""
+"""The shortest wait in seconds for a rate limit when GitHub names no time."""
 
 _LIMITED = re.compile("rate limit|abuse detection", re.IGNORECASE)
-"""The second alternative is how older GitHub Enterprise servers name a secondary rate limit."""
+"""Words of a rate limit's message; older GitHub Enterprise servers call a secondary one abuse detection."""
 
 _WRITING = {"repo", "public_repo"}
 
@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: float) -> float | None:
-    """The seconds to wait for a rate limit; ``None`` for another answer. ``now`` is Unix time."""
+    """Return the seconds to wait for a rate limit; ``None`` for another answer. ``now`` is Unix time."""
     if status not in (_FORBIDDEN, _TOO_MANY):
         return None
     named = named_wait(headers, now)
@@ -47,7 +47,10 @@ def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: 
 
 
 def named_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds until the time in the headers, at least one; ``None`` where they name none."""
+    """Return the seconds to wait that the headers name; ``None`` if they name none. ``now`` is Unix time.
+
+    A point in time, in ``Retry-After`` or ``X-RateLimit-Reset``, gives at least one second.
+    """
     after = headers.get("Retry-After", "").strip()
     if after.isdecimal():
         return float(after)
@@ -59,7 +62,10 @@ def named_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def sent_at(headers: Mapping[str, str]) -> float | None:
-    """The Unix time of the answer by the host's clock, which the times in it refer to."""
+    """Return the Unix time of the answer by the host's clock, to which times in headers refer.
+
+    The result is ``None`` without a ``Date`` header.
+    """
     return _http_date(headers.get("Date", ""))
 
 
@@ -71,19 +77,19 @@ def _http_date(text: str) -> float | None:
 
 
 def lacks_scope(headers: Mapping[str, str]) -> bool:
-    """Whether the answer lists a classic token's scopes and none of them allows writing."""
+    """Return whether the answer lists a classic token's scopes and none of them allows writing."""
     scopes = {scope.strip() for scope in headers.get("X-OAuth-Scopes", "").split(",")} - {""}
     return bool(scopes) and not scopes & _WRITING
 
 
 def may_not_write(repository: str) -> str:
-    """The message for a token that can read a repository and not write to it."""
+    """Return the message for a token that can read a repository but not write to it."""
     return f"{repository}: the token may read the repository but not write to it. It needs {_NEEDED}"
 
 
 def refusal(response: requests.Response, reason: str) -> str:
-    """The message for a refusal: request, reason and advice. ``reason`` are GitHub's words."""
-    where = response.url.partition("?")[0]  # behind a redirect the rest is a signature
+    """Return the message for a refusal: request, reason and advice. ``reason`` is GitHub's own text."""
+    where = response.url.partition("?")[0]  # after a redirect the query is a signature
     message = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
     if response.is_redirect:
         return f"{message}. The repository has moved: correct publish.repository in variants.yaml."
@@ -91,7 +97,7 @@ def refusal(response: requests.Response, reason: str) -> str:
 
 
 def reason_of(response: requests.Response) -> str:
-    """GitHub's words for a refusal, or those of the status line."""
+    """Return GitHub's text for a refusal, or the text of the status line."""
     try:
         value: object = response.json()
     except ValueError:
@@ -100,7 +106,7 @@ def reason_of(response: requests.Response) -> str:
 
 
 def explain(value: object) -> str:
-    """The ``message`` and the codes of ``errors`` in an error body."""
+    """Return the ``message`` and the codes of ``errors`` in an error body; empty without either."""
     if not isinstance(value, dict):
         return ""
     details = value.get("errors")

@@ -1,4 +1,4 @@
-"""Releases on GitHub or GitHub Enterprise. Implements ``release.assets.ReleaseHost`` and ``Repository``.
+"""Releases on GitHub or GitHub Enterprise; implements ``release.assets.ReleaseHost`` and ``Repository``.
 
 Sources: docs.github.com "REST API endpoints for releases", "for release assets", "for Git references", "for
 Git tags" and "for repositories". Failed requests are repeated by ``adapters.github.http``.
@@ -28,10 +28,10 @@ _OK, _CREATED, _NO_CONTENT = 200, 201, 204
 _FORBIDDEN, _NOT_FOUND, _UNPROCESSABLE = 403, 404, 422
 
 _COMMIT = re.compile("[0-9a-f]{40}")
-"""A commit's name; ``target_commitish`` may be a branch's as well."""
+"""The hash of a commit; ``target_commitish`` may be the name of a branch instead."""
 
 _ENTERPRISE_SERVER = "X-GitHub-Enterprise-Version"
-"""The header of answers by a GitHub Enterprise Server."""
+"""A header that only the answers of a GitHub Enterprise Server have."""
 
 V = TypeVar("V", str, int, bool)
 
@@ -40,7 +40,7 @@ class GitHub:
     """The releases of one repository (``owner/name``)."""
 
     def __init__(self, *, repository: str, http: GitHubHttp, reporter: Reporter) -> None:
-        """Raises ``ConfigError`` for a repository that is not ``owner/name``."""
+        """Raise ``ConfigError`` for a repository that is not ``owner/name``."""
         if REPOSITORY.fullmatch(repository) is None:
             raise ConfigError(
                 f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
@@ -54,8 +54,8 @@ class GitHub:
     def require_access(self) -> None:
         """See ``release.assets.ReleaseHost.require_access``.
 
-        GitHub tells what the token's user may do, and of a classic token its scopes. What a fine-grained one
-        may do, or one that stands for no user (a workflow's), the first write shows.
+        GitHub reports the permissions of the token's user, and the scopes of a classic token. Only the first
+        write shows the permissions of a fine-grained token, or of a token without a user (a workflow's).
         """
         reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
         may_push = _permissions(reply).get("push") is not False
@@ -63,7 +63,7 @@ class GitHub:
             raise TransferError(may_not_write(self._repository))
 
     def commit_of(self, tag: str) -> str | None:
-        """See ``release.assets.Repository.commit_of``. An annotated tag names it by way of an object."""
+        """See ``release.assets.Repository.commit_of``. An annotated tag names its commit in a tag object."""
         git = f"/repos/{self._repository}/git"
         path = f"{git}/ref/{quote(f'tags/{tag}', safe='')}"
         reply = self._http.call("GET", path, wanted=(_OK, _NOT_FOUND))
@@ -78,7 +78,8 @@ class GitHub:
     def has_immutable_releases(self) -> bool | None:
         """See ``release.assets.Repository.has_immutable_releases``.
 
-        GitHub answers 404 where they are off, to who may not ask, and where a server does not know them.
+        GitHub answers 404 when immutable releases are off, when the token's user may not ask, and when a
+        server does not support them.
         """
         path = f"/repos/{self._repository}/immutable-releases"
         reply = self._http.call("GET", path, wanted=(_OK, _FORBIDDEN, _NOT_FOUND))
@@ -105,10 +106,10 @@ class GitHub:
         if reply.status == _NOT_FOUND:
             return None
         release = _release(reply.json)
-        return None if release.draft else release  # GitHub never shows a draft here; servers like it do
+        return None if release.draft else release  # GitHub returns no draft here; compatible servers do
 
     def drafts(self, tag: str) -> list[Release]:
-        """See ``release.assets.ReleaseHost.drafts``: GitHub shows a draft in the list only."""
+        """See ``release.assets.ReleaseHost.drafts``. Only GitHub's list of all releases has drafts."""
         found = [_release(item) for item in self._pages(self._root)]
         return sorted((item for item in found if item.draft and item.tag == tag), key=lambda item: item.id)
 
@@ -128,7 +129,8 @@ class GitHub:
     def upload(self, release: Release, file: LocalFile) -> Asset:
         """See ``release.assets.ReleaseHost.upload``.
 
-        After a failure the list is read first: the file may have landed, or left something half behind.
+        After a failure the list of assets is read first: the file may have arrived, or an incomplete asset of
+        its name must be deleted.
         """
         return self._http.persist(
             f"upload {file.name}",
@@ -172,7 +174,7 @@ class GitHub:
         return withdrawn
 
     def _is_administered(self) -> bool:
-        """Whether the token's user is an administrator of the repository."""
+        """Return whether the token's user is an administrator of the repository."""
         reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
         return _permissions(reply).get("admin") is True
 
@@ -181,7 +183,7 @@ class GitHub:
         return _release(self._http.attempt("PATCH", path, wanted=(_OK,), content=content).json)
 
     def _public(self, release: Release) -> Release | None:
-        """The release if it is public already: an immutable release must not be published twice."""
+        """Return the release if it is public, else ``None``: an immutable release is not published twice."""
         public = self.published(release.tag)
         return public if public and public.id == release.id else None
 
@@ -213,7 +215,7 @@ class GitHub:
         return data
 
     def _with_digest(self, asset: Asset) -> Asset:
-        """The asset, asked for once more without a digest: some hosts compute it after the upload."""
+        """Return the asset, read again if it has no digest: some hosts compute digests after the upload."""
         if asset.digest is not None:
             return asset
         return _asset(self._http.call("GET", f"{self._root}/assets/{asset.id}", wanted=(_OK,)).json)
@@ -239,13 +241,13 @@ class GitHub:
 
 
 def _permissions(repository: GitHubReply) -> Mapping[str, object]:
-    """What the token's user may do; empty where GitHub does not say."""
+    """Return the permissions of the token's user; empty if GitHub does not report them."""
     permissions = _object(repository.json).get("permissions")
     return permissions if isinstance(permissions, dict) else {}
 
 
 def _target(commit: str | None) -> dict[str, str]:
-    """The commit of a new tag, as the request names it. Without it GitHub takes the default branch."""
+    """Return the request's field for the commit of a new tag; without it GitHub tags the default branch."""
     return {"target_commitish": commit} if commit else {}
 
 

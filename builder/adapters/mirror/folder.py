@@ -1,8 +1,8 @@
-"""A mirror's folder: its layout, its lock, and its repair after a kill.
+"""A mirror's folder: its layout, its lock, and its repair after a killed run.
 
-``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all, ``simple/`` has pages
-of their wheels. Everything else of ours is in ``.drafts/``: the lock, releases that are not public yet, files
-being written or removed. Other files in the folder are not touched.
+``TAG/`` holds a release, ``latest`` links to the newest release, ``releases.json`` lists all releases, and
+``simple/`` has the pages of their wheels. ``.drafts/`` holds the lock, releases that are not public yet, and
+files that are being written or removed. All other files in the folder stay as they are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INDEX_LIMIT = 16 << 20
 _LOCK = ".lock"
 
 _ASIDE = "~"
-"""The suffix of a replaced release until it is removed. No tag ends with it."""
+"""The suffix of a replaced release's folder until the folder is removed. No tag ends with ``~``."""
 
 
 class MirrorFolder:
@@ -51,18 +51,18 @@ class MirrorFolder:
         self.drafts = self.root / ".drafts"
 
     def release(self, tag: str) -> Path:
-        """The folder of a public release. Raises ``ConfigError`` or ``ReleaseConflictError``."""
+        """Return the folder of a public release. Raises ``ConfigError`` or ``ReleaseConflictError``."""
         path = self.root / mirror_tag(tag)
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _not_ours(path, "the folder of a release")
         return path
 
     def draft(self, tag: str) -> Path:
-        """The folder of a draft, on the same file system, so that one rename publishes it."""
+        """Return the folder of a draft, on the same file system, so that one rename publishes it."""
         return self.drafts / mirror_tag(tag)
 
     def require_ours(self) -> None:
-        """Check that every name is free or ours and that the folder is writable; change nothing.
+        """Check that every name is free or a mirror's and that the folder is writable; change nothing.
 
         Raises ``ReleaseConflictError`` or ``DiskError``.
         """
@@ -81,13 +81,13 @@ class MirrorFolder:
 
     @contextmanager
     def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Hold the mirror's lock, after repairing what a killed run left.
+        """Hold the mirror's lock during the block, after repairing what a killed run left.
 
-        ``waiting`` is called once when another run holds it. Raises ``DiskError``.
+        ``waiting`` is called once when another run holds the lock. Raises ``DiskError``.
         """
         with disk_errors(self.drafts):
             self.root.mkdir(parents=True, exist_ok=True)
-            # A draft is nobody's business, least of all a web server's.
+            # The mode keeps drafts from other users, such as a web server's.
             self.drafts.mkdir(mode=0o700, exist_ok=True)
         with exclusive(self.drafts / _LOCK, waiting):
             with disk_errors(self.drafts):
@@ -95,7 +95,7 @@ class MirrorFolder:
             yield
 
     def make_public(self, tag: str) -> None:
-        """Publish a draft by one rename; the release that had the name is removed. ``DiskError``."""
+        """Publish a draft by one rename, and remove the release that it replaces. Raises ``DiskError``."""
         draft, public = self.draft(tag), self.release(tag)
         aside = self.drafts / f"{tag}{_ASIDE}"
         with disk_errors(public):
@@ -110,7 +110,7 @@ class MirrorFolder:
                 shutil.rmtree(aside)
 
     def finish(self, tag: str) -> None:
-        """Remove the rest of a draft once ``tag`` is public, and update the lists."""
+        """Remove the rest of a draft once ``tag`` is public, and call ``settle``. Raises ``DiskError``."""
         with disk_errors(self.draft(tag)):
             if self.draft(tag).exists():
                 shutil.rmtree(self.draft(tag))
@@ -126,7 +126,7 @@ class MirrorFolder:
             self._point_at(listing.releases[0].tag if listing.releases else None)
 
     def write_pages(self, pages: Mapping[str, str | None]) -> None:
-        """Make files below the mirror these, by path; ``None``: there is none. Raises ``DiskError``."""
+        """Write pages by their paths below the mirror; ``None`` removes a page. Raises ``DiskError``."""
         for name, text in pages.items():
             path = self.root / name
             with disk_errors(path):
@@ -139,7 +139,10 @@ class MirrorFolder:
                     self._write(path, text)
 
     def listing(self) -> Mirror:
-        """The content of ``releases.json``. Raises ``ReleaseConflictError`` if it is not ours."""
+        """Return the list that ``releases.json`` should have: its releases that exist, and new releases.
+
+        Raises ``ReleaseConflictError`` if the file is not a mirror's.
+        """
         inside = self.root.iterdir() if self.root.is_dir() else ()
         folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
         found = sorted((item for path in folders for item in _found(path)), key=lambda item: item[0])
@@ -162,7 +165,7 @@ class MirrorFolder:
             raise DiskError(f"{path} cannot be read: {error.strerror}. Check its owner and mode.") from error
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a file by way of ``.drafts``, so that a kill leaves half of one only there."""
+        """Write a file in ``.drafts`` and move it, so that a killed run leaves partial files only there."""
         made = self.drafts / path.name
         with part_file(made) as file:
             file.write(text.encode())
@@ -179,7 +182,7 @@ class MirrorFolder:
         sync_folder(self.root)
 
     def _recover(self) -> None:
-        """Restore a release that a kill left between two renames, and remove other remains."""
+        """Restore a release that a killed run left between two renames, and remove that run's other files."""
         for path in self.drafts.iterdir():
             if path.is_symlink() or not path.is_dir():
                 if path.name != _LOCK:
@@ -196,7 +199,7 @@ class MirrorFolder:
 
 
 def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
-    """The release in ``folder`` if its index names it, with the time in ns when it became public."""
+    """Yield the release in ``folder``, if its index names it, after the time in ns when it became public."""
     path = folder / INDEX
     with suppress(OSError):
         with path.open("rb") as file:

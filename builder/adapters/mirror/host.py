@@ -1,6 +1,7 @@
-"""Releases in a mirror's folder. Implements ``release.assets.ReleaseHost``.
+"""Releases in a mirror's folder; implements ``release.assets.ReleaseHost``.
 
-An asset's digest is computed from its bytes each time, so a flipped bit is found. Only drafts are written.
+``DirectoryHost.assets`` computes each digest from the file's bytes, so that a flipped bit is found. Only
+drafts are written.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ class DirectoryHost:
         self._mirror = mirror
         self._reporter = reporter
         self._asset_paths: list[Path] = []
-        """Every asset told, at the place that is its id."""
+        """The path of every asset that was returned, at the index that is the asset's id."""
 
     def require_access(self) -> None:
-        """See ``release.assets.ReleaseHost.require_access``: ``DiskError`` or ``ReleaseConflictError``."""
+        """See ``release.assets.ReleaseHost.require_access`` and ``MirrorFolder.require_ours``."""
         self._mirror.require_ours()
 
     def require_room(self, tag: str, files: tuple[Path, ...]) -> None:
-        """Raise ``DiskError`` unless the missing ones of ``files`` fit."""
+        """Raise ``DiskError`` unless there is space for the ``files`` that the release and its draft lack."""
         there = {(path.name, _size(path)) for folder in self._folders(tag) for path in _inside(folder)}
         sizes = {path.name: _size(path) for path in files}
         require_space(
@@ -49,7 +50,7 @@ class DirectoryHost:
         return self._release(tag, folder, draft=False) if folder.exists() else None
 
     def latest(self) -> Release | None:
-        """See ``release.assets.ReleaseHost.latest``: the last one that became public here."""
+        """See ``release.assets.ReleaseHost.latest``. It is the first release in ``releases.json``."""
         listed = self._mirror.listing().releases
         return self.published(listed[0].tag) if listed else None
 
@@ -66,7 +67,7 @@ class DirectoryHost:
         return self._release(tag, folder, draft=True)
 
     def assets(self, release: Release) -> tuple[Asset, ...]:
-        """See ``release.assets.ReleaseHost.assets``: every byte is read."""
+        """See ``release.assets.ReleaseHost.assets``. Every byte is read."""
         return tuple(self._asset(path, read=True) for path in _inside(self._folder(release)))
 
     def download(self, asset: Asset, limit: int) -> bytes:
@@ -85,7 +86,7 @@ class DirectoryHost:
         return content
 
     def upload(self, release: Release, file: LocalFile) -> Asset:
-        """See ``release.assets.ReleaseHost.upload``. The file is read again before it gets its name."""
+        """See ``release.assets.ReleaseHost.upload``. The copy is read again before it gets its name."""
         dest = self._mirror.draft(release.tag) / file.name
         with (
             part_file(dest, needed=file.size) as part,
@@ -97,22 +98,22 @@ class DirectoryHost:
         return self._asset(dest, read=False)
 
     def delete(self, asset: Asset) -> None:
-        """See ``release.assets.ReleaseHost.delete``: out of the draft, also where a public one showed it."""
+        """See ``release.assets.ReleaseHost.delete``. A public asset is removed from the tag's draft too."""
         listed = self._asset_paths[asset.id]
         path = self._mirror.draft(listed.parent.name) / listed.name
         with disk_errors(path), suppress(FileNotFoundError):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
-        """See ``release.assets.ReleaseHost.publish``: one rename, then ``releases.json`` and ``latest``."""
+        """See ``release.assets.ReleaseHost.publish``. Also updates ``releases.json`` and ``latest``."""
         self._mirror.make_public(release.tag)
         self._mirror.settle()
         return self._release(release.tag, self._mirror.release(release.tag), draft=False)
 
     def withdraw(self, release: Release) -> Release:
-        """See ``release.assets.ReleaseHost.withdraw``; here people keep what is public until it is replaced.
+        """See ``release.assets.ReleaseHost.withdraw``. The public release stays until it is replaced.
 
-        The draft begins as second names (hard links) of the same files; where a file system has none, empty.
+        The draft begins with hard links to the release's files, or empty where the file system has none.
         """
         self._mirror.require_listed(release.tag)
         draft = self._mirror.draft(release.tag)
@@ -155,7 +156,7 @@ def _size(path: Path) -> int:
 
 
 def _look(path: Path, *, read: bool) -> tuple[str, str | None]:
-    """The state and digest of a file."""
+    """Return the state of a file and, with ``read``, its digest ``sha256:<hex>``; ``None`` without."""
     if path.is_symlink() or not path.is_file():
         return _NO_FILE, None
     try:

@@ -1,7 +1,8 @@
-"""Releases in a repository of an OCI registry. Implements ``release.assets.ReleaseHost``.
+"""Releases in a repository of an OCI registry; implements ``release.assets.ReleaseHost``.
 
-A release is one artifact under its tag, its files the layers; ``latest`` is the last published. A draft is
-blobs that no manifest names: nobody sees them, and the next run finds those that have come by their digests.
+A release is one artifact under the release's tag, with its files as layers; the tag ``latest`` names the
+newest release. A draft is a set of blobs that no manifest names: clients do not see the blobs, and the next
+run finds the uploaded ones by their digests.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _TYPES = {
     ".gz": "application/gzip",
     ".html": "text/html",
 }
-"""Media types of IANA by a name's end; anything else is bytes."""
+"""IANA's media types by the end of a file's name; a file with another name has ``BYTES_TYPE``."""
 
 _MISSING = "missing"
-"""The state of a file whose blob the registry has lost."""
+"""The state of a file whose blob the registry does not have, or has in another size."""
 
 V = TypeVar("V")
 
 
 def registry_tag(tag: str) -> str:
-    """``tag``, if a registry can have it. Raises ``ConfigError``."""
+    """Return ``tag`` if a registry can have it. Raises ``ConfigError`` if not."""
     if TAG_FORM.fullmatch(require_tag(tag)) is None or tag == LATEST:
         raise ConfigError(
             f"{tag!r} cannot be a tag in a registry: at most 128 letters, digits and . _ - are, and {LATEST} "
@@ -58,12 +59,12 @@ class RegistryHost:
         """The files of the release that is being made, by their names."""
 
     def require_access(self) -> None:
-        """See ``release.assets.ReleaseHost.require_access``: an upload is begun and given up."""
+        """See ``release.assets.ReleaseHost.require_access``. An upload is begun and cancelled as a test."""
         place = self._persist("begin an upload", self._registry.begin_upload)
         self._persist("give up an upload", lambda: self._registry.cancel_upload(place))
 
     def published(self, tag: str) -> Release | None:
-        """See ``release.assets.ReleaseHost.published``. Raises ``ReleaseConflictError`` for anything else."""
+        """See ``release.assets.ReleaseHost.published``. Raises ``ReleaseConflictError`` for an image."""
         content = self._manifest(tag)
         if content is None:
             return None
@@ -75,13 +76,13 @@ class RegistryHost:
         return self._release(tag, manifest.files, draft=False)
 
     def latest(self) -> Release | None:
-        """See ``release.assets.ReleaseHost.latest``: the last one that became public here."""
+        """See ``release.assets.ReleaseHost.latest``. It is the release that the tag ``latest`` names."""
         content = self._manifest(LATEST)
         manifest = _release_in(content) if content is not None else None
         return self._release(manifest.tag, manifest.files, draft=False) if manifest else None
 
     def drafts(self, tag: str) -> list[Release]:  # noqa: ARG002
-        """See ``release.assets.ReleaseHost.drafts``: nothing lists blobs that no manifest names."""
+        """See ``release.assets.ReleaseHost.drafts``. Always empty: no API lists blobs without a manifest."""
         return []
 
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
@@ -90,7 +91,7 @@ class RegistryHost:
         return self._release(tag, (), draft=True)
 
     def assets(self, release: Release) -> tuple[Asset, ...]:
-        """See ``release.assets.ReleaseHost.assets``: the registry is asked for each blob."""
+        """See ``release.assets.ReleaseHost.assets``. One request a file finds whether its blob is there."""
         files = self._draft.values() if release.draft else release.assets
         return tuple(self._looked_at(asset) for asset in files)
 
@@ -101,7 +102,7 @@ class RegistryHost:
         return self._persist(f"download {asset.name}", lambda: self._registry.blob(str(asset.digest)))
 
     def upload(self, release: Release, file: LocalFile) -> Asset:  # noqa: ARG002
-        """See ``release.assets.ReleaseHost.upload``. What the registry has is not sent again."""
+        """See ``release.assets.ReleaseHost.upload``. A blob that the registry has is not sent again."""
         asset = Asset(file.name, file.size, file.digest, UPLOADED, len(self._draft))
         if self._looked_at(asset).state == UPLOADED:
             self._reporter.say(f"{file.name} is in the registry already")
@@ -112,13 +113,13 @@ class RegistryHost:
         return asset
 
     def delete(self, asset: Asset) -> None:
-        """See ``release.assets.ReleaseHost.delete``: the next manifest does not name it."""
+        """See ``release.assets.ReleaseHost.delete``. The blob stays; the next manifest does not name it."""
         self._draft.pop(asset.name, None)
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
-        """See ``release.assets.ReleaseHost.publish``. ``latest`` goes first: it is whole as well.
+        """See ``release.assets.ReleaseHost.publish``. ``latest`` is written before the release's own tag.
 
-        An older release that is replaced does not become the newest.
+        ``latest`` stays as it is when a release is replaced that is not the newest.
         """
         files = tuple(self._draft[name] for name in sorted(self._draft))
         config = self._persist("write the configuration", self._registry.put_empty)
@@ -130,7 +131,7 @@ class RegistryHost:
         return self._release(release.tag, files, draft=False)
 
     def withdraw(self, release: Release) -> Release:
-        """See ``release.assets.ReleaseHost.withdraw``; people keep what is public until it is replaced."""
+        """See ``release.assets.ReleaseHost.withdraw``. The public release stays until it is replaced."""
         whole = (asset for asset in self.assets(release) if asset.state == UPLOADED)
         self._draft = {asset.name: asset for asset in whole}
         return self._release(release.tag, tuple(self._draft.values()), draft=True)
@@ -146,7 +147,7 @@ class RegistryHost:
         return self._persist(f"read {tag}", lambda: self._registry.manifest(tag))
 
     def _looked_at(self, asset: Asset) -> Asset:
-        """The asset with the state and size that its blob has now."""
+        """Return the asset with its state now: whole if the registry has a blob of its size, else missing."""
         size = self._persist(f"look for {asset.name}", lambda: self._registry.blob_size(str(asset.digest)))
         state = UPLOADED if size == asset.size else _MISSING
         return Asset(asset.name, asset.size, asset.digest, state, asset.id)
@@ -170,7 +171,7 @@ class RegistryHost:
 
 
 class _BlobUpload:
-    """The upload of one file, which goes on where an earlier attempt of this run broke off."""
+    """The upload of one file, which continues after a failed attempt of the same run."""
 
     def __init__(self, registry: Registry, file: LocalFile, reporter: Reporter) -> None:
         self._registry = registry
@@ -179,7 +180,11 @@ class _BlobUpload:
         self._place = ""
 
     def attempt(self) -> None:
-        """Raises as ``Registry`` does, ``Fault`` where it has to begin anew, and ``IntegrityError``."""
+        """Upload the file, or the bytes that are missing after an earlier attempt.
+
+        Raises what ``Registry`` raises, ``Fault`` when the upload has to start over, and ``IntegrityError``
+        when the file has changed.
+        """
         file = self._file
         if self._place and self._registry.blob_size(file.digest) == file.size:
             return  # only the answer was lost
@@ -195,13 +200,13 @@ class _BlobUpload:
         raise Fault(f"wanted {file.digest}; the registry got other bytes", error=IntegrityError)
 
     def _begun(self) -> int:
-        """Begin, or go on; how many bytes the registry has."""
+        """Begin or continue the upload, and return how many bytes the registry has."""
         if self._place:
             try:
                 self._place, start = self._registry.resume_upload(self._place)
             except PassingError:
                 raise
-            except TransferError:  # it has forgotten the upload
+            except TransferError:  # the registry has forgotten the upload
                 self._place = ""
             else:
                 return min(start, self._file.size)
@@ -211,7 +216,7 @@ class _BlobUpload:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What a manifest says of a release."""
+    """The tag and the files of a release, as its manifest names them."""
 
     tag: str
     files: tuple[Asset, ...]
@@ -225,7 +230,7 @@ def _attempted(attempt: Callable[[], V]) -> V:
 
 
 def _manifest(tag: str, title: str, files: tuple[Asset, ...], config: Mapping[str, object]) -> bytes:
-    """The manifest of a release. The same files give the same bytes."""
+    """Return the manifest of a release. The same arguments give the same bytes."""
     layers = [
         {
             "mediaType": next((kind for end, kind in _TYPES.items() if file.name.endswith(end)), BYTES_TYPE),
@@ -239,7 +244,7 @@ def _manifest(tag: str, title: str, files: tuple[Asset, ...], config: Mapping[st
 
 
 def _release_in(content: bytes) -> _Manifest | None:
-    """The release that a manifest is of; ``None`` for an image, an index, and anything else."""
+    """Return the release that a manifest describes; ``None`` for an image, an index, or anything else."""
     try:
         document = json.loads(content)
         if document["artifactType"] != RELEASE_TYPE:

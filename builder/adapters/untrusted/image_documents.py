@@ -1,4 +1,4 @@
-"""A container image file's documents, and its layers as the files that the final image has.
+"""Readers of a container image's documents, and the merging of its layers into the files that it has.
 
 Sources: OCI image specification v1.1 (image-layout.md, image-index.md, manifest.md; layer.md, "Whiteouts");
 ``docker save``'s ``manifest.json`` as moby's ``image/tarexport`` writes it.
@@ -16,7 +16,7 @@ from pathlib import Path
 from builder.errors import IntegrityError
 
 DOCUMENT_LIMIT = 4 << 20
-"""Bytes; a real manifest has a few thousand."""
+"""The most bytes of a document; a real manifest has a few thousand."""
 
 _DOCKER = "manifest.json"
 
@@ -25,7 +25,7 @@ _OCI = "index.json"
 _OCI_MARK = "oci-layout"
 
 LAYOUT_FILES = frozenset((_DOCKER, _OCI, _OCI_MARK))
-"""A folder with none of these at its top is no image."""
+"""Names of files of which an image's folder has at least one at its top."""
 
 _DIGEST = re.compile(r"([a-z0-9]+):([0-9a-fA-F]{32,128})")
 
@@ -34,15 +34,15 @@ _SCHEMA = 2
 _SHORT = 12
 
 _MOST_LAYERS = 1024
-"""Of one image; docker takes 127."""
+"""The most layers of one image; docker allows 127."""
 
 _MOST_IMAGES = 1024
 
 _MOST_ENTRIES = 4096
-"""Of all indexes together."""
+"""The most entries of all indexes together."""
 
 _LONGEST_LABEL = 256
-"""Characters: it stands before every name in the image."""
+"""The most characters of an image's label, which precedes every name in the image."""
 
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
@@ -52,24 +52,24 @@ _TRACE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|" + _OCI_MARK
 
 @dataclass(frozen=True)
 class ImageLayers:
-    """One image of a file: what tells it from the others there, and its layers' paths, lowest first."""
+    """One image of a file: the label that distinguishes it, and its layers' paths, lowest first."""
 
     label: str
     layers: tuple[str, ...]
 
 
 def is_document(name: str, head: bytes) -> bool:
-    """Whether a member may be one of the documents that ``images`` reads."""
+    """Return whether a member, whose first bytes are ``head``, may be a document that ``images`` reads."""
     return name in {_DOCKER, _OCI} or (name.startswith("blobs/") and head.lstrip().startswith(b"{"))
 
 
 def is_layout(names: Iterable[str]) -> bool:
-    """Whether these are the names of an image's parts, also where the documents are missing."""
+    """Return whether any of the names is that of an image's part, even if the documents are missing."""
     return any(_TRACE.fullmatch(name) for name in names)
 
 
 def images(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
-    """Every image that the documents describe; none when they describe something else.
+    """Return every image that the documents describe; none when they describe something else.
 
     Raises ``IntegrityError`` for documents of an image that contradict the specification.
     """
@@ -80,7 +80,7 @@ def images(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
 
 
 def _within_reason(found: Iterable[ImageLayers]) -> tuple[ImageLayers, ...]:
-    """Each image once. Raises ``ValueError`` for more than anybody saves in one file."""
+    """Return each image once. Raises ``ValueError`` for too many images or layers."""
     once = tuple(dict.fromkeys(found))
     if len(once) > _MOST_IMAGES:
         raise ValueError(f"{len(once):,} images, and no more than {_MOST_IMAGES:,} are taken")
@@ -120,7 +120,7 @@ def _words(value: Iterable[object]) -> tuple[str, ...]:
 
 
 def _parsed(document: bytes | None) -> object:
-    """``None`` for what is no JSON: a file that is called like a document and is none."""
+    """Return the value of a JSON document; ``None`` for a file that has a document's name and is no JSON."""
     try:
         return json.loads(document or b"null")
     except (ValueError, RecursionError):
@@ -135,7 +135,7 @@ def _oci(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
 
 
 def _manifests(documents: Mapping[str, bytes], index: Mapping[str, list[object]]) -> Iterator[ImageLayers]:
-    """Every manifest that the index leads to, also through indexes in it, each once."""
+    """Yield the image of every manifest that the index names, also through nested indexes, each once."""
     waiting = deque(("", entry) for entry in index["manifests"])
     read: set[str] = set()
     entries = 0
@@ -183,12 +183,12 @@ def _notes(entry: object) -> Mapping[str, object]:
 
 
 def _is_statement(entry: object) -> bool:
-    """BuildKit puts what it attests beside the image, as a manifest that no machine can run."""
+    """Return whether an entry is BuildKit's manifest of attestations, which no machine can run."""
     return _notes(entry).get("vnd.docker.reference.type") == "attestation-manifest"
 
 
 def _label(entry: object) -> str:
-    """The platform where one is told, else the name."""
+    """Return the platform of an index's entry, else the image's name, else an empty text."""
     platform = entry.get("platform") if isinstance(entry, dict) else None
     if isinstance(platform, dict):
         words = [platform.get(key) for key in ("os", "architecture", "variant")]
@@ -210,40 +210,40 @@ _OPAQUE = ".wh..wh..opq"
 
 @dataclass
 class Layer:
-    """The files of one tar; a later member takes the place of an earlier one of the same name."""
+    """The files of one tar; a later member replaces an earlier one of the same name."""
 
     files: dict[str, Path | None] = field(default_factory=dict)
-    """By path: the bytes of a library, ``None`` for anything else that is no folder."""
+    """By path: the file with the bytes of a library, ``None`` for any other member that is no folder."""
     folders: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
-    """Paths that lower layers have and the image has not."""
+    """Paths that this layer removes from lower layers."""
     emptied: set[str] = field(default_factory=set)
-    """Folders of which only what this layer and those above it put in is left."""
+    """Folders from which this layer removes everything that lower layers put there."""
 
     def add(self, name: str, library: Path | None) -> None:
-        """A file, link or device."""
+        """Add a file, link or device; ``library`` is the file with its bytes if it is a library."""
         self.folders.discard(name)
         self.files[name] = library
 
     def add_folder(self, name: str) -> None:
-        """A folder; what was a file of that name before is none any more."""
+        """Add a folder, which replaces an earlier file of the same name."""
         self.files.pop(name, None)
         self.folders.add(name)
 
     @property
     def libraries(self) -> dict[str, Path]:
-        """The libraries alone, each file's bytes under the first name that they have."""
+        """Return the libraries by path; of several names of one file, only the first."""
         first = {path: name for name, path in reversed(list(self.files.items())) if path}
         return {name: path for name, path in self.files.items() if path and first[path] == name}
 
 
 def plain(name: str) -> str:
-    """A member's name without ``./``, doubled or leading slashes."""
+    """Return a member's name without ``./`` and without leading, doubled or final slashes."""
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def marked(layer: Layer) -> Layer:
-    """The same layer, with what its whiteout files hide in ``gone`` and ``emptied``."""
+    """Return the same layer without its whiteout files; ``gone`` and ``emptied`` have what these hide."""
     found = Layer(folders=set(layer.folders))
     for name, library in layer.files.items():
         folder, _, base = name.rpartition("/")
@@ -251,15 +251,15 @@ def marked(layer: Layer) -> Layer:
             found.emptied.add(folder)
         elif not base.startswith(_WHITEOUT):
             found.files[name] = library
-        elif not base.startswith(_WHITEOUT * 2):  # aufs keeps its own books under .wh..wh.*
+        elif not base.startswith(_WHITEOUT * 2):  # files .wh..wh.* are data of aufs itself
             found.gone.add(f"{folder}/{base[len(_WHITEOUT) :]}".lstrip("/"))
     return found
 
 
 def stack(layers: Sequence[Layer]) -> Layer:
-    """The libraries in all ``marked`` layers, lowest first, as one: what a container would see.
+    """Return one layer with the libraries that a container of ``marked`` layers, lowest first, would see.
 
-    From the top down, so that each is gone through once: one that lies under itself adds nothing.
+    Layers are read from the top down, each once: a layer that is there twice adds nothing the second time.
     """
     found: list[dict[str, Path]] = []
     above = Layer()
@@ -274,7 +274,7 @@ def stack(layers: Sequence[Layer]) -> Layer:
 
 
 def _hides(above: Layer, name: str) -> bool:
-    """Whether a file is gone under all that lies above it."""
+    """Return whether the layers above hide a file."""
     folders = list(_above(name))
     return (
         name in above.files
@@ -286,14 +286,14 @@ def _hides(above: Layer, name: str) -> bool:
 
 
 def _above(name: str) -> Iterator[str]:
-    """Every folder that a path lies in, the top one left out."""
+    """Yield every folder that a path lies in, innermost first, except the root."""
     while "/" in name:
         name = name.rpartition("/")[0]
         yield name
 
 
 def below_own_top(files: Mapping[str, Path], top: str) -> dict[str, Path]:
-    """The same files without the one folder ``top`` that all of them lie in, if they do."""
+    """Return the files by their paths below the folder ``top``, if all of them lie in it, else unchanged."""
     prefix = f"{top}/"
     if not all(name.startswith(prefix) for name in files):
         return dict(files)

@@ -1,6 +1,6 @@
-"""Container images as files: what ``docker save`` writes and OCI layouts, packed or as a folder.
+"""Reader of container images in files, from ``docker save`` or as OCI layouts, packed or as a folder.
 
-Read in two rounds: the documents first, then each layer once, in the order in which they stand there.
+A file is read twice: first for its documents, then for each layer once, in the order of the file.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 _DOCUMENTS_LIMIT = 16 * DOCUMENT_LIMIT
 
 _HOPS = 8
-"""``docker save`` of old wrote a layer that stands there already as a link to it."""
+"""The most links to follow to a layer: an old ``docker save`` wrote a repeated layer as a link."""
 
 
 @dataclass
 class Contents:
-    """The first round over a tar that may be an image: its documents, its links and all names."""
+    """The documents, links and names that the first reading of a possible image finds."""
 
     what: str
     documents: dict[str, bytes] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Contents:
     _room: int = _DOCUMENTS_LIMIT
 
     def note(self, name: str, size: int, content: io.BufferedReader | None) -> None:
-        """Remember one file, and its bytes if it is a document."""
+        """Record one file, and its bytes if it is a document."""
         self.names.add(name)
         if content is None or not 0 < size <= DOCUMENT_LIMIT:
             return
@@ -67,13 +67,13 @@ class Contents:
         self.documents[name] = content.read(size)
 
     def link(self, name: str, target: str, *, hard: bool) -> None:
-        """Remember a link."""
+        """Record a link and its target."""
         self.names.add(name)
         folder = "" if hard else posixpath.dirname(name)
         self.links[name] = posixpath.normpath(posixpath.join(folder, target))
 
     def images(self) -> tuple[ImageLayers, ...]:
-        """The images in there; none when this is something else. Raises ``IntegrityError``."""
+        """Return the images that the documents describe; none if there is none. Raises ``IntegrityError``."""
         try:
             found = images(self.documents)
         except IntegrityError as error:
@@ -95,7 +95,7 @@ class Contents:
 
 
 def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
-    """The libraries of a tar by name: one round where it holds them itself, two where it is an image."""
+    """Return the libraries of a tar by name. A tar that is an image is read a second time, for its layers."""
     allowance = Allowance.of(what, path.stat().st_size)
     contents, reader = Contents(what), LayerReader(scratch, what, allowance, opens_zips=True)
     with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
@@ -114,7 +114,7 @@ def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dic
 
 
 def read_layout(files: Mapping[str, Path], what: str, scratch: Scratch) -> dict[str, Path]:
-    """The libraries of an image that lies unpacked; none when ``files`` are something else."""
+    """Return the libraries of an unpacked image by name; none if ``files`` are no image."""
     if not LAYOUT_FILES & files.keys():
         return {}
     contents = Contents(what)
@@ -132,7 +132,7 @@ def read_layout(files: Mapping[str, Path], what: str, scratch: Scratch) -> dict[
 
 
 def _layers(tar: ForwardTar, wanted: set[str], scratch: Scratch) -> Iterator[tuple[str, Layer]]:
-    """The second round over a tar: every wanted layer by its name."""
+    """Yield every wanted layer of a tar with its name, in the second reading."""
     for info, content in tar.members():
         name = plain(info.name)
         if content is not None and name in wanted:
@@ -143,7 +143,7 @@ def _layers(tar: ForwardTar, wanted: set[str], scratch: Scratch) -> Iterator[tup
 def _read_layer(
     content: io.BufferedReader, scratch: Scratch, what: str, allowance: Allowance, *, seekable: bool
 ) -> Layer:
-    """One layer, marked: a tar, compressed or not."""
+    """Return one layer, ``marked``, from its tar, compressed or not."""
     reader = LayerReader(scratch, what, allowance)
     with opened_tar(content, what, allowance, seekable=seekable) as tar:
         for info, own in tar.members():
@@ -154,7 +154,7 @@ def _read_layer(
 def _final_files(
     found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str, allowance: Allowance
 ) -> dict[str, Path]:
-    """The libraries of each image as its last layer leaves them; of several images, under their labels."""
+    """Return the libraries that each image has in the end; of several images, under their labels."""
     _require_whole(found, layers, what)
     files: dict[str, Path] = {}
     for prefix, image in zip(_prefixes(found), found, strict=True):
@@ -177,7 +177,7 @@ def _require_whole(found: Iterable[ImageLayers], layers: Mapping[str, Layer], wh
 
 
 def _prefixes(found: Sequence[ImageLayers]) -> Iterator[str]:
-    """What tells each image's files from those of the others, written as ``docker cp`` takes it."""
+    """Yield the prefix of each image's files, ``LABEL:/`` as for ``docker cp``; empty for a single image."""
     images_of = Counter(image.label for image in found)
     for place, image in enumerate(found, 1):
         number = f" ({place})" if images_of[image.label] > 1 else ""
@@ -189,7 +189,7 @@ def _layer(what: str, name: str) -> str:
 
 
 class _Watched(io.FileIO):
-    """A file that tells how many bytes are read of it."""
+    """A file that reports how many bytes are read of it."""
 
     def __init__(self, path: Path, advance: Callable[[int], None]) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""Opens whatever may hold libraries: files, folders, archives, container images, at a path or a URL."""
+"""Opener of libraries in files, folders, archives and container images, at a path or a URL."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _TAKEN = "a library, a folder, a wheel, a zip or tar archive, a container image'
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """The files of a source that are looked at, sorted by name."""
+    """The files of a source that are inspected, sorted by name."""
 
     libraries: Sequence[Library]
     manifests: Sequence[Library]
-    """The ``manifest.json`` of each package of ours in it."""
+    """The ``manifest.json`` of each ortpacks package in the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opener:
-    """Finds the libraries of a source; what was unpacked or fetched for that is removed afterwards."""
+    """An opener of sources, which removes afterwards the files that it unpacked or downloaded."""
 
     transfer: HttpTransfer
     reporter: Reporter
     scratch: Path
-    """A name beside which scratch folders are made."""
+    """A path next to which scratch folders are made."""
 
     @contextmanager
     def files(self, source: str) -> Iterator[SourceFiles]:
-        """The libraries and manifests of ``source``, there to be read inside the block.
+        """Yield the libraries and manifests of ``source``, which can be read inside the block.
 
-        Raises ``NothingToDoError`` when it holds no library, ``ValidationError`` (no such thing, or of no
-        kind that can be opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
+        Raises ``NothingToDoError`` (no library), ``ValidationError`` (no such source, or one that cannot be
+        opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
         """
         with self._found(source) as found:
             named = [(printable(name), path) for name, path in sorted(found.items())]
@@ -91,7 +91,7 @@ class Opener:
                 yield _in_file(path, path.name, shown(source), scratch, self.reporter)
 
     def _fetched_parts(self, source: str, folder: Path) -> Path:
-        """The ``.parts.json`` at a URL, in ``folder`` with the parts that lie beside it there."""
+        """Download a ``.parts.json`` and the parts next to it into ``folder``; return the former's path."""
         folder.mkdir()
         joins = folder / _name_in(source)
         self.transfer.download(source, joins)
@@ -106,17 +106,17 @@ class Opener:
 
 
 def is_url(source: str) -> bool:
-    """Whether a source is fetched before it is opened."""
+    """Return whether a source is a URL, which is downloaded before it is opened."""
     return source.lower().startswith(("http://", "https://"))
 
 
 def shown(source: str) -> str:
-    """A source as messages and reports name it: no password, no control characters."""
+    """Return a source as messages and reports name it, without password and control characters."""
     return printable(without_userinfo(source))
 
 
 def require_path(source: str) -> Path:
-    """The file or folder that ``source`` names. Raises ``ValidationError``."""
+    """Return the path of the file or folder that ``source`` names. Raises ``ValidationError`` without one."""
     path = Path(source)
     try:
         there = source and (path.is_file() or path.is_dir())
@@ -132,7 +132,7 @@ def require_path(source: str) -> Path:
 
 
 def _name_in(url: str) -> str:
-    """The file name that a URL ends in."""
+    """Return the file name that a URL ends in, else ``download``."""
     return PurePosixPath(urlsplit(url).path).name or "download"
 
 
@@ -159,15 +159,15 @@ def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Repor
 
 
 def _in_parts(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
-    """What is in the archive whose parts ``path`` joins. Raises as ``opened_whole``."""
+    """Return the libraries of the archive whose ``.parts.json`` is ``path``. Raises as ``opened_whole``."""
     with opened_whole(path) as stream:
         joined = scratch.keep_archive(stream, parts_of(path).size, what)
-        read_to_end(stream)  # it compares all of them at the end
+        read_to_end(stream)  # the sha256 of all parts together is compared at the end
     return _in_file(joined, path.name.removesuffix(PARTS_SUFFIX), what, scratch, reporter)
 
 
 def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
-    """Names without the top folder where that only repeats the archive's own name."""
+    """Return the files by their names without a top folder that only repeats the archive's own name."""
     return below_own_top(files, _SUFFIX.sub("", name))
 
 
@@ -183,7 +183,7 @@ def _in_folder(folder: Path, what: str, scratch: Scratch) -> dict[str, Path]:
 
 
 def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Library]:
-    """The links whose target is not shown yet: it lies outside the folder, is no library, or is not there."""
+    """Yield the links whose target is not in ``known``: it is outside the folder, no library, or missing."""
     shown_files = {_identity(path) for path in known}
     for name, path in links:
         target = _identity(path)
@@ -193,7 +193,7 @@ def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Li
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode, which all names of one file share; ``None`` where a link leads nowhere."""
+    """Return device and inode, which all names of one file share; ``None`` for a link that leads nowhere."""
     try:
         found = path.stat()
     except OSError:
@@ -202,7 +202,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _walk(folder: Path) -> Iterator[Library]:
-    """Every regular file and every link below ``folder``, by its name in there."""
+    """Yield every regular file and every link below ``folder``, with its path relative to ``folder``."""
 
     def unreadable(error: OSError) -> None:
         raise ValidationError(
@@ -216,7 +216,7 @@ def _walk(folder: Path) -> Iterator[Library]:
 
 
 def _is_candidate(path: Path) -> bool:
-    """Whether a file is looked at; also one that cannot be read, of which its reader reports the reason."""
+    """Return whether a file is a library or a manifest, or cannot be read, which its reader reports."""
     try:
         with path.open("rb") as file:
             head = file.read(max(HEAD, MANIFEST_HEAD))

@@ -1,7 +1,7 @@
-"""Files that nobody vouches for: their kind by their first bytes, decompression, and where they are kept.
+"""Tools for untrusted files: recognition by first bytes, decompression, and limited storage.
 
-``Scratch`` keeps libraries as files under numbers: no name from an archive is ever a name on this disk.
-``Allowance`` says how much an archive may make of its size: a million files can be packed in 1 MB.
+``Scratch`` gives files numbers as names, so that no name from an archive is a name on this disk.
+``Allowance`` limits how much an archive of a given size may unpack to, since 1 MB can hold a million files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAMAGED = (
     BadZipFile,
     lzma.LZMAError,
     ValueError,
-    IndexError,  # from here on what tarfile and zipfile raise on headers that lie
+    IndexError,  # from here on: raised by tarfile and zipfile for false headers
     OverflowError,
     RecursionError,
     NotImplementedError,
@@ -44,21 +44,21 @@ _DECODERS: Mapping[bytes, Callable[[IO[bytes]], object]] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-"""By a file's first bytes. Each gives what is used like a BufferedReader: read, readinto, peek."""
+"""Decoders by a file's first bytes. Each returns a stream that has read, readinto and peek."""
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether a file that begins so is a zip archive: a wheel, a NuGet package."""
+    """Return whether a file that begins with ``head`` is a zip archive, as a wheel or a NuGet package is."""
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether a file that begins so is gzip, zstd, bzip2 or xz."""
+    """Return whether a file that begins with ``head`` is gzip, zstd, bzip2 or xz."""
     return head.startswith(tuple(_DECODERS))
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether the first 512 bytes of a file are a tar member's header, checksum and all."""
+    """Return whether the first 512 bytes of a file are a tar member's header with a correct checksum."""
     try:
         tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError):
@@ -67,7 +67,7 @@ def is_tar(head: bytes) -> bool:
 
 
 def decompressed(file: io.BufferedReader) -> io.BufferedReader | None:
-    """The bytes behind gzip, zstd, bzip2 or xz, read forward only; ``None`` when the file is none of them."""
+    """Return a forward-only stream of the decompressed bytes; ``None`` unless gzip, zstd, bzip2 or xz."""
     head = file.peek(8)
     for magic, decoder in _DECODERS.items():
         if head.startswith(magic):
@@ -76,19 +76,19 @@ def decompressed(file: io.BufferedReader) -> io.BufferedReader | None:
 
 
 def read_to_end(stream: IO[bytes]) -> None:
-    """Read what is left, so that the checksum at a compressed file's end is compared."""
+    """Read the rest of a stream, so that the checksum at a compressed file's end is compared."""
     for _ in chunks_in(stream):
         pass
 
 
 @contextmanager
 def damage(what: str) -> Iterator[None]:
-    """Report whatever goes wrong inside the block, which reads ``what``, as ``IntegrityError``."""
+    """Turn errors of reading ``what`` inside the block into ``IntegrityError``."""
     try:
         yield
     except _DAMAGED as error:
         raise IntegrityError(_cut_short(what, str(error) or type(error).__name__)) from error
-    except OSError as error:  # gzip and bz2 tell damage so too, without a number
+    except OSError as error:  # gzip and bz2 raise it for damage too, without an errno
         raise IntegrityError(_cut_short(what, error.strerror or str(error))) from error
 
 
@@ -100,31 +100,32 @@ _CHUNK = 1 << 20
 
 
 class Scratch:
-    """A folder that keeps the libraries of archives, under numbers."""
+    """A folder that keeps files from archives, with numbers as names."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is made here and removed by whoever handed it over."""
+        """Make ``folder``, which the caller removes."""
         self._folder = folder
         self._count = 0
         with disk_errors(folder):
             folder.mkdir()
 
     def place(self) -> Path:
-        """A path in the folder that no file has yet."""
+        """Return a path in the folder that no file has yet."""
         self._count += 1
         return self._folder / str(self._count)
 
     def keep(self, stream: IO[bytes], size: int, what: str) -> Path:
-        """The ``size`` bytes of ``what`` as a file. Raises ``DiskError`` before the disk is full.
+        """Write the ``size`` bytes of ``what`` to a new file, and return its path.
 
-        Raises ``IntegrityError`` for more than a library can have.
+        Raises ``DiskError`` before the disk is full, ``IntegrityError`` for a size that no library can have,
+        or for a stream with fewer bytes.
         """
         if size > LARGEST:
             raise IntegrityError(f"{what} has {size:,} bytes: no library is larger than 4 GiB.")
         return self.keep_archive(stream, size, what)
 
     def keep_archive(self, stream: IO[bytes], size: int, what: str) -> Path:
-        """The same of an archive, however large."""
+        """Write an archive of any size to a new file, as ``keep`` does a library, and return its path."""
         path = self.place()
         self.require(size, what)
         with disk_errors(path, size), path.open("xb") as file:
@@ -133,12 +134,12 @@ class Scratch:
         return path
 
     def require(self, size: int, what: str) -> None:
-        """``DiskError`` unless ``size`` bytes, which ``what`` says it has, are free."""
+        """Raise ``DiskError`` unless ``size`` bytes, the size that ``what`` claims to have, are free."""
         require_space(self._folder / what.rpartition("/")[2], size)
 
 
 def _chunks(stream: IO[bytes], size: int, what: str) -> Iterator[bytes]:
-    """Exactly ``size`` bytes, however many the stream would go on to give."""
+    """Yield exactly ``size`` bytes of a stream. Raises ``IntegrityError`` if the stream has fewer."""
     left = size
     while left:
         with damage(what):
@@ -153,20 +154,26 @@ def _chunks(stream: IO[bytes], size: int, what: str) -> Iterator[bytes]:
 
 
 _HEADERS, _HEADERS_FOR_A_BYTE = 1 << 23, 16
-"""Bytes: 16,384 files, and one more for each 32 bytes, name and all."""
+"""Bytes of headers in any source, and for each of its bytes: 16,384 files, and one more for each 32 bytes."""
 
 _LIBRARIES, _BYTES_FOR_A_LIBRARY = 4096, 512
 
 _BYTES, _BYTES_FOR_A_BYTE = 1 << 28, 100
-"""Device code packs to a third, zeros to a thousandth or less."""
+"""Bytes of content in any source, and for each of its bytes.
+
+Device code is compressed to a third, zeros to a thousandth or less.
+"""
 
 _STACKED = 32
-"""What laying one file over the others costs, in bytes of headers that could be read in that time."""
+"""The cost of stacking one file of a layer, as the bytes of headers that are read in the same time."""
 
 
 @dataclass
 class Allowance:
-    """How much a source with all its layers may still unpack to. All methods raise ``IntegrityError``."""
+    """The headers (bytes), libraries (count) and content (bytes) that a source may still unpack to.
+
+    Each method that takes from the allowance raises ``IntegrityError`` when too little is left.
+    """
 
     what: str
     headers: int
@@ -175,7 +182,7 @@ class Allowance:
 
     @classmethod
     def of(cls, what: str, size: int) -> Allowance:
-        """The allowance of a source of ``size`` bytes."""
+        """Return the allowance of a source of ``size`` bytes."""
         return cls(
             what=what,
             headers=_HEADERS + _HEADERS_FOR_A_BYTE * size,
@@ -184,13 +191,13 @@ class Allowance:
         )
 
     def take_headers(self, size: int) -> None:
-        """Take ``size`` bytes of headers from it."""
+        """Take ``size`` bytes of headers."""
         self.headers -= size
         if self.headers < 0:
             raise self._used_up("files")
 
     def take_stacked(self, count: int) -> None:
-        """Take ``count`` files of layers that are laid over each other."""
+        """Take the cost of stacking ``count`` files of layers, which counts as headers."""
         self.take_headers(_STACKED * count)
 
     def take_libraries(self, count: int) -> None:
@@ -200,7 +207,7 @@ class Allowance:
             raise self._used_up("libraries")
 
     def take_content(self, size: int) -> None:
-        """Take the bytes that the header of a member says it has, before they are read."""
+        """Take ``size`` bytes of content, the size in a member's header, before they are read."""
         self.content -= size
         if self.content < 0:
             raise self._used_up("bytes")

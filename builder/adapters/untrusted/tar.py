@@ -1,7 +1,7 @@
-"""Tar archives that nobody vouches for: member by member, only libraries written, no name followed.
+"""Reader of untrusted tar archives, member by member; only libraries and manifests are written to disk.
 
-``tarfile`` takes a broken header in the middle of an archive for its end, and follows sizes that lead
-backwards. ``_Strict`` makes both an error.
+No name in an archive is used as a path. ``tarfile`` takes a broken header in the middle of an archive for the
+archive's end, and follows a negative size backwards; ``_Strict`` makes both an error.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _EXTENSIONS = (
 )
 
 _EXTENSION_LIMIT = 1 << 16
-"""Bytes of a long name or of pax records, which ``tarfile`` takes into memory; most have some hundred."""
+"""The most bytes of a long name or of pax records, which ``tarfile`` keeps in memory; most have hundreds."""
 
 _HEADER_LIMIT = 1 << 17
-"""Bytes of all headers of one member, the map of a sparse one included."""
+"""The most bytes of all headers of one member, the map of a sparse member included."""
 
 _MOST_PIECES = 2000
-"""Of a sparse member; a library has a few."""
+"""The most pieces of a sparse member; a library has a few."""
 
 _GLOBAL_LIMIT = 64
-"""Pax records for all members that follow, which ``tarfile`` copies for each of them; git writes one."""
+"""The most pax records for all later members, which ``tarfile`` copies for each member; git writes one."""
 
 _DIGITS = re.compile(rb"\d{40}")
-"""More in a row than any record has: ``tarfile`` before Python 3.11.10 takes them times themselves."""
+"""More digits in a row than a record has; ``tarfile`` before Python 3.11.10 parses them in quadratic time."""
 
 _ENDS = ("EOFHeaderError", "EmptyHeaderError")
-"""How ``tarfile`` calls a block of zeros and the end of the file, by names that it does not export."""
+"""Names of ``tarfile``'s errors for a block of zeros and the file's end; ``tarfile`` does not export them."""
 
 
 class _Strict(tarfile.TarInfo):
@@ -88,7 +88,7 @@ class _Strict(tarfile.TarInfo):
 
 
 class _Headers:
-    """The stream that ``tarfile`` reads one member's headers from; it raises for too many bytes of them."""
+    """The stream that ``tarfile`` reads a member's headers from; too many bytes raise ``ValueError``."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -109,7 +109,7 @@ class _Headers:
 
 @contextmanager
 def _metered(tar: tarfile.TarFile) -> Iterator[None]:
-    """Count what is read of ``tar`` inside the block; headers that lead to further headers count together."""
+    """Limit the bytes of headers that are read from ``tar`` inside the block; nested blocks share a limit."""
     whole = cast("IO[bytes]", tar.fileobj)
     if isinstance(whole, _Headers):
         yield
@@ -126,23 +126,23 @@ class _Lean(tarfile.TarFile):
 
     def next(self) -> tarfile.TarInfo | None:
         info = super().next()
-        self.members.clear()  # it would keep the headers of all
+        self.members.clear()  # TarFile would keep the headers of all
         return info
 
 
 @dataclass(frozen=True)
 class ForwardTar:
-    """A tar that is read forward: its members in order, each with its bytes while it is the current one."""
+    """A tar that is read forward; the bytes of a member can be read until the next member is read."""
 
     tar: tarfile.TarFile
     seekable: bool
     """Whether the members' bytes can be read in any order."""
     what: str
-    """What the tar is called in messages."""
+    """The tar's name in messages."""
     allowance: Allowance
 
     def members(self) -> Iterator[tuple[tarfile.TarInfo, io.BufferedReader | None]]:
-        """Header and, for a member that has any, content."""
+        """Yield header and content of each member; the content is ``None`` for a member without any."""
         while True:
             with damage(self.what):
                 info = self.tar.next()
@@ -154,7 +154,7 @@ class ForwardTar:
             yield info, content
 
     def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:
-        """The member's bytes, if it has any. POSIX and GNU tar take members of an unknown kind for files."""
+        """Return the member's bytes, or ``None``. As POSIX and GNU tar have it, an unknown type is a file."""
         if not info.isreg() and info.type in tarfile.SUPPORTED_TYPES:
             return None
         return cast("io.BufferedReader", self.tar.extractfile(info))
@@ -164,7 +164,7 @@ class ForwardTar:
 def opened_tar(
     file: io.BufferedReader, what: str, allowance: Allowance, *, seekable: bool
 ) -> Iterator[ForwardTar]:
-    """The tar in ``file``, compressed or not. ``seekable`` says whether ``file`` can be read in any order."""
+    """Yield the tar in ``file``, compressed or not; ``seekable`` is whether ``file`` is read in any order."""
     with ExitStack() as stack:
         with damage(what):
             stream = decompressed(file)
@@ -179,7 +179,7 @@ def opened_tar(
 
 
 def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
-    """Raise ``ValidationError`` where what is compressed is no tar; of too few bytes ``tarfile`` judges."""
+    """Raise ``ValidationError`` if decompressed bytes are no tar. ``tarfile`` checks fewer than 512 bytes."""
     head = stream.peek(tarfile.BLOCKSIZE) if stream else b""
     if len(head) >= tarfile.BLOCKSIZE and not is_tar(head):
         raise ValidationError(
@@ -189,17 +189,17 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
 
 @dataclass
 class LayerReader:
-    """Reads members into a ``Layer``. Libraries and our manifests are kept as files, of the rest the name."""
+    """A reader of members into a ``Layer``: libraries and manifests as files, other members by name only."""
 
     scratch: Scratch
     what: str
     allowance: Allowance
     layer: Layer = field(default_factory=Layer)
     opens_zips: bool = False
-    """Whether the libraries of zips in it are taken too."""
+    """Whether the libraries of zips in the tar are taken too."""
 
     def take(self, info: tarfile.TarInfo, content: io.BufferedReader | None) -> None:
-        """Note one member."""
+        """Add one member to the layer."""
         name = plain(info.name)
         if info.isdir():
             self.layer.add_folder(name)
@@ -209,7 +209,10 @@ class LayerReader:
             self.layer.add(name, self._library(name, content, info) if content is not None else None)
 
     def _library(self, name: str, content: io.BufferedReader, info: tarfile.TarInfo) -> Path | None:
-        """The member as a file, if it is kept. Of a zip what it holds is noted, and nothing kept."""
+        """Return a file with the member's bytes if the member is kept, else ``None``.
+
+        A zip is not kept; its libraries are added to the layer.
+        """
         head, whole = self._head(content, info), f"{self.what}: {printable(name)}"
         is_nested = self.opens_zips and is_zip(head)
         if not is_nested and not self._is_kept(name, head):
@@ -224,7 +227,7 @@ class LayerReader:
         return None
 
     def _is_kept(self, name: str, head: bytes) -> bool:
-        """A manifest outside of any folder is docker's: packages have a top folder."""
+        """Return whether a member is kept. A manifest outside of any folder is docker's, not a package's."""
         return is_library(name, head) or ("/" in name and is_manifest(name, head))
 
     def _head(self, content: io.BufferedReader, info: tarfile.TarInfo) -> bytes:
@@ -232,7 +235,10 @@ class LayerReader:
             return content.peek(max(HEAD, MANIFEST_HEAD)) if info.size else b""
 
     def _take_link(self, name: str, target: str) -> None:
-        """Note a hard link, which is a second name of bytes that came before. Raises ``IntegrityError``."""
+        """Add a hard link, a second name of an earlier member.
+
+        Raises ``IntegrityError`` for a library's name whose target is no library.
+        """
         library = self.layer.files.get(target)
         if library is None and is_named_like_a_library(name):
             raise IntegrityError(

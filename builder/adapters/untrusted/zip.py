@@ -1,6 +1,6 @@
-"""Zip archives that nobody vouches for: wheels, NuGet packages, and those that lie in others.
+"""Reader of untrusted zip archives: wheels, NuGet packages, and zips in zips.
 
-Only libraries are written, and archives in an archive until they are read.
+Only libraries are written to disk, and nested zips until they are read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from builder.formats.text import printable
 _ENCRYPTED = 0x1
 
 _DEEPEST = 3
-"""Archives in one another."""
+"""The deepest nesting of archives that is read."""
 
 
 def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
-    """What the archive unpacks to. Raises ``IntegrityError``, ``ValidationError``, ``DiskError``."""
+    """Return an archive's libraries. Raises ``IntegrityError``, ``ValidationError`` or ``DiskError``."""
     layer = Layer()
     for name, file in members_of(path, scratch, what, Allowance.of(what, path.stat().st_size)):
         layer.add(name, file)
@@ -34,7 +34,7 @@ def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
 def members_of(
     path: Path, scratch: Scratch, what: str, allowance: Allowance, depth: int = 1
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the libraries of a zip and of zips in it, by their paths. Raises as ``read_zip``."""
+    """Yield path and file of each library in a zip and in zips in it. Raises what ``read_zip`` raises."""
     if depth > _DEEPEST:
         raise ValidationError(
             f"{what} lies in {_DEEPEST} archives, one in the other. Unpack the outer ones and name it."
@@ -67,7 +67,7 @@ def _is_file(info: ZipInfo) -> bool:
 
 
 def _head(archive: ZipFile, name: str, info: ZipInfo, what: str) -> bytes:
-    """A member's first bytes."""
+    """Return a member's first bytes. Raises ``ValidationError`` if the member is encrypted."""
     if info.flag_bits & _ENCRYPTED:
         raise ValidationError(
             f"{what}: {printable(name)} is encrypted. Unpack it with its password and name the folder."

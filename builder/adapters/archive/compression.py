@@ -1,7 +1,8 @@
-"""zstd and gzip as streams: compressors whose bytes depend on no machine, and estimates of size.
+"""Compressors for zstd and gzip with the same output on every machine, and estimates of compressed sizes.
 
-A compressor's output depends on what goes in, the preset and the version of its library: ``backports.zstd``
-brings its own libzstd, ``zlib-ng`` its own zlib-ng. It does not depend on the number of threads.
+A compressor's output depends on the input, the preset and the version of the compressor's library:
+``backports.zstd`` has its own libzstd, ``zlib-ng`` its own zlib-ng. The output does not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -32,35 +33,35 @@ _ZSTD: Mapping[Preset, Mapping[int, int]] = {
 }
 
 _GZIP: Mapping[Preset, int] = {Preset.FAST: 2, Preset.SMALL: 7}
-"""Levels of zlib-ng, docs/performance.md: below 2 it is much larger, above 7 slower and no smaller."""
+"""Levels of zlib-ng (docs/performance.md): below 2 the output is much larger, above 7 only slower."""
 
 _BLOCK = 1 << 20
 
 _HISTORY = 1 << 15
-"""How far back deflate looks."""
+"""The bytes of earlier input that deflate can refer to."""
 
 _HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
-"""No file name, no time, no hint of the level, unknown operating system."""
+"""A gzip header without file name, time and hint of the level, for an unknown operating system."""
 
 _LAST_BLOCK = b"\x03\x00"
 
 
 class Compressor(Protocol):
-    """Takes bytes and gives compressed ones when it has them; ``flush`` gives the rest, once."""
+    """A streaming compressor, which ``flush`` ends."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """What of the output is ready."""
+        """Compress ``data``, and return the output that is ready, maybe none."""
 
     def flush(self) -> bytes:
-        """The end of the output."""
+        """Return the rest of the output. May be called once."""
 
 
 @contextmanager
 def compressor(form: Form, preset: Preset, workers: int) -> Iterator[Compressor]:
-    """A compressor with ``workers`` threads, at least one."""
+    """Yield a compressor with ``workers`` threads, at least one."""
     workers = max(1, workers)
     if form is Form.ZST:
-        # Without workers libzstd gives other bytes than with any number of them.
+        # libzstd's output is the same for any number of workers, but differs without workers.
         yield ZstdCompressor(
             options={
                 **_ZSTD[preset],
@@ -74,10 +75,10 @@ def compressor(form: Form, preset: Preset, workers: int) -> Iterator[Compressor]
 
 
 class _Gzip:
-    """One gzip member of blocks that threads compress apart, each with the end of the one before as history.
+    """A gzip compressor whose threads compress blocks, each with the end of the block before as history.
 
-    Every block has a compressor of its own: zlib-ng before 2.3.3 let what a used one held show in its output,
-    and then bytes would depend on which thread took which block.
+    Every block has a new compressor: in zlib-ng before 2.3.3, the state of a used compressor changes its
+    output, which would then depend on the thread that compresses the block.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, level: int, ahead: int) -> None:
@@ -108,7 +109,7 @@ class _Gzip:
         self._history = block[-_HISTORY:]
 
     def _finished(self, ahead: int) -> bytes:
-        """What is done of the output, waiting until at most ``ahead`` blocks are under way."""
+        """Return the output that is ready, after waiting until at most ``ahead`` blocks are left."""
         while len(self._jobs) > ahead:
             self._ready.append(self._jobs.popleft().result())
         ready, self._ready = b"".join(self._ready), []
@@ -116,15 +117,15 @@ class _Gzip:
 
 
 def _deflated(block: bytes, history: bytes, level: int) -> bytes:
-    """The block as deflate blocks that end on a whole byte."""
+    """Return the block as deflate blocks that end on a whole byte."""
     stream = zlib_ng.compressobj(level=level, wbits=-zlib_ng.MAX_WBITS, zdict=history)
     return stream.compress(block) + stream.flush(zlib_ng.Z_SYNC_FLUSH)
 
 
 def estimated(files: Iterable[Path], form: Form, preset: Preset, workers: int) -> int:
-    """About how many bytes ``files`` compress to. Raises ``IntegrityError`` for one that cannot be read.
+    """Return about how many bytes ``files`` compress to. Raises ``IntegrityError`` for an unreadable file.
 
-    Files one by one, because each has a ratio of its own.
+    Each file is estimated by itself, because the ratios of files differ.
     """
     return sum(_estimated(file, form, preset, workers) for file in files)
 
@@ -151,17 +152,18 @@ def _samples(path: Path, size: int) -> Iterator[bytes]:
 SAMPLE = 1 << 18
 
 STRETCH = 1 << 22
-"""Of every 4 MiB of a file 256 KiB are looked at."""
+"""Bytes of a file of which one sample is compressed: 256 KiB of every 4 MiB."""
 
 _FARTHER = {(Form.ZST, Preset.FAST): 1.05, (Form.ZST, Preset.SMALL): 1.15}
-"""How much more samples take than the whole, which repeats what lies farther back than a sample begins.
+"""Compressed size by samples over that of the whole file, in which zstd refers to bytes outside of a sample.
 
-Measured on four sets of CUDA libraries of 0.29 GB: 1.02 to 1.07 and 1.12 to 1.18. gzip looks back 32 KiB.
+Measured on four sets of CUDA libraries of 0.29 GB: 1.02 to 1.07 and 1.12 to 1.18. gzip, which refers to 32
+KiB at most, needs no such factor.
 """
 
 
 def sampled(size: int) -> Iterator[range]:
-    """The offsets in a file of ``size`` bytes that stand for all of it: the middle of each stretch."""
+    """Yield the offsets of the samples in a file of ``size`` bytes: the middle of each stretch."""
     for start in range(0, size, STRETCH):
         stretch = min(STRETCH, size - start)
         length = min(SAMPLE, stretch)
@@ -170,9 +172,9 @@ def sampled(size: int) -> Iterator[range]:
 
 
 def extrapolated(size: int, compressed: int, form: Form, preset: Preset) -> int:
-    """Bytes that a file of ``size`` compresses to, when its samples gave ``compressed``.
+    """Return the bytes that a file of ``size`` compresses to, if its samples compress to ``compressed``.
 
-    On a full package (2.94 GB) it was 2 and 3 % above the archives of the two presets.
+    For a full package (2.94 GB) the estimate was 2 and 3 % above the archives of the two presets.
     """
     looked_at = sum(map(len, sampled(size)))
     if looked_at == size:

@@ -1,4 +1,7 @@
-"""zstd and gzip as streams that are read. zstd is optional: Python itself has it from 3.14 on."""
+"""Readers of zstd and gzip streams.
+
+zstd is optional: on Python 3.14, ``pipeline.client_zipapp`` uses Python's own as ``backports.zstd``.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,25 @@ try:
     from backports.zstd import DecompressionParameter, ZstdError, ZstdFile
 except ImportError:
     HAS_ZSTD = False
-    """Whether this Python reads zstd; our own tools always do."""
+    """Whether this Python reads zstd; the builder's own environment always does."""
 
     class ZstdError(Exception):  # type: ignore[no-redef]
-        """Stands in for an error that nothing raises here."""
+        """A placeholder for an error that nothing raises here."""
 else:
     HAS_ZSTD = True
 
 WINDOW_LOG = 27
-"""128 MiB: the longest window every zstd decoder accepts without a flag."""
+"""Binary logarithm of 128 MiB, the longest window in bytes that every zstd decoder accepts without a flag."""
 
 
 DAMAGED = (ZstdError, zlib.error, gzip.BadGzipFile, EOFError)
-"""What a reader raises on a stream that is cut short, altered, or followed by something else."""
+"""The errors of reading a stream that is cut short, altered, or followed by something else."""
 
 
 def decompressed(file: IO[bytes], form: Form) -> IO[bytes]:
-    """The bytes behind zstd or gzip, read forward only; raises ``DAMAGED``.
+    """Return a forward-only stream of the decompressed bytes; reading raises ``DAMAGED``.
 
-    Raises ``ToolMissingError`` for zstd where this Python does not read it.
+    Raises ``ToolMissingError`` for zstd if this Python does not read it.
     """
     if form is Form.GZ:
         return cast("IO[bytes]", gzip.GzipFile(fileobj=file))

@@ -1,9 +1,9 @@
-"""Package archives: deterministic tars, compressed, written in one pass and read without trusting them.
+"""Writer and reader of package archives: deterministic compressed tars, written in one pass.
 
 The bytes depend on the members, the preset, ``mtime`` and the version of the compressor's library; not on the
 machine, the file system's order or the number of workers.
 
-The ``SHA256SUMS`` beside them is merged under a lock, because variants finish side by side.
+The ``SHA256SUMS`` next to the archives is merged under a lock, because variants are built at once.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from builder.project.variants import Preset
 from builder.release.assets import parse_checksums
 
 EARLIEST_MTIME = 315532800
-"""1980-01-01: zip tools and some tars warn about anything older."""
+"""1980-01-01 as Unix time: zip tools and some tars warn about anything older."""
 
 _HASHING_THREADS = 2
-"""One for what goes in, one for what comes out."""
+"""Threads that hash: one for the members, one for the archive."""
 
 _STEP = 1 << 20
-"""Bytes that are read, hashed and compressed at a time: the threads hand over as few pieces as they can."""
+"""Bytes that are read, hashed and compressed at a time; large chunks are handed to threads less often."""
 
 _WORST_RATIO = 0.75
-"""Archive bytes per byte of CUDA libraries that free space is asked for; measured 0.49 to 0.66."""
+"""The free space to require, in archive bytes per byte of content; CUDA libraries measured 0.49 to 0.66."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageArchive:
-    """Implements ``package.archive.Archive``."""
+    """A writer and reader of package archives; implements ``package.archive.Archive``."""
 
     reporter: Reporter
     workers: int = 2
     """Compression threads, 1 or more."""
     mtime: int = EARLIEST_MTIME
-    """Seconds since 1970 that every member gets: ``SOURCE_DATE_EPOCH``."""
+    """The Unix time of every member: ``SOURCE_DATE_EPOCH``."""
 
     def digests(self, members: Iterable[Member]) -> Mapping[str, Digest]:
         """See ``package.archive.Archive.digests``."""
@@ -124,7 +124,7 @@ class PackageArchive:
 
 
 class _Hashing:
-    """A sha256 that one of ``pool``'s threads computes a chunk behind, while the next one is read."""
+    """A sha256 that a thread of ``pool`` computes over one chunk while the caller reads the next."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -132,12 +132,12 @@ class _Hashing:
         self._under_way: Future[None] | None = None
 
     def update(self, chunk: bytes) -> None:
-        """Take a chunk, once the one before is done."""
+        """Hash a chunk in the background, once the chunk before is hashed."""
         self._wait()
         self._under_way = self._pool.submit(self._running.update, chunk)
 
     def digest(self) -> Digest:
-        """Of all chunks."""
+        """Return the size and sha256 of all chunks."""
         self._wait()
         return self._running.digest
 
@@ -147,7 +147,7 @@ class _Hashing:
 
 
 def _proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
-    """The member's bytes; ``ChangedFileError`` as soon as they are known not to be the wanted ones."""
+    """Yield the member's bytes. Raises ``ChangedFileError`` when they have another size or sha256."""
     hashing, size = _Hashing(pool), 0
     for chunk in chunks_of(member.file, _STEP):
         size += len(chunk)
@@ -161,7 +161,7 @@ def _proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
 
 
 class _Sink:
-    """Compresses into a file and hashes what it writes."""
+    """A sink that compresses blocks into a file and hashes the compressed bytes."""
 
     def __init__(self, file: IO[bytes], compress: Compressor, hashing: _Hashing) -> None:
         self._file, self._compressor, self._hashing = file, compress, hashing
@@ -183,7 +183,7 @@ def _padded(data: bytes) -> bytes:
 
 
 class ChecksumFile:
-    """Implements ``package.archive.Checksums``."""
+    """The ``SHA256SUMS`` of a folder; implements ``package.archive.Checksums``."""
 
     def read(self, folder: Path) -> Mapping[str, str]:
         """See ``package.archive.Checksums.read``."""

@@ -1,6 +1,7 @@
-"""Packages in parts: read as one stream whose parts are proved on the way, and cut.
+"""Reader of split packages as one verified stream, and the cutting of an archive into parts.
 
-An archive is cut in one pass. The file that joins the parts is written last, and only then the archive goes.
+An archive is cut in one pass. The ``.parts.json``, which joins the parts, is written last, and the archive is
+removed after that.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from builder.formats.parts import FORMAT, Parts, StoredFile, dumps, part_names
 
 @contextmanager
 def opened_whole(package: Path) -> Iterator[IO[bytes]]:
-    """The archive's bytes: of ``package`` itself, or of the parts that it joins when it is a ``.parts.json``.
+    """Yield a stream of the archive's bytes: ``package`` itself, or the parts that a ``.parts.json`` joins.
 
-    Raises ``ValidationError`` when there is no such file. Reading raises ``IntegrityError`` naming the part
-    that is missing or not what it should be, at the end of that part at the latest.
+    Raises ``ValidationError`` when there is no such file, and what ``parts_of`` raises. Reading raises
+    ``IntegrityError``, which names the missing or different part, at the end of that part at the latest.
     """
     if not package.is_file():
         raise ValidationError(f"{package}: no such package. `./run build` leaves its packages in dist/.")
@@ -37,16 +38,16 @@ def opened_whole(package: Path) -> Iterator[IO[bytes]]:
 
 
 def blame_part(package: Path, file: IO[bytes]) -> None:
-    """Raise ``IntegrityError`` for the part that is not what it should be, if that is why reading failed.
+    """Read the rest of a split package, which raises ``IntegrityError`` if a part differs.
 
-    A part is compared at its end, and what is in it may fail to decompress before.
+    A part is compared at its end, while decompression of its bytes may fail before.
     """
     while package.name.endswith(PARTS_SUFFIX) and file.read(CHUNK):
         pass
 
 
 def whole_digest(package: Path) -> Digest:
-    """Size and sha256 of the archive's bytes."""
+    """Return size and sha256 of the archive's bytes. Raises as ``opened_whole``."""
     running = RunningDigest()
     with opened_whole(package) as file:
         for chunk in chunks_in(file):
@@ -55,7 +56,11 @@ def whole_digest(package: Path) -> Digest:
 
 
 def parts_of(package: Path) -> Parts:
-    """What a ``.parts.json`` says. Raises as ``opened_whole``."""
+    """Return the content of a ``.parts.json``.
+
+    Raises ``IntegrityError`` for a file that is too large, ``ValidationError`` for a file of another name,
+    and what ``formats.parts.loads`` raises.
+    """
     with package.open("rb") as file:
         text = file.read(format_.LIMIT + 1)
     if len(text) > format_.LIMIT:
@@ -69,7 +74,7 @@ def parts_of(package: Path) -> Parts:
 
 
 def _joined(folder: Path, parts: Parts) -> Iterator[bytes]:
-    """The archive's bytes; ``IntegrityError`` at the end of a part that is not what it should be."""
+    """Yield the archive's bytes. Raises ``IntegrityError`` at the end of a part that is not as listed."""
     whole = RunningDigest()
     for part in parts.parts:
         for chunk in _proved(folder / part.file, part):
@@ -102,14 +107,14 @@ def _proved(path: Path, part: StoredFile) -> Iterator[bytes]:
 
 
 class _Stream:
-    """Chunks as a file that is read forward."""
+    """A file that is read forward, made of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._left = memoryview(b"")
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end only."""
+        """Return at most ``size`` bytes; none only at the end."""
         self._left = self._left or memoryview(next(self._chunks, b""))
         given, self._left = bytes(self._left[:size]), self._left[size:]
         return given
@@ -135,9 +140,9 @@ def split_archive(package: Path, most: int) -> tuple[Path, ...]:
 
 
 def _clear(package: Path, joins: Path, paths: tuple[Path, ...]) -> None:
-    """Remove what another split of an archive of this name left and this one does not write over.
+    """Remove what another split of an archive of this name left and this split does not overwrite.
 
-    First the file that joins: there is none while parts change.
+    The ``.parts.json`` is removed first, so that none exists while parts change.
     """
     joins.unlink(missing_ok=True)
     piece = re.compile(rf"({re.escape(package.name)}\.part\d+)(\.part-.*)?")
@@ -171,7 +176,7 @@ def _part(archive: IO[bytes], path: Path, most: int, whole: RunningDigest) -> St
 
 
 def _next(archive: IO[bytes], most: int) -> Iterator[bytes]:
-    """The next ``most`` bytes, or what there is."""
+    """Yield the next ``most`` bytes, or fewer at the archive's end."""
     left = most
     while left and (chunk := archive.read(min(CHUNK, left))):
         left -= len(chunk)

@@ -1,7 +1,7 @@
-"""Packages read without trust: archives, whose own checksums prove every byte, and folders of files.
+"""Readers of untrusted packages: archives, whose own checksums cover every byte, and folders of files.
 
-Also tar streams of files on disk, as the engine takes them, made as they are read: a library of 750 MB never
-lies in memory.
+``stream_files`` makes the tar streams that the Docker Engine takes. A stream is made while it is read, so a
+library of 750 MB is never whole in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AGAIN = "Build or download it again."
 LIBRARIES = "lib"
 
 UNKNOWN = "unknown"
-"""``source`` and ``licence`` of a file that stands in a folder and says nothing of itself."""
+"""``source`` and ``licence`` of a file in a folder, whose origin is not known."""
 
 
 def manifest_of(package: Path) -> bytes:
@@ -54,10 +54,10 @@ def manifest_of(package: Path) -> bytes:
 
 
 def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Every member's path below the top folder and its bytes, in the archive's order.
+    """Yield every member's path below the top folder and its bytes, in the archive's order.
 
-    The bytes must be read before the next member is asked for. Raises ``IntegrityError`` on a damaged
-    archive and on anything but regular files under the package's own top folder.
+    The bytes must be read before the next member is requested. Raises ``IntegrityError`` for a damaged
+    archive and for anything but regular files under the package's own top folder.
     """
     seen: set[str] = set()
     with _opened(package) as archive, forward_tar(archive.stream) as tar:
@@ -90,7 +90,7 @@ def _text(package: Path, path: str, chunks: Iterator[bytes]) -> bytes:
 
 
 def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:
-    """Write one member below ``folder``; size and sha256 of what was written. Raises ``DiskError``."""
+    """Write one member below ``folder``, and return size and sha256 of its bytes. Raises ``DiskError``."""
     target = folder / path
     with disk_errors(target):
         return write_new(chunks, place_in(folder, path.split("/")), file_mode(path))
@@ -102,18 +102,21 @@ class _Archive:
 
     package: Path
     file: IO[bytes]
-    """Its own bytes."""
+    """The archive's bytes."""
     stream: IO[bytes]
-    """The tar's."""
+    """The tar's bytes, decompressed."""
 
     def content(self, tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
-        """The member's chunks. It runs in its reader's frame, so it tells damage itself."""
+        """Yield the member's chunks. They are read outside of ``_opened``, so ``_next`` handles damage."""
         file = tar.extractfile(info)
         while file and (chunk := self._next(file)):
             yield chunk
 
     def require_end(self) -> None:
-        """Read to the end, so that all checksums are compared and nothing hides behind the tar's end."""
+        """Read to the end, so that all checksums are compared.
+
+        Raises ``IntegrityError`` for bytes other than zero behind the tar's end.
+        """
         while chunk := self.stream.read(CHUNK):
             if chunk.strip(b"\0"):
                 what = f"{self.package} is damaged: there are bytes behind the end of its tar."
@@ -144,7 +147,7 @@ def _opened(package: Path) -> Iterator[_Archive]:
 
 
 def _safe_path(info: tarfile.TarInfo, package: Path) -> str:
-    """The member's path below the top folder."""
+    """Return the path of a member below the top folder. Raises ``IntegrityError`` for no regular file."""
     path = "/".join(inside(info.name, stem(package.name)))
     if not path or not plain_file(info):
         raise IntegrityError(f"{package}: {info.name!r} is no regular file: not unpacked.", advice=_AGAIN)
@@ -152,9 +155,10 @@ def _safe_path(info: tarfile.TarInfo, package: Path) -> str:
 
 
 def members_in(folder: Path) -> tuple[Member, ...]:
-    """Every file of an unpacked package but its manifest; of a plain folder, its libraries. Sorted by path.
+    """Return every file of an unpacked package but its manifest, or the libraries of a plain folder.
 
-    A link is a member too, also one that leads nowhere. Raises ``NothingToDoError`` without any library.
+    The members are sorted by path. A link is a member too, even if it leads nowhere. Raises
+    ``NothingToDoError`` without any library.
     """
     members = _package(folder) if (folder / LIBRARIES).is_dir() else _plain(folder)
     if not any(member.path.startswith(f"{LIBRARIES}/") for member in members):
@@ -182,7 +186,7 @@ def _member(file: Path, path: str) -> Member:
 
 
 def stream_files(files: Mapping[str, Path]) -> Iterator[bytes]:
-    """Tar bytes that hold each file under its absolute container path, parents included, mode 0755."""
+    """Yield a tar's bytes with each file at its absolute container path, parents included, mode 0755."""
     for parent in sorted({str(above) for name in files for above in PurePosixPath(name).parents}):
         if parent != "/":
             yield _directory(parent).tobuf(tarfile.PAX_FORMAT)

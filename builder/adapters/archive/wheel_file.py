@@ -1,4 +1,4 @@
-"""Wheels written: members of other wheels as they are compressed there, new ones by deflate, RECORD last."""
+"""Writer of wheels: members of other wheels are copied compressed, new ones deflated; RECORD comes last."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from builder.adapters.archive.zip_file import ZipWriter, entry_of
 from builder.files.digest import Digest, chunks_in
 
 _LOCAL_HEADER = 30
-"""Bytes of a member's header before its name."""
+"""Bytes of a member's local header before the member's name."""
 
 _LENGTHS = struct.Struct("<HH")
-"""Of the name and the extra field, at the end of that header."""
+"""The lengths of the name and of the extra field, the last four of those bytes."""
 
 EXECUTABLE = 0o755
 
@@ -34,7 +34,7 @@ class WheelWriter(ZipWriter):
         self._rows: list[tuple[str, str, str]] = []
 
     def copy(self, source: ZipFile, member: ZipInfo, digest: Digest) -> None:
-        """Take a member of another wheel as it is compressed there; ``digest`` is of its content."""
+        """Copy a member of another wheel without recompression; ``digest`` is that of its content."""
         mode = EXECUTABLE if member.external_attr >> 16 & 0o111 else PLAIN
         fresh = entry_of(member.filename, mode, member.compress_type)
         fresh.CRC, fresh.file_size, fresh.compress_size = member.CRC, member.file_size, member.compress_size
@@ -42,7 +42,7 @@ class WheelWriter(ZipWriter):
         self._record(member.filename, digest)
 
     def add(self, path: str, content: bytes | Path, mode: int = PLAIN) -> Digest:
-        """Compress bytes, or a file's, into ``path``: what they are."""
+        """Compress bytes, or the bytes of a file, into the member ``path``, and return their digest."""
         if isinstance(content, bytes):
             digest = self.compress(path, [content], mode)
         else:
@@ -52,7 +52,7 @@ class WheelWriter(ZipWriter):
         return digest
 
     def close(self) -> None:
-        """See ``ZipWriter.close``: RECORD comes before it."""
+        """See ``ZipWriter.close``. RECORD is written first."""
         path, table = f"{self._info}/RECORD", io.StringIO()
         csv.writer(table, lineterminator="\n").writerows([*self._rows, (path, "", "")])
         self.compress(path, [table.getvalue().encode()], PLAIN)
@@ -64,7 +64,7 @@ class WheelWriter(ZipWriter):
 
 
 def _compressed(source: ZipFile, member: ZipInfo) -> Iterator[bytes]:
-    """The bytes of a member as they lie in its archive."""
+    """Yield the bytes of a member as they are in its archive, compressed."""
     file = source.fp
     if file is None:
         raise ValueError("the archive is closed")

@@ -1,6 +1,6 @@
-"""Zips written from front to end by deflate, and a package as one: for who has Windows and not the client.
+"""Writer of zips by deflate, and of packages as zips for users of Windows who do not have the client.
 
-The bytes depend on what goes in and on the version of zlib-ng; not on the machine or the time.
+The bytes depend on the members and on the version of zlib-ng, not on the machine or the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 class ZipWriter:
-    """One zip, written into ``file``; sizes stand before each member, so that none needs a seek."""
+    """One zip, written into ``file``; local headers have the sizes, so that a member needs no seek."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._zip = ZipFile(file, "w")
@@ -37,7 +37,7 @@ class ZipWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close it; after an error, write nothing more."""
+        """Close the zip; after an error, write nothing more."""
         if kind is None:
             self.close()
         else:
@@ -48,7 +48,7 @@ class ZipWriter:
         self._zip.close()
 
     def compress(self, path: str, content: Iterable[bytes], mode: int) -> Digest:
-        """Compress pieces of bytes into the member ``path``: what they are together."""
+        """Compress chunks into the member ``path``, and return the digest of all chunks together."""
         fresh, digest, crc = entry_of(path, mode, ZIP_DEFLATED), RunningDigest(), 0
         compress = zlib_ng.compressobj(level=LEVEL, wbits=-zlib_ng.MAX_WBITS)
         with tempfile.TemporaryFile() as squeezed:
@@ -63,7 +63,7 @@ class ZipWriter:
         return digest.digest
 
     def append(self, fresh: ZipInfo, compressed: Iterable[bytes]) -> None:
-        """Write a member whose bytes are compressed already, as ``fresh`` says."""
+        """Write a member from compressed bytes; ``fresh`` has the sizes and the checksum."""
         fresh.header_offset = self._file.tell()
         self._file.write(fresh.FileHeader())
         for chunk in compressed:
@@ -74,7 +74,7 @@ class ZipWriter:
 
 
 def entry_of(path: str, mode: int, how: int) -> ZipInfo:
-    """A member's entry: its time is the same for all."""
+    """Return a member's entry with the compression method ``how`` and the time 1980-01-01."""
     fresh = ZipInfo(path, _EARLIEST)
     fresh.create_system = 3  # Unix, so that the mode counts
     fresh.external_attr = (stat.S_IFREG | mode) << 16
@@ -83,9 +83,9 @@ def entry_of(path: str, mode: int, how: int) -> ZipInfo:
 
 
 def write_package_zip(package: Path, manifest: Manifest, dest: Path) -> None:
-    """Write the members of ``package`` into the zip ``dest``, read it again, and only then name it so.
+    """Write the members of ``package`` into a zip, read the zip again, and only then name it ``dest``.
 
-    Raises ``IntegrityError`` where a file is not the one of the manifest, and ``DiskError``.
+    Raises ``IntegrityError`` when a file differs from the manifest, and ``DiskError``.
     """
     top = f"{manifest.name}/"
     with part_file(dest, needed=2 * package.stat().st_size) as file:
@@ -117,7 +117,10 @@ def _digest_of(archive: ZipFile, name: str) -> Digest:
 
 
 def is_zip_of(file: Path, manifest: Mapping[str, bytes]) -> bool:
-    """Whether the zip holds these members as they are: a package's manifest names all others."""
+    """Return whether the zip holds the members of ``manifest`` with their bytes.
+
+    A package's ``manifest.json`` is enough for a comparison, because it names all other files.
+    """
     try:
         with ZipFile(file) as archive:
             return all(archive.read(name) == content for name, content in manifest.items())

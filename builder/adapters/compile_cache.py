@@ -1,9 +1,9 @@
-"""Compile caches that machines share: a folder, a Redis server, a bucket of S3, an OCI registry.
+"""Compile caches that machines share: a folder, a Redis server, an S3 bucket, an OCI registry.
 
-The build container asks through a socket (``builder.inside.storage``); ``served`` is its other end. So
-addresses, passwords and signatures stay on this machine. Redis' password is ``REDISCLI_AUTH``, as redis-cli
-has it; obstore reads AWS' own variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID`` …); a registry's login
-is that of ``docker login``.
+The build container sends its requests through a socket (``builder.inside.storage``) and ``served`` answers
+them, so addresses, passwords and signatures stay on this machine. ``REDISCLI_AUTH`` has the password of
+Redis, as for redis-cli; obstore reads AWS's own variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID`` …); a
+registry's login is that of ``docker login``.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from builder.inside.storage import MAY_PUT, NO, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
 
 _SECONDS = 5
-"""What a server may take for an answer; ccache waits 10."""
+"""Seconds that a server may take to answer; ccache waits 10."""
 
 _PREFIX = "ortpacks/"
-"""Of keys in Redis, which others may use too."""
+"""The prefix of keys in Redis, since other programs may use the same server."""
 
 _REQUEST = re.compile(rb"(GET|HEAD|PUT) ([0-9a-z]{2}/[0-9a-z]{10,100})\n")
 
 _REDIS = re.compile(r"rediss?://[^/?#]+(/[0-9]*)?")
 
 _REFUSED = re.compile(r"status code: (4\d\d [\w ]+)(?:[^\0]*?<Code>(\w+)</Code>)?")
-"""obstore's words for an answer of S3."""
+"""The form of obstore's message for a refusal by S3."""
 
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
 
@@ -57,11 +57,11 @@ T = TypeVar("T")
 
 
 def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCache:
-    """The cache at an address.
+    """Return the cache at an address.
 
-    One is ``redis://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]``, ``oci://HOST[:PORT]/NAME`` or a folder;
-    ``where`` is the flag or variable that gave the address. Raises ``ValidationError`` for one of another
-    form, or with a password in it.
+    An address is ``redis[s]://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]``, ``oci://HOST[:PORT]/NAME`` or
+    a folder; ``where`` is the flag or variable that gave the address. Raises ``ValidationError`` for an
+    address of another form, or with a password.
     """
     try:
         password = urlsplit(address).password
@@ -93,7 +93,7 @@ def _known(address: str, env: Mapping[str, str]) -> CompileCache | None:
 
 
 def _registry(text: str) -> RegistryCache | None:
-    """The cache in a repository, of which no tag and no login is named."""
+    """Return the cache in a repository; ``None`` for a malformed address, or one with a tag or a login."""
     try:
         address = parse_address(text)
     except ConfigError:
@@ -102,14 +102,14 @@ def _registry(text: str) -> RegistryCache | None:
 
 
 class FolderCache:
-    """A folder, laid out as ccache's own ``file:`` storage."""
+    """A compile cache in a folder, laid out as ccache's own ``file:`` storage."""
 
     def __init__(self, folder: Path) -> None:
         self.name = str(folder)
         self._folder = folder
 
     def require(self) -> None:
-        """See ``ports.CompileCache.require``. The folder is made."""
+        """See ``ports.CompileCache.require``. A missing folder is made."""
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -134,7 +134,7 @@ class FolderCache:
 
 
 class RedisCache:
-    """A Redis server."""
+    """A compile cache on a Redis server."""
 
     def __init__(self, address: str, password: str | None) -> None:
         self.name = address
@@ -181,7 +181,7 @@ class RedisCache:
 
 
 class S3Cache:
-    """A bucket of a service with S3's protocol, below a prefix."""
+    """A compile cache in a bucket of a service with S3's protocol, below a prefix."""
 
     def __init__(self, address: str) -> None:
         self.name = address
@@ -213,7 +213,7 @@ class S3Cache:
         return len(sizes), sum(sizes)
 
     def _ask(self, call: Callable[[], T]) -> T | None:
-        """The answer; ``None`` where an object is not there."""
+        """Return the result of ``call``; ``None`` when an object is not there."""
         try:
             return call()
         except FileNotFoundError:
@@ -229,10 +229,10 @@ class S3Cache:
 
 @contextmanager
 def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
-    """A socket for the build container, until the block ends; then what was found and kept is told.
+    """Yield the path of a socket that serves the build container, and report the counts when the block ends.
 
-    A cache that fails meanwhile is asked no more, which is told once. At the end raises why ``caches.into``
-    failed, or ``CheckFailedError`` where it got nothing.
+    A cache that fails is not used again, of which one line warns. When the block ends, raises the error by
+    which ``caches.into`` failed, or ``CheckFailedError`` if that cache got nothing.
     """
     desk = _Desk(caches, reporter)
     with tempfile.TemporaryDirectory(prefix="ortpacks-") as folder:
@@ -260,7 +260,7 @@ class _Handler(StreamRequestHandler):
 
 
 class _Desk:
-    """What answers the requests of one build, in the form of ``builder.inside.storage``."""
+    """The server of one build's requests, which have the form of ``builder.inside.storage``."""
 
     def __init__(self, caches: CompileCaches, reporter: Reporter) -> None:
         self._caches = caches
@@ -270,7 +270,7 @@ class _Desk:
         self._counts: Counter[str] = Counter()
 
     def answer(self, request: bytes) -> bytes:
-        """The answer to a request."""
+        """Return the answer to a request."""
         if request == MAY_PUT:
             return YES if self._caches.writable else NO
         parts = _REQUEST.match(request)
@@ -291,7 +291,7 @@ class _Desk:
         return YES
 
     def close(self) -> None:
-        """Tell what was found and kept. Raises as ``served``."""
+        """Report how many objects were found and kept. Raises what ``served`` raises."""
         counts, into = self._counts, self._caches.into
         if into is not None and into in self._lost:
             raise self._lost[into]
@@ -314,7 +314,7 @@ class _Desk:
         return None
 
     def _on(self, cache: CompileCache, call: Callable[[], T], otherwise: T) -> T:
-        """What a cache answers; ``otherwise`` from its first failure on, which is told."""
+        """Return the result of ``call``; ``otherwise`` from the cache's first failure on, with a warning."""
         if cache in self._lost:
             return otherwise
         try:

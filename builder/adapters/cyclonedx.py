@@ -1,4 +1,4 @@
-"""SBOMs in CycloneDX 1.6, written and validated by the format's own library."""
+"""Writer and validator of SBOMs in CycloneDX 1.6, by the format's own library and the schema in it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SCHEMAS = "http://cyclonedx.org/schema"
 
 
 class CycloneDx:
-    """Implements ``package.sbom.BomWriter`` and ``BomReader``."""
+    """A writer and validator of SBOMs; implements ``package.sbom.BomWriter`` and ``BomReader``."""
 
     def render(self, bom: Bom) -> bytes:
-        """See ``package.sbom.BomWriter.render``. Without a time stamp: it would differ from run to run."""
+        """See ``package.sbom.BomWriter.render``. There is no time stamp, which would differ between runs."""
         package = Component(
             name=bom.name,
             version=bom.version,
@@ -42,7 +42,7 @@ class CycloneDx:
             serial_number=bom.serial, components=[*components, *(_file(one) for one in bom.files)]
         )
         document.metadata.component = package
-        document.metadata.timestamp = None  # type: ignore[assignment] # CycloneDX asks for none
+        document.metadata.timestamp = None  # type: ignore[assignment] # CycloneDX requires none
         document.register_dependency(package, components)
         return f"{JsonV1Dot6(document).output_as_string(indent=2)}\n".encode()
 
@@ -50,7 +50,7 @@ class CycloneDx:
         """See ``package.sbom.BomReader.problems``."""
         try:
             return tuple(_problems(json.loads(document.decode())))
-        except (ValueError, RecursionError) as error:  # the schema's library refuses lone surrogates too
+        except (ValueError, RecursionError) as error:  # jsonschema_rs refuses lone surrogates too
             return (f"it is not JSON: {error}",)
 
 
@@ -65,9 +65,9 @@ def _problems(document: object) -> Iterator[str]:
 
 @functools.cache
 def _schema() -> Draft7Validator:
-    """The strict schema of CycloneDX 1.6 with its formats, from the library's own copy.
+    """Return a validator of the strict schema of CycloneDX 1.6 with its formats, from the library's own copy.
 
-    The library's own validator takes 1.9 s of CPU to import, in every process that reads an SBOM.
+    The library's own validator is not used: its import takes 1.9 s of CPU in each process that reads an SBOM.
     """
     files = [Path(file) for file in (SPDX_JSON, JSF, str(BOM_JSON_STRICT[SchemaVersion.V1_6]))]
     *others, bom = [

@@ -1,4 +1,4 @@
-"""The files that the package index of pip lists of a project (PEP 691): its wheels for each Python."""
+"""Reader of pip's package index (PEP 691): the wheels of a project, one for each Python."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _PYPI = "https://pypi.org/simple"
 _JSON = "application/vnd.pypi.simple.v1+json"
 
 _LIMIT = 64 << 20
-"""Bytes of a project's page; onnxruntime-gpu's has 100 kB."""
+"""The most bytes of a project's page; that of onnxruntime-gpu has 100 kB."""
 
 _PLATFORM = "_x86_64"
 
 
 class PackageIndex:
-    """The index of ``PIP_INDEX_URL``, of pip's configuration, or PyPI."""
+    """The package index that ``PIP_INDEX_URL`` or else pip's configuration names; PyPI by default."""
 
     def __init__(
         self, runner: Runner, env: Mapping[str, str], python: str, say: Callable[[str], None]
     ) -> None:
-        """``python`` is the interpreter that has pip."""
+        """Take ``python``, the interpreter that has pip, to read pip's configuration."""
         self._runner = runner
         self._env = env
         self._python = python
         self._say = say
 
     def python_wheels(self, requirement: str) -> Mapping[Input, Pin]:
-        """The wheels of ``name==version`` for CPython on Linux x86-64, one for each interpreter and ABI.
+        """Return the wheels of ``name==version`` for Linux on x86-64, one for each interpreter and ABI.
 
-        Raises ``TransferError``, also where the index lists none or speaks HTML alone.
+        Raises ``TransferError``, also when the index lists none or has HTML only.
         """
         name = requirement.partition("==")[0]
         url = f"{self._url().rstrip('/')}/{canonicalize_name(name)}/"
@@ -89,7 +89,7 @@ def _wheels(page: object, requirement: str) -> Iterator[tuple[Input, Pin]]:
 
 
 def _python_of(file: str, requirement: str) -> str | None:
-    """``cp313-cp313t`` where the file is a wheel of the requirement for Linux on x86-64."""
+    """Return ``cp313-cp313t`` for a wheel of the requirement for Linux on x86-64, ``None`` for any other."""
     try:
         name, version, _, tags = parse_wheel_filename(file)
     except InvalidWheelFilename:

@@ -1,6 +1,6 @@
 """A compile cache in a repository of an OCI registry.
 
-An object is an artifact of one layer under a tag that is made of its key. The login is the Docker CLI's.
+An object is an artifact with one layer, under a tag made from its key. The login is the Docker CLI's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OBJECT = "application/vnd.ortpacks.compiled.v1"
 """The ``artifactType`` of an object's manifest."""
 
 _NOBODYS = "latest"
-"""A tag that is no key's."""
+"""A tag that no key has, for a request that only tests the registry."""
 
 T = TypeVar("T")
 
@@ -32,17 +32,17 @@ class _Layer(BaseModel):
 
 
 class _Object(BaseModel):
-    """What is read of an object's manifest."""
+    """The fields that are read of an object's manifest."""
 
     kind: str = Field(alias="artifactType")
     layers: tuple[_Layer]
 
 
 class RegistryCache:
-    """The repository ``HOST/NAME``, whose tags may be written again."""
+    """A compile cache in the repository ``HOST/NAME``, which must allow a tag to be overwritten."""
 
     def __init__(self, address: OciAddress, seconds: float) -> None:
-        """``seconds`` is what the registry may take for an answer."""
+        """Open the repository; ``seconds`` is the longest wait for an answer."""
         self.name = address.shown
         self._registry = open_repository(address, seconds)
 
@@ -51,7 +51,7 @@ class RegistryCache:
         self._ask(partial(self._registry.manifest, _NOBODYS))
 
     def get(self, key: str) -> bytes | None:
-        """See ``ports.CompileCache.get``. What does not have its digest is a ``TransferError``."""
+        """See ``ports.CompileCache.get``. Raises ``TransferError`` for bytes of another digest."""
         manifest = self._ask(partial(self._registry.manifest, _tag(key)))
         if manifest is None:
             return None
@@ -68,7 +68,7 @@ class RegistryCache:
         return self._ask(partial(self._registry.manifest, _tag(key))) is not None
 
     def put(self, key: str, value: bytes) -> None:
-        """See ``ports.CompileCache.put``: the manifest comes last."""
+        """See ``ports.CompileCache.put``. The manifest is written last."""
         self._ask(partial(self._put, key, value))
 
     def usage(self) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class RegistryCache:
         return self._registry.put_empty()
 
     def _blob(self, digest: str) -> bytes | None:
-        """A blob; ``None`` where the registry has lost it, so that it is made and put again."""
+        """Return a blob; ``None`` if the registry has lost it, so that the object is made and put again."""
         try:
             return self._registry.blob(digest)
         except RefusedError as error:
@@ -117,7 +117,7 @@ def _tag(key: str) -> str:
 
 
 def _layer(manifest: bytes) -> _Layer | None:
-    """The layer of an object; ``None`` for the manifest of anything else."""
+    """Return the layer of an object; ``None`` for the manifest of anything else."""
     try:
         found = _Object.model_validate_json(manifest)
     except ValueError:

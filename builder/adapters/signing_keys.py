@@ -1,7 +1,7 @@
-"""Ed25519 keys: files in PEM or OpenSSH's form, an environment variable, an SSH agent.
+"""Ed25519 keys from files in PEM or OpenSSH's form, an environment variable, or an SSH agent.
 
-A private key signs here. Of a public one the SSH agent has the private half, or something behind it has: a
-hardware token, a forwarded connection.
+A private key signs in this process. For a public key, the SSH agent signs; the private half may be in the
+agent, in a hardware token, or behind a forwarded connection.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from builder.errors import ConfigError, ToolMissingError
 from builder.release.signing import Signer
 
 VARIABLE = "ORTPACKS_SIGNING_KEY"
-"""Holds a private key itself, for CI's secrets."""
+"""The environment variable with the text of a private key, for CI's secrets."""
 
 _AGENT = "SSH_AUTH_SOCK"
 _SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
 """Message numbers of the agent's protocol (draft-ietf-sshm-ssh-agent, section 6.1)."""
 _KIND = b"ssh-ed25519"
 _SECONDS = 120
-"""A person may have to touch a token."""
+"""Seconds to wait for the agent, since a person may have to touch a hardware token."""
 
 _HOW = "`openssl genpkey -algorithm ed25519 -out FILE` makes one."
 
 
 class KeySigner:
-    """Implements ``release.signing.Signer`` with a private key."""
+    """A signer with a private key; implements ``release.signing.Signer``."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.public = _raw(key.public_key())
 
     def sign(self, message: bytes) -> bytes:
-        """See ``release.signing.Signer``."""
+        """See ``release.signing.Signer.sign``."""
         return self._key.sign(message)
 
 
 class AgentSigner:
-    """Implements ``release.signing.Signer`` with the SSH agent that listens at ``path``."""
+    """A signer through the SSH agent that listens at ``path``; implements ``release.signing.Signer``."""
 
     def __init__(self, public: bytes, path: str) -> None:
         self.public = public
         self._path = path
 
     def sign(self, message: bytes) -> bytes:
-        """See ``release.signing.Signer``. Raises ``ToolMissingError``."""
+        """See ``release.signing.Signer.sign``. Raises ``ToolMissingError`` when the agent does not sign."""
         blob = _string(_KIND) + _string(self.public)
         request = bytes([_SIGN_REQUEST]) + _string(blob) + _string(message) + struct.pack(">I", 0)
         try:
@@ -72,9 +72,10 @@ class AgentSigner:
 
 
 def signers(files: Iterable[Path], env: Mapping[str, str]) -> list[Signer]:
-    """Who signs: a private key's file, a public one's for the SSH agent, and the key in ``VARIABLE``.
+    """Return a signer for each key file, and one for the private key in ``VARIABLE`` if there is one.
 
-    Raises ``ConfigError`` for what is no such key, ``ToolMissingError`` without an agent.
+    A public key's signer uses the SSH agent. Raises ``ConfigError`` for anything but an Ed25519 key,
+    ``ToolMissingError`` for a public key without an agent.
     """
     found = [_signer(_read(file), str(file), env) for file in files]
     if text := env.get(VARIABLE, "").strip():
@@ -83,7 +84,7 @@ def signers(files: Iterable[Path], env: Mapping[str, str]) -> list[Signer]:
 
 
 def public_key(file: Path) -> bytes:
-    """The 32 bytes of the public key in a file, or of a private one's. Raises ``ConfigError``."""
+    """Return the 32 bytes of the public key in a file, or of a private key's. Raises ``ConfigError``."""
     content = _read(file)
     return _public(content) or KeySigner(_private(content, str(file))).public
 
@@ -107,7 +108,7 @@ def _read(file: Path) -> bytes:
 
 
 def _public(content: bytes) -> bytes | None:
-    """The raw key of a public one in either form; ``None`` for anything else."""
+    """Return the 32 bytes of a public key in PEM or OpenSSH's form; ``None`` for anything else."""
     for load in (serialization.load_ssh_public_key, serialization.load_pem_public_key):
         try:
             key = load(content)
@@ -119,7 +120,7 @@ def _public(content: bytes) -> bytes | None:
 
 
 def _private(content: bytes, where: str) -> Ed25519PrivateKey:
-    """The private key; its text is in no message."""
+    """Return the private key, whose text is in no message. Raises ``ConfigError``."""
     reasons: list[str] = []
     for load in (serialization.load_pem_private_key, serialization.load_ssh_private_key):
         try:

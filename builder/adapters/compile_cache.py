@@ -32,6 +32,7 @@ from redis.retry import Retry
 from builder.adapters.registry_cache import RegistryCache
 from builder.errors import BuilderError, CheckFailedError, ConfigError, TransferError, ValidationError
 from builder.files.atomic_write import part_file
+from builder.files.digest import size_of
 from builder.files.disk import disk_errors
 from builder.formats.oci import is_oci, parse_address
 from builder.inside import agent
@@ -120,7 +121,8 @@ class FolderCache:
 
     def has(self, key: str) -> bool:
         """See ``ports.CompileCache.has``."""
-        return (self._folder / key).is_file()
+        with disk_errors(self._folder / key):
+            return (self._folder / key).is_file()
 
     def put(self, key: str, value: bytes) -> None:
         """See ``ports.CompileCache.put``."""
@@ -129,7 +131,8 @@ class FolderCache:
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
-        sizes = [file.stat().st_size for file in self._folder.glob("??/*")]
+        with disk_errors(self._folder):
+            sizes = [size_of(file) for file in self._folder.glob("??/*")]
         return len(sizes), sum(sizes)
 
 

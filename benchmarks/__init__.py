@@ -1,1 +1,1 @@
-"""Each module prints a ratio against what a user would do by hand, both sides in one run."""
+"""Benchmarks. Most print a ratio to what a user would do by hand, with both sides measured in one run."""

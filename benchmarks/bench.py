@@ -1,4 +1,4 @@
-"""The verb ``bench``: what is measured, and where the result goes."""
+"""The verb ``bench`` measures embedding and writes the result as a table, JSON, a picture and a page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def bench(
     files: Mapping[str, str | None],
     threads: str | None,
 ) -> None:
-    """Measure, print the table, and write the files that were asked for: ``json``, ``svg`` and ``page``."""
+    """Measure, print the table, and write the files that ``files`` names by ``json``, ``svg`` and ``page``.
+
+    Raises ``ValidationError`` for an unknown provider, an incomplete model folder or a bad thread count.
+    """
     threads_used = _threads(threads)
     chosen = [_provider(name) for name in providers] or ["cpu", *(["cuda"] if package else [])]
     folder = _model(model) if model else make_models(wiring) / EMBEDDER
@@ -57,7 +60,7 @@ def bench(
 
 
 def _words(providers: Sequence[str], flags: Mapping[str, str | None]) -> Iterator[str]:
-    """The flags as the user gave them, of those that say what is measured and where it goes."""
+    """Yield the flags, as the user gave them, that say what is measured and where the results are written."""
     yield from (f"--provider {name}" for name in providers)
     yield from (f"--{name} {value}" for name, value in flags.items() if value)
 
@@ -88,7 +91,10 @@ def _threads(text: str | None) -> int:
 
 @contextmanager
 def _package_env(wiring: Wiring, package: str | None) -> Iterator[dict[str, str]]:
-    """The variables with which Python runs on a package, under the official wheel of its version."""
+    """Yield the environment variables that make Python use a package under the official wheel of its version.
+
+    Without a package, there are none.
+    """
     if package is None:
         yield {}
         return

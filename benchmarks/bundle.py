@@ -1,16 +1,18 @@
-"""Packing: our archives against what they replace and against the compressor alone, same files, in turn.
+"""This benchmark compares packing of archives with ``tar czf`` and with the compressor alone, in turn.
 
     python -m benchmarks.bundle FOLDER [--runs N] [--threads N] [--only TEXT] [--scratch FOLDER]
 
 FOLDER holds the files of a package, the libraries at least; links in it are followed. Every way ends with its
-archive on the disk, synced. Three kinds:
+archive on the disk, synced. There are three kinds of ways:
 
-- ``cp -L`` of every file into a folder, then ``tar czf`` of it (gzip -6): how packages were made before;
-- ours: a whole process that writes a package (read, hash, compare, tar, compress, hash). What each file must
-  hash to is known before, as a wheel's RECORD tells it to a build;
-- the compressor alone, no tar and no hashes: the same library in a whole process, and ``zstd`` if it is here.
+- by hand: ``cp -L`` of every file into a folder, then ``tar czf`` of the folder (gzip -6);
+- ours: a whole process that writes a package (read, hash, compare, tar, compress, hash). The sha256 that each
+  file must have is computed before, as a wheel's RECORD has it for a build;
+- alone: the compressor without tar and hashes, as the same library in a whole process, and as the program
+  ``zstd`` where it is installed.
 
-Files are read once before, so that all find them in the page cache. Needs about 1.7 times their size free.
+All files are read once before, so that every way finds them in the page cache. The disk must have room for
+about 1.7 times the size of the files.
 """
 
 from __future__ import annotations
@@ -48,19 +50,22 @@ CLI = {
 
 @dataclass(frozen=True, kw_only=True)
 class Packing(Way):
-    """A way to pack."""
+    """A way to pack, and its runs."""
 
     alone: str = ""
-    """The way that compresses the same and does nothing else."""
+    """Name of the way that compresses with the same settings and does nothing else.
+
+    Empty if there is none.
+    """
 
     @property
     def seconds(self) -> float:
-        """The median."""
+        """The median of the runs, in seconds."""
         return statistics.median(outcome.seconds for outcome in self.outcomes)
 
     @property
     def size(self) -> int:
-        """Bytes of the archive, the same in every run."""
+        """Size of the archive in bytes, the same in every run."""
         return self.outcomes[0].size
 
 
@@ -117,7 +122,7 @@ def _cli(preset: Preset, files: list[Path], threads: int) -> Callable[[Path], Ou
 
 
 def _shell(script: str, files: list[Path], empty: Path, threads: int) -> Outcome:
-    """A shell's way, in ``empty``. One that fails ends the benchmark with what it says."""
+    """Run a shell script in the folder ``empty`` and return its outcome; a failure ends the benchmark."""
     (empty / "copies").mkdir()
     begin = time.perf_counter()
     paths = [str(path.resolve()) for path in files]
@@ -170,7 +175,7 @@ def _alone(out: Path, digests: dict[Path, Digest], preset: Preset, threads: int)
 
 
 def _print(ways: list[Packing], size: int) -> None:
-    """Each way's medians, against the first and against the compressor alone."""
+    """Print each way's medians, and their ratios to ``BY_HAND`` and to the compressor alone."""
     by_name = {way.name: way for way in ways}
     before = by_name.get(BY_HAND)
     print(f"{'':20} seconds          bytes  of files  of gzip -6  times faster  of alone  peak MB")

@@ -1,8 +1,8 @@
-"""One way of embedding texts, measured on request: ``python -m benchmarks.contestant`` of ``serving``.
+"""``python -m benchmarks.contestant`` measures one way of embedding texts for ``benchmarks.serving``.
 
-The process is told on stdin how many texts to embed at once and for how many seconds, a line of JSON each
-time, and answers a line of JSON. Its first line tells how it came to its provider; the first answer has been
-computed then.
+Its argument is a JSON object. After the first embedding it prints a line of JSON with its provider, libraries
+and data type. It then reads lines of JSON from stdin, each with a batch size and a number of seconds, and
+answers each with a line of JSON: latencies, CPU seconds and peak memory.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def main() -> None:
 
 
 def cpu_of(process: int) -> float:
-    """Seconds that a process' threads have computed."""
+    """Return the CPU seconds, user and system, of all threads of a process."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """One batch after the other of all texts, again and again: the same row of batches for each way."""
+    """Yield batches of ``size`` texts without end, in the same order in every process."""
     for start in itertools.count(0, size):
         yield [texts[(start + at) % len(texts)] for at in range(size)]
 
@@ -68,7 +68,10 @@ def _say(value: object) -> None:
 
 
 def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
-    """The runtime layer's session, under the service's tokens and pooling."""
+    """Return the embedding call of the runtime layer's session, and facts on it.
+
+    Tokenizer and pooling are the service's.
+    """
     from ortpacks_runtime import open_session  # noqa: PLC0415 - this process alone has it to pay for
     from ortpacks_service.embedding import Embedder  # noqa: PLC0415
 
@@ -86,7 +89,10 @@ def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
 
 
 def _stock(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
-    """The session of the stock wheel, under the same tokens and pooling."""
+    """Return the embedding call of the stock wheel's session, and facts on it.
+
+    Tokenizer and pooling are the service's.
+    """
     import onnxruntime  # noqa: PLC0415
     from ortpacks_service.embedding import Embedder  # noqa: PLC0415
 
@@ -102,7 +108,10 @@ def _stock(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
 
 
 def _fastembed(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
-    """Fastembed on the same file. What it asks of a folder besides are four small files of settings."""
+    """Return the embedding call of fastembed on the same model file, and facts on it.
+
+    The model's folder must also have the settings files that fastembed wants.
+    """
     import fastembed  # type: ignore[import-not-found] # noqa: PLC0415 - in an environment of its own
     import onnxruntime  # noqa: PLC0415
     from fastembed.common.model_description import (  # type: ignore[import-not-found] # noqa: PLC0415
@@ -127,7 +136,10 @@ def _fastembed(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
 
 
 def _service(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
-    """A client of the service on one connection; CPU seconds and memory are the service's."""
+    """Return the embedding call of a client with one connection to the service, and facts on it.
+
+    CPU seconds and memory are measured on the service's process.
+    """
     line = http.client.HTTPConnection("127.0.0.1", int(str(asked["port"])), timeout=60)
 
     def answered(method: str, path: str, body: str | None = None) -> dict[str, object]:
@@ -142,7 +154,7 @@ def _service(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
         body = json.dumps({"texts": texts})
         try:
             return answered("POST", "/embed", body)
-        except (ConnectionError, http.client.RemoteDisconnected):  # it was closed between two turns
+        except (ConnectionError, http.client.RemoteDisconnected):  # closed between two turns
             line.close()
             return answered("POST", "/embed", body)
 

@@ -1,10 +1,11 @@
-"""The corpus, wheel by wheel: fetched, read, held against other readers, recorded for the atlas, removed.
+"""This program reads the wheels of ``tests/corpus.txt``, compares the readings and writes atlas records.
 
-    python -m benchmarks.corpus                   each of tests/corpus.txt that has no record yet
-    python -m benchmarks.corpus --again NAME...   those of these projects once more
+    python -m benchmarks.corpus                   each wheel of tests/corpus.txt that has no record yet
+    python -m benchmarks.corpus --again NAME...   the wheels of these projects once more
 
-A line of the list is a project, its version, the file's name and its sha256. Each wheel is read in a process
-of its own, whose peak memory is noted; at most one lies on the disk.
+A line of the list has a project, its version, the file's name and its sha256. Each wheel is fetched, read in
+a process of its own, whose peak memory goes into the record, compared with other readers and removed; at most
+one wheel is on the disk.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PIN = Pin(
 
 
 def main() -> None:
-    """Read what is asked for; leave with 1 where a wheel could not be read or a difference has no reason."""
+    """Read the wheels; exit with 1 if a wheel could not be read or a difference has no reason."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus")
     parser.add_argument("--again", nargs="+", metavar="NAME", default=())
     parser.add_argument("--one", metavar="FILENAME", help=argparse.SUPPRESS)

@@ -1,12 +1,11 @@
-"""Device code stored raw in a library or packed with LZ4: bytes on disk, in an archive, seconds to load.
+"""This benchmark compares raw images in a library with images packed by LZ4: sizes, and seconds to load.
 
     python -m benchmarks.fatbins LIBRARY [--smoke PROGRAM --load FOLDER...]
 
-LIBRARY is one whose images are raw, as those that we compile. NVIDIA's own nvFatbin packs the same images
-again, as ``fatbinary -compress-all`` does, and each of our presets compresses the file with the one code or
-the other in it. Loading is a process of its own, with the files in the page cache: PROGRAM
-(``ortpacks-smoke``) opens the host library of FOLDER, lib/ of an unpacked full package, and asks it for CUDA,
-which loads the provider.
+The images of LIBRARY must be raw, as in the libraries that we compile. NVIDIA's nvFatbin packs the same
+images again, as ``fatbinary -compress-all`` does, and each of our presets compresses both forms of the file.
+Loading is measured in whole processes, with the files in the page cache: PROGRAM (``ortpacks-smoke``) opens
+the host library of FOLDER, the lib/ of an unpacked full package, and asks for CUDA, which loads the provider.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ ROUNDS = 9
 _THREADS = 2
 _CHUNK = 1 << 20
 _HEADER_SIZE = struct.Struct("<4xI")
-"""Bytes of an image's header, in the header."""
+"""Layout of the field, at byte 4 of an image's header, that has the header's size in bytes."""
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the sizes of both forms, and the time to load each folder."""
     asked = _arguments()
     with asked.library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
         containers = read_containers(raw)
@@ -77,7 +76,7 @@ def _end(image: Image, library: bytes) -> int:
 
 
 def _without(library: bytes, containers: tuple[Container, ...]) -> bytes:
-    """The library but for its containers."""
+    """Return the library's bytes without its containers."""
     kept, at = bytearray(), 0
     for container in containers:
         kept += library[at : container.offset]
@@ -97,7 +96,10 @@ def _compressed(data: bytes, preset: Preset) -> int:
 
 
 def _loads(smoke: Path, folder: Path) -> list[float]:
-    """Seconds of whole processes; the first, which warms the page cache, is left out."""
+    """Return the seconds of ``ROUNDS`` whole processes.
+
+    One more, the first, warms the page cache and is left out.
+    """
     return [_load(smoke, folder) for _ in range(ROUNDS + 1)][1:]
 
 

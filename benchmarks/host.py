@@ -1,10 +1,10 @@
-"""The CPU provider of a package's host library beside the official wheel's, of the same version.
+"""This benchmark compares the CPU provider of a package's host library with the official wheel's.
 
     python -m benchmarks.host PACKAGE        a package of ours with host: source, as an archive
 
-Both sides are C libraries, opened through the same C API in a process of their own, with one thread each, and
-compute the self-test's models in turn. ``--level 1`` leaves out fusions into com.microsoft operators, which a
-host library without them cannot do.
+Both libraries have the same version of ONNX Runtime. Each is opened through the C API in a process of its own
+with one thread, and both compute the self-test's models in turn. ``--level 1`` leaves out fusions into
+com.microsoft operators, which a host library without these operators cannot run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, SECONDS = 5, 1.0
 
 _KINDS = {"f32": 1, "i32": 6, "i64": 7}
-"""ONNX's numbers of element types."""
+"""ONNX's numbers of element types (``TensorProto.DataType``), by our names."""
 
 
 def main() -> None:
-    """Print each model's runs a second on both sides, the median of the rounds, and their ratio."""
+    """Print each model's runs per second on both sides, the median of the rounds, and their ratio."""
     asked = _arguments()
     if asked.library:
         print(json.dumps(_measured(asked.library, asked.level)))
@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measured(library: Path, level: int) -> dict[str, float]:
-    """Runs a second of each model."""
+    """Return the runs per second of each model, by the model's name."""
     shop = Wiring(ROOT)
     with Api(library, lambda _place, _message: None) as api:
         trials = shop.trials(shop.store(shop.lock))

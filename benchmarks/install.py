@@ -1,17 +1,17 @@
-"""How fast a package comes in, and in how much memory: ``python -m benchmarks.install [--size BYTES]``.
+"""This benchmark measures installing a package, in seconds and memory, against the same by hand.
 
-A release with one package whose archive has about that size lies on a loopback server, a process of its own.
-In turn, each into an empty folder:
+``python -m benchmarks.install [--size BYTES]`` serves a release with one package, whose archive has about
+that size, from a process of its own on loopback. These ways take turns, each with an empty folder:
 
 - ours: ``ortpacks.pyz install`` as a user runs it, with the program ``zstd``;
 - module: the same with ``backports.zstd``, as from Python 3.14 on;
-- by hand: ``curl | tee >(sha256sum) | zstd -d | tar x``, which proves the archive when all is unpacked;
-- synced: the same, and ``sync`` of what came out. Ours syncs each file before it switches.
+- by hand: ``curl | tee >(sha256sum) | zstd -d | tar x``, which checks the archive after all is unpacked;
+- synced: the same, and then ``sync`` of the unpacked files. Ours syncs each file before it switches.
 
-Of several runs the fastest counts: other load only slows. Memory is the high-water mark of the client and of
-the ``zstd`` it starts, added up. After that come ``detect``, ``select``, and the same install again, which
-hashes every file, beside ``sha256sum`` of the same files. The package holds no host library, so none is tried
-out.
+Of several runs the fastest counts, since other load only slows. Memory is the sum of the high-water marks of
+the client and of the ``zstd`` that it starts. ``detect``, ``select``, and a second install, which hashes
+every file, are measured last; the second install is compared with ``sha256sum`` of the same files. The
+package holds no host library, so the client does not try one.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ BY_HAND = (
     'set -eo pipefail; curl -sSf "$0" | tee >(sha256sum > sum) | zstd -dcq | tar x; '
     'until [ -s sum ]; do sleep 0.01; done; grep -q "$1" sum'
 )
-"""The shell does not wait for ``sha256sum``, which ends last."""
+"""Script of the way by hand. It waits for ``sha256sum``, for which the shell does not wait."""
 LIMITS = {"ours of by hand": 1.3, "MB": 150, "detect": 0.5, "select": 0.02, "again": 1.0}
-"""At most; ``again`` is in seconds beyond the hashing."""
+"""Upper limits: a ratio, megabytes, then seconds. ``again`` counts the seconds beyond the hashing."""
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def _compare(ways: list[Way], place: Path, runs: int) -> None:
 
 
 def _small(pyz: Path, index: Path, place: Path) -> None:
-    """What is quick, or should be."""
+    """Print the seconds of the second install, of ``detect`` and of ``select``."""
     client = [sys.executable, "-I", "-S", str(pyz)]
     with empty_folder(place) as empty:
         install = [*client, "install", "--index", str(index), "--prefix", "."]
@@ -115,7 +115,7 @@ def _small(pyz: Path, index: Path, place: Path) -> None:
 
 
 def _choosing(index: Path) -> float:
-    """Seconds of the choice alone, the index read already."""
+    """Return the seconds of the choice alone, without reading the index."""
     device = Device(
         index=0,
         name="GPU",
@@ -132,7 +132,10 @@ def _choosing(index: Path) -> float:
 
 
 def _timed(argv: list[str], folder: Path, env: dict[str, str] | None = None) -> Outcome:
-    """A whole process in ``folder``. One that fails ends the benchmark with what it says."""
+    """Run a whole process in ``folder`` and return its outcome.
+
+    A failure ends the benchmark with its output.
+    """
     begin, before = time.perf_counter(), cpu_of_children()
     with subprocess.Popen(
         argv, cwd=folder, env=env or ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -146,7 +149,7 @@ def _timed(argv: list[str], folder: Path, env: dict[str, str] | None = None) -> 
 
 
 class _Memory(threading.Thread):
-    """Watches the high-water marks of a process and of those it starts, until it ends."""
+    """A thread that reads the high-water marks of a process and its children until the process ends."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -156,7 +159,7 @@ class _Memory(threading.Thread):
 
     @property
     def peak(self) -> int:
-        """Bytes, all of them added up."""
+        """Sum of the high-water marks in bytes, known when the process has ended."""
         self.join()
         return sum(self._marks.values())
 
@@ -181,7 +184,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _serve(folder: Path) -> None:
-    """Hand out the folder's files, from the page cache to the socket. Prints its address."""
+    """Serve the folder's files over HTTP with ``sendfile``, and print the server's address."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -194,7 +197,7 @@ def _serve(folder: Path) -> None:
                 self.connection.sendfile(file)
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: ways that take turns, programs that must succeed, servers of their own."""
+"""Helpers that the benchmarks share: ways that take turns, programs that must succeed, and servers."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ class Outcome:
 
     seconds: float
     cpu: float = 0.0
-    """Seconds of all its processes, a server's not."""
+    """CPU seconds of all its processes, without those of a server."""
     peak: int = 0
-    """Peak memory in bytes; 0 where it is not ours to measure."""
+    """Peak memory in bytes; 0 where it was not measured."""
     size: int = 0
-    """Bytes of what it made, where it made a file."""
+    """Size in bytes of the file that the run made; 0 if it made none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """A way to do it, and what its runs gave."""
+    """One of the ways that a benchmark compares, and the outcomes of its runs."""
 
     name: str
     run: Callable[[Path], Outcome]
-    """Does it in an empty folder."""
+    """Runs the way once in an empty folder."""
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        """The fastest run's: other load only slows."""
+        """Seconds of the fastest run, since other load only slows."""
         return min(outcome.seconds for outcome in self.outcomes)
 
     @property
     def cpu(self) -> float:
-        """The cheapest run's."""
+        """CPU seconds of the run with the fewest."""
         return min(outcome.cpu for outcome in self.outcomes)
 
     @property
     def peak(self) -> int:
-        """The largest run's."""
+        """Peak memory of the run with the most, in bytes."""
         return max(outcome.peak for outcome in self.outcomes)
 
 
 def take_turns(ways: Sequence[Way], place: Path, runs: int) -> None:
-    """Run each way once, in turn, ``runs`` times."""
+    """Run all ways in turn, ``runs`` times."""
     for _ in range(runs):
         for way in ways:
             with empty_folder(place) as empty:
@@ -61,7 +61,10 @@ def take_turns(ways: Sequence[Way], place: Path, runs: int) -> None:
 
 @contextmanager
 def empty_folder(place: Path) -> Iterator[Path]:
-    """An empty folder that goes with what is in it; nothing of the run before is still being written."""
+    """Yield an empty folder and remove it afterwards.
+
+    ``sync`` first writes what earlier runs left in memory.
+    """
     folder = place / "way"
     folder.mkdir()
     os.sync()
@@ -72,7 +75,7 @@ def empty_folder(place: Path) -> Iterator[Path]:
 
 
 def answer(argv: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """What a command prints. One that fails ends the benchmark with what it says, and code 1."""
+    """Run a command and return its output; a command that fails ends the benchmark with its error output."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd)
     if done.returncode:
         sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
@@ -81,7 +84,10 @@ def answer(argv: list[str], cwd: Path | None = None) -> subprocess.CompletedProc
 
 @contextmanager
 def served(module: str, *flags: str) -> Iterator[str]:
-    """A server in a process of its own, which prints its URL first; gone with the block."""
+    """Start a server in a process of its own and yield the URL that it prints first.
+
+    It ends with the block.
+    """
     with subprocess.Popen(
         [sys.executable, "-m", module, *flags], stdout=subprocess.PIPE, text=True
     ) as server:
@@ -93,15 +99,15 @@ def served(module: str, *flags: str) -> Iterator[str]:
 
 
 def cpu_of_children() -> float:
-    """Seconds of those that have ended; a server has not."""
+    """Return the CPU seconds of the children that have ended; a running server is not among them."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def peak_of(process: int | str = "self") -> int | None:
-    """The high-water mark in bytes of a process alone; ``None`` once it is gone.
+    """Return the high-water mark of one process's memory in bytes; ``None`` if the process has ended.
 
-    ``ru_maxrss`` would count the process that started it.
+    ``ru_maxrss`` would also count the parent process.
     """
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()

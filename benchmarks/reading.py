@@ -1,11 +1,11 @@
-"""Reading device code: our native reader against cuobjdump over the same libraries, in turn, round by round.
+"""This benchmark compares our native reader of device code with cuobjdump on the same libraries, in turn.
 
     python -m benchmarks.reading FOLDER|LIBRARY...                        cuobjdump of the toolchain image
     python -m benchmarks.reading --cuobjdump PROGRAM FOLDER|LIBRARY...    another one, on this machine
 
-Ours is a whole process: interpreter, reading, coverage for every capability. cuobjdump lists SASS and PTX,
-as a check has to, in one container for all libraries; the container's start is not counted. A first round of
-each warms the page cache and is not counted either.
+Our side is a whole process: interpreter, reading, and coverage for every capability. cuobjdump lists SASS and
+PTX, as a check has to, in one container for all libraries; the start of the container is not counted. The
+first round warms the page cache and is not counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for library in "$@"; do
 done
 echo "$begin $(date +%s.%N)"
 """
-"""255 is its word for a library without device code."""
+"""Script that prints when it began and ended. cuobjdump exits with 255 for a library without device code."""
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def _libraries(path: Path) -> list[Path]:
 
 
 def _native(libraries: list[Path]) -> tuple[float, str]:
-    """Seconds of a whole process of ours, and what it says."""
+    """Return the seconds of a whole process of our reader, and the line that it prints."""
     begin = time.perf_counter()
     argv = [sys.executable, "-m", "benchmarks.reading", "--native", *map(str, libraries)]
     said = answer(argv).stdout.strip()
@@ -91,7 +91,7 @@ def _read(libraries: list[Path]) -> None:
 
 
 def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
-    """Seconds of listing everything, by the clock beside cuobjdump."""
+    """Return the seconds that cuobjdump takes to list all libraries, by the clock where it runs."""
     script = ["sh", "-c", LISTINGS, "sh", *map(str, libraries)]
     if program:
         argv = ["env", f"CUOBJDUMP={program}", *script]
@@ -103,7 +103,7 @@ def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
 
 
 def _toolchain() -> str:
-    """The image that `./run check` and `./run build` make."""
+    """Return the tag of the toolchain image that `./run check` and `./run build` make."""
     argv = ["docker", "images", "--format={{.Repository}}:{{.Tag}}", "ortpacks/toolchain"]
     tags = answer(argv).stdout.split()
     if not tags:

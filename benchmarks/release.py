@@ -1,4 +1,4 @@
-"""A release of one package, as large as wished, for benchmarks of what installs it."""
+"""This module makes a release of one package of any size, for benchmarks that install it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from builder.project.variants import Preset
 from tests.support.factories.releases import file_entry, manifest
 
 LIBRARIES = (0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05)
-"""Shares of the package's bytes, about as a real package has them."""
+"""Shares of the libraries in the package's bytes, about as in a real package."""
 RATIO = 0.58
-"""Archive bytes per byte of ``_block``, measured at level 3; a real package has 0.56."""
+"""Archive bytes per byte of ``_block``, measured at zstd's level 3; a real package has 0.56."""
 NOISE = 1 << 24
 
 
 def make_release(folder: Path, size: int) -> Path:
-    """Write a package whose archive has about ``size`` bytes, and its index, whose path is returned."""
+    """Write a package whose archive has about ``size`` bytes, and its index; return the path of the index."""
     folder.mkdir(parents=True)
     members, digests = [], {}
     for number, share in enumerate(LIBRARIES):
@@ -46,7 +46,10 @@ def make_release(folder: Path, size: int) -> Path:
 
 
 def _fill(file: Path, size: int, number: int) -> Digest:
-    """A quarter noise, half of it five bits a byte, a quarter the same again and again."""
+    """Write ``size`` bytes and return their digest.
+
+    A quarter is noise, half is noise with 5 random bits per byte, and a quarter is zeros.
+    """
     digest = hashlib.sha256()
     block = _block(number)
     with file.open("wb") as stream:

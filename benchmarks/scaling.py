@@ -1,16 +1,16 @@
-"""How long all variants compile on other machines: a simulation of the schedule, fed with measured units.
+"""This benchmark simulates how long all variants compile on other machines, from measured costs of units.
 
     python -m benchmarks.scaling [--profile full] [--svg FILE]
 
-Units and their CPU seconds and peaks are those of ``./run plan`` (``builder/inside/costs.tsv``). Three ways
-are compared:
+Units with their CPU seconds and peak memory are those of ``./run plan`` (``builder/inside/costs.tsv``). Three
+schedules are compared:
 
-- one variant after the other, each with a job for 4 GiB of memory, as it was until 2026-11-23;
+- one variant after the other, each with a job for 4 GiB of memory;
 - all variants over one pool (``builder/inside/pool.c``), CUDA units in pieces (``builder/inside/nvcc.py``):
-  what the variants share is made once, and pieces of a unit run on slots that no unit waits for;
-- an architecture a machine, then a variant a machine, as release.yml does (``--from``).
+  pieces that variants share are compiled once, and pieces of a unit run on slots that no unit waits for;
+- one machine for each architecture, then one machine for each variant, as in release.yml (``--from``).
 
-Linking, checking and packing are no part of it, nor what a machine needs to start.
+Linking, checking, packing and the start of a machine are not simulated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from builder.inside.costs import Cost
 _VARIANTS = ("legacy", "modern", "latest")
 
 _CACHED_SECONDS = 0.1
-"""A unit that ccache answers: 30 CPU s for 321 of them (docs/decisions/0004), and Ninja's own time."""
+"""CPU seconds of a unit that ccache answers: 30 for 321 units (docs/decisions/0004), and Ninja's own time."""
 
 _MACHINES = {"2 cores, 24 GiB": (2, 24), "4, 16 (GitHub's runner)": (4, 16), "16, 64": (16, 64)}
 _MACHINES |= {"32, 128": (32, 128), "128, 512": (128, 512)}
@@ -44,44 +44,44 @@ _RUNNER = (4, 16)
 _GIB_A_JOB = 4
 
 _LAST = 0.1
-"""The end of the time, in which slots may be idle."""
+"""Last share of the time, in which idle slots are not counted."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A compile: seconds of one core, MiB at most, and the place in the queue."""
+    """A unit to compile: CPU seconds, peak memory in MiB, and rank in the queue (the highest goes first)."""
 
     seconds: float
-    """The part that runs alone, after the pieces."""
+    """CPU seconds of the part that runs alone, after the pieces."""
     peak: int
     rank: int
     pieces: tuple[float, ...] = ()
-    """Seconds of the parts that may run side by side."""
+    """CPU seconds of each piece that may run beside the other pieces."""
 
     @property
     def total(self) -> float:
-        """Seconds of one core for all of it."""
+        """CPU seconds of the whole unit."""
         return self.seconds + sum(self.pieces)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a machine spends its time."""
+    """The result of a simulation."""
 
     wall: float
-    """Seconds."""
+    """Seconds from the first unit's start to the last unit's end."""
     taken: float
-    """The share of slots that are taken until the last tenth of the time."""
+    """The share of slots that are in use until the last tenth of the time."""
 
 
 @dataclass(eq=False)
 class _Running:
-    """A unit that has begun."""
+    """A unit that has begun to compile."""
 
     unit: Unit
     needs: int
     left: deque[float] = field(init=False)
-    """Pieces that have not begun, the longest first."""
+    """Seconds of the pieces that have not begun, the longest first."""
     under_way: int = 0
     is_last_begun: bool = False
 
@@ -89,7 +89,10 @@ class _Running:
         self.left = deque(sorted(self.unit.pieces, reverse=True))
 
     def next_on_own_slot(self) -> float | None:
-        """The seconds of what the unit's own slot does next: nothing while pieces run elsewhere."""
+        """Return the seconds of what the unit's own slot runs next, ``None`` if that is nothing.
+
+        The last part waits until no piece of the unit runs on another slot.
+        """
         if self.left:
             return self.left.popleft()
         if self.under_way or self.is_last_begun:
@@ -99,7 +102,7 @@ class _Running:
 
 
 class Machine:
-    """Slots and memory (MiB), and what runs on them."""
+    """A machine with slots and memory (MiB), and the units that run on it."""
 
     def __init__(self, jobs: int, budget: int) -> None:
         self._jobs, self._budget = jobs, budget
@@ -111,7 +114,11 @@ class Machine:
         self._spans: list[tuple[float, float]] = []
 
     def run(self, units: Iterable[Unit]) -> Schedule:
-        """Start units in their order as soon as a slot and memory are free; none passes one that waits."""
+        """Simulate the units and return the schedule.
+
+        Units start in their order as soon as a slot and memory are free; no unit starts before one that
+        waits.
+        """
         waiting = deque(units)
         while waiting or self._ends:
             while self._begins_piece(waiting) or self._begins_unit(waiting):
@@ -133,7 +140,10 @@ class Machine:
         self._free += needs
 
     def _begins_piece(self, waiting: Sequence[Unit]) -> bool:
-        """Whether a unit that runs, and is dearer than those that wait, has begun one more piece."""
+        """Start one more piece of a running unit that ranks no lower than the first in the queue.
+
+        Returns whether a piece was started.
+        """
         for running in self._units:
             if waiting and waiting[0].rank > running.unit.rank:
                 return False
@@ -180,7 +190,7 @@ class Machine:
 
 
 def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
-    """The schedule of one variant after the other."""
+    """Return the schedule of one variant after the other."""
     jobs = max(1, min(cores, gib // _GIB_A_JOB))
     each = [Machine(jobs, gib << 10).run(sorted(units, key=_dearest_first)) for units in variants]
     wall = sum(one.wall for one in each)
@@ -188,7 +198,7 @@ def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Sche
 
 
 def pooled(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
-    """The schedule of all variants over one pool."""
+    """Return the schedule of all variants over one pool."""
     units = sorted((unit for units in variants for unit in units), key=lambda unit: -unit.rank)
     return Machine(cores, (gib - 1) << 10).run(units)
 
@@ -208,22 +218,25 @@ class Planned:
 
     @property
     def rank(self) -> int:
-        """The place in the queue."""
+        """Rank in the queue, from the CPU seconds."""
         return pool.rank(self.seconds)
 
     @property
     def host(self) -> float:
-        """The seconds of what does not depend on the architectures."""
+        """CPU seconds of the part that does not depend on the architectures."""
         return costs.host_seconds(self.seconds) if self.architectures else self.seconds
 
     @property
     def each(self) -> float:
-        """The seconds of an architecture."""
+        """CPU seconds for each architecture; 0 for a unit without device code."""
         return (self.seconds - self.host) / len(self.architectures) if self.architectures else 0.0
 
 
 def whole(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
-    """The units of each variant as nvcc makes them; a C++ unit that an earlier one compiled is found."""
+    """Return the units of each variant as nvcc compiles them.
+
+    A C++ unit that an earlier variant has too is answered by ccache.
+    """
     return [
         [Unit(unit.seconds if unit.architectures or not found else _CACHED_SECONDS, unit.peak, unit.rank)
          for unit, found in units]
@@ -232,7 +245,7 @@ def whole(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
 
 
 def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
-    """The units of each variant in pieces; that of the host is made once for all."""
+    """Return the units of each variant in pieces; the host's piece is compiled once for all variants."""
     return [
         [Unit(_CACHED_SECONDS if found else unit.host, unit.peak, unit.rank,
               (unit.each,) * len(unit.architectures))
@@ -242,14 +255,14 @@ def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
 
 
 def _with_found(variants: Sequence[Sequence[Planned]]) -> Iterator[Iterator[tuple[Planned, bool]]]:
-    """Each unit, and whether an earlier variant has it too."""
+    """Yield for each variant its units, each with whether an earlier variant has the same unit."""
     for at, units in enumerate(variants):
         earlier = {unit.output for others in variants[:at] for unit in others}
         yield ((unit, unit.output in earlier) for unit in units)
 
 
 def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[float, float]:
-    """Seconds of the slowest machine for an architecture, then of the slowest for a variant."""
+    """Return the seconds of the slowest machine for an architecture, and of the slowest for a variant."""
     cores, gib = _RUNNER
     ahead, builds = [], []
     for units in variants:
@@ -261,7 +274,7 @@ def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[f
 
 
 def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> Iterator[list[Planned]]:
-    """The units of each variant, compiled on the assembled base."""
+    """Yield the planned units of each variant, compiled on the assembled base."""
     options = BuildOptions(wishes=wishes("assembled", "source", profile))
     for name in _VARIANTS:
         plan = VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
@@ -278,18 +291,18 @@ def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> Iterator
 
 @dataclass(frozen=True)
 class Row:
-    """A machine, with both ways on it."""
+    """A machine and its schedules: variants one by one (``before``), and all over one pool (``after``)."""
 
     name: str
     before: Schedule
     after: Schedule
     bound: float
-    """Seconds that no schedule goes below."""
+    """Lower bound of every schedule, in seconds."""
     bounded_by: str
 
 
 def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
-    """The machines by their size."""
+    """Yield a row for each machine, the smallest first."""
     before, after = whole(variants), in_pieces(variants)
     total = sum(unit.total for units in after for unit in units)
     longest = max(max(unit.pieces, default=0.0) + unit.seconds for units in after for unit in units)
@@ -300,7 +313,7 @@ def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
 
 
 def table(found: Iterable[Row]) -> Iterator[str]:
-    """The lines of a Markdown table, a machine a line."""
+    """Yield the lines of a Markdown table with a line for each machine."""
     yield "| cores, GiB | one by one, min | pool, min | ratio | slots taken | bound, min | what bounds it |"
     yield "|---|---|---|---|---|---|---|"
     for row in found:
@@ -312,7 +325,7 @@ def table(found: Iterable[Row]) -> Iterator[str]:
 
 
 def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
-    """Bars of minutes, two a machine, as SVG."""
+    """Return an SVG with bars of minutes, two for each machine."""
     environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
     both = [(f"{row.name}: {way}", one.wall / 60)
             for row in found for way, one in (("one by one", row.before), ("pool", row.after))]  # fmt: skip
@@ -323,7 +336,7 @@ def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and write the picture if ``--svg`` names a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--profile", default="full")
     parser.add_argument("--svg", type=Path, help="file for a picture of the table")

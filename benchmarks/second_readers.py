@@ -1,7 +1,8 @@
-"""What other programs count in the same files: cuobjdump, pefile, and a search that shares no code with ours.
+"""Second readers count the same files by other programs: cuobjdump, pefile, and a search for bytes.
 
-Each yields, for a library, what both counted and the differences. A reason is given by a rule that looks at
-the bytes or at what the other program said, never by a name; what has none stays unexplained.
+The search shares no code with our reader. Each second reader returns, for a library, the count that both
+readers agree on and the differences. A reason for a difference is found by a rule that looks at the bytes or
+at the other program's message, never at a file's name; a difference without such a rule is unexplained.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from builder.report.wheel_record import SecondReading
 _MAGIC = re.compile(re.escape(bytes.fromhex("50ed55ba01001000")))
 
 _IMAGE = struct.Struct("<HHIQ12xI8xQ")
-"""Kind, version, header, payload, architecture, flags."""
+"""Layout of an image's header: kind, version, header size, payload size, architecture, flags."""
 
 _NAMES = {1: "ptx", 2: "sass", 8: "ltoir"}
 
@@ -38,23 +39,26 @@ _JOINED, _VERSION = 0x100, 0x101
 
 @dataclass(frozen=True)
 class Seen:
-    """One library by two readers."""
+    """The readings of one library by our reader and another one, compared."""
 
     images: int
-    """What both count."""
+    """Number of images, or of imports of a DLL, that both readers count."""
     explained: tuple[str, ...] = ()
     unexplained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Cuobjdump:
-    """NVIDIA's cuobjdump of today, and an older one for what it refuses."""
+    """The newest cuobjdump, and an older one for files that the newest refuses."""
 
     newest: Path
     older: Path
 
     def read(self, item: Inspected, file: Path) -> Seen | None:
-        """Images by architecture; ``None`` for what it does not open: DLLs, and PTX outside of fatbins."""
+        """Compare the images by architecture.
+
+        Returns ``None`` for DLLs and bare PTX, which cuobjdump does not open.
+        """
         coverage = item.coverage
         if coverage is None or item.kind in {FileKind.DLL, FileKind.PTX}:
             return None
@@ -68,7 +72,11 @@ class Cuobjdump:
         return Seen(counted, unexplained=tuple(f"{item.name}: {line}" for line in lines))
 
     def _refused(self, native: ImageCounts, counted: int, file: Path, said: str) -> Seen:
-        """What the newest one refuses: the older one lists just what is read natively, or neither can."""
+        """Compare a file that the newest cuobjdump refuses with the older cuobjdump's listing.
+
+        A file with an architecture below ``_OLDEST`` is explained, since cuobjdump does not list it from CUDA
+        12 on. If the older cuobjdump fails or lists other images, the refusal is unexplained.
+        """
         gone = sorted(arch for arch in {*native.sass, *native.ptx} if arch < _OLDEST)
         if gone:
             return Seen(0, (f"{said}; no cuobjdump from 12 on lists sm_{gone[0]}, which it holds",))
@@ -84,7 +92,7 @@ class Cuobjdump:
 _SAID = re.compile(r"exit code \d+: cuobjdump fatal\s*:| in '[^']*'")
 
 _OLDEST = Arch(5, 0)
-"""CUDA 12 dropped Kepler."""
+"""The oldest architecture of CUDA 12, which dropped Kepler."""
 
 
 def _list(program: Path, file: Path) -> ImageCounts:
@@ -92,7 +100,7 @@ def _list(program: Path, file: Path) -> ImageCounts:
 
 
 def _listed(coverage: LibraryCoverage) -> ImageCounts:
-    """The images that ours found where cuobjdump looks."""
+    """Return the images that our reader found in the sections where cuobjdump looks."""
     kinds = coverage.images.get(LOADED, coverage.images.get(LINK_INPUT, {}))
     if not coverage.images.keys() & {*SECTIONS}:
         kinds = coverage.images.get("", {})  # a bare fatbin or cubin
@@ -106,7 +114,7 @@ def _ask(program: Path, kind: str, file: Path) -> Completed:
 
 
 def pe_file(item: Inspected, file: Path) -> Seen | None:
-    """The libraries that a DLL imports, and its own name, as ``pefile`` reads them."""
+    """Compare the imports and the name of a DLL with ``pefile``'s; return ``None`` for other files."""
     if item.kind is not FileKind.DLL:
         return None
     with pefile.PE(str(file), fast_load=True) as dll:
@@ -129,7 +137,11 @@ def pe_file(item: Inspected, file: Path) -> Seen | None:
 
 
 def search(item: Inspected, file: Path) -> Seen | None:
-    """Images in every container that a search for the eight bytes at its beginning finds."""
+    """Compare the images with those in every container that a search for a container's header finds.
+
+    The search looks for the first eight bytes of a container. Returns ``None`` for cubins, for bare PTX and
+    for files without device code.
+    """
     coverage = item.coverage
     if coverage is None or item.kind in {FileKind.CUBIN, FileKind.PTX}:
         return None
@@ -149,7 +161,7 @@ def search(item: Inspected, file: Path) -> Seen | None:
 
 
 def _images_at(data: mmap.mmap, at: int) -> list[str] | None:
-    """The images of the container there, or ``None`` where there is none."""
+    """Return the names of the images in the container at ``at``; ``None`` if no whole container is there."""
     (size,) = struct.unpack_from("<Q", data, at + 8)
     place, end, found = at + 16, at + 16 + size, []
     if not size or end > len(data):
@@ -179,7 +191,7 @@ def _name(kind: int, number: int, flags: int) -> str:
 
 
 def summed(reader: str, seen: Iterable[Seen | None]) -> SecondReading:
-    """All libraries of a wheel by one other reader."""
+    """Return the sum of another reader's readings of all libraries of a wheel."""
     known = [one for one in seen if one]
     explained = tuple(line for one in known for line in one.explained)
     unexplained = tuple(line for one in known for line in one.unexplained)

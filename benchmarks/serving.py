@@ -1,8 +1,8 @@
-"""Embedding with MiniLM: the runtime layer, the service, the stock wheel and fastembed, in turn, in one run.
+"""This benchmark measures embedding with MiniLM: runtime layer, service, stock wheel and fastembed, in turn.
 
 Each way is a process of its own that computes only in its turn, round by round, on the same texts, the same
-model file and the same number of threads. Nothing is shown that was not measured in the run; what cannot run
-says why.
+model file and the same number of threads. Every number that is shown was measured in the run; a way that
+cannot run has a reason in place of numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SETTINGS = {
         f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")
     },
 }
-"""What fastembed wants beside a model: MiniLM's own values."""
+"""Settings files that fastembed wants beside a model, with MiniLM's own values."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a way took for one size of batch. Times are in seconds, memory in bytes."""
+    """The measurements of a way for one batch size. Times are in seconds."""
 
     batch: int
     runs: int
@@ -47,14 +47,14 @@ class Figures:
     p95: float
     p99: float
     items: float
-    """Texts a second."""
+    """Texts per second."""
     cpu: float
-    """CPU seconds for 1000 texts."""
+    """CPU seconds per 1000 texts."""
 
 
 @dataclass
 class Row:
-    """A way, and its figures, or why it has none."""
+    """A way with its figures, or with the reason why it has none."""
 
     name: str
     provider: str
@@ -62,7 +62,7 @@ class Row:
     libraries: str = ""
     dtype: str = ""
     cold: float | None = None
-    """Seconds from the start of the process to its first answer; of the service, from its client's."""
+    """Seconds from the process's start to its first answer; for the service, from its client's start."""
     memory: int | None = None
     figures: list[Figures] = field(default_factory=list)
     reason: str = ""
@@ -76,7 +76,7 @@ class _Way:
     env: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     said: IO[str] | None = None
-    """Where its errors go."""
+    """The file that receives the process's error output."""
     latencies: dict[int, list[float]] = field(default_factory=dict)
     cpu: dict[int, float] = field(default_factory=dict)
     spent: dict[int, float] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Way:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What is measured."""
+    """The settings of a measurement."""
 
     model: Path
     """A folder with model.onnx and tokenizer.json."""
@@ -92,16 +92,16 @@ class Bench:
     cache: Path
     providers: Sequence[str]
     package_env: Mapping[str, str]
-    """The environment in which Python runs on a package; empty: without one."""
+    """The environment variables with which Python uses a package; empty without a package."""
     threads: int
     fastembed: str = "fastembed==0.7.4"
-    """What pip installs beside, into an environment of its own."""
+    """The requirement that pip installs into an environment of its own."""
     seconds: float = 1.0
-    """Of each turn."""
+    """Length of each turn in seconds."""
     rounds: int = 3
 
     def rows(self) -> list[Row]:
-        """Measure everything."""
+        """Measure every way and return its rows."""
         with ExitStack() as stack:
             ways = [*self._ours(), *self._others(stack)]
             for way in ways:
@@ -149,7 +149,7 @@ class Bench:
 
     @contextmanager
     def _service(self) -> Iterator[tuple[int, int]]:
-        """The port and process of the service, ready."""
+        """Start the service and yield its port and process id once it is ready."""
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
@@ -175,7 +175,7 @@ class Bench:
                 process.terminate()
 
     def _with_fastembed(self) -> str:
-        """The interpreter of an environment that has fastembed, made once."""
+        """Return the interpreter of an environment with fastembed, which is made on the first call."""
         folder = self.cache / "bench" / self.fastembed
         python = folder / "bin" / "python"
         if not (folder / "made").is_file():
@@ -185,7 +185,7 @@ class Bench:
         return str(python)
 
     def _with_settings(self) -> Path:
-        """The model's folder with the files that fastembed wants beside it."""
+        """Return a folder with links to the model's files and with the settings that fastembed wants."""
         folder = self.cache / "bench" / "model"
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("model.onnx", "tokenizer.json"):
@@ -198,7 +198,7 @@ class Bench:
 
 
 def texts(model: Path) -> list[str]:
-    """256 texts of 4 to 40 words of the model's vocabulary, the same ones each time."""
+    """Return 256 texts of 4 to 40 words of the model's vocabulary, the same texts on every call."""
     vocabulary = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2)  # noqa: PLR2004
     random = np.random.default_rng(0)
@@ -206,7 +206,7 @@ def texts(model: Path) -> list[str]:
 
 
 def facts(bench: Bench) -> dict[str, object]:
-    """The machine and what was measured."""
+    """Return facts on the machine and the settings of the measurement, by name."""
     cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     name = next((line.partition(":")[2].strip() for line in cpu.splitlines() if "model name" in line), "?")
     return {
@@ -223,12 +223,15 @@ def facts(bench: Bench) -> dict[str, object]:
 
 
 def values(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """The rows for JSON."""
+    """Return the rows as values for JSON."""
     return [asdict(row) for row in rows]
 
 
 def _await_ready(url: str) -> None:
-    """Wait until the service answers 200, for a minute at most: its row then says why it is empty."""
+    """Wait until the service answers 200, for a minute at most.
+
+    After a timeout the service's row has a reason.
+    """
     until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
@@ -244,7 +247,11 @@ def _quiet(argv: Sequence[str]) -> None:
 
 @contextmanager
 def _started(way: _Way) -> Iterator[None]:
-    """The way's process, after its first answer; none where it runs on another provider."""
+    """Start the way's process and wait for its first answer.
+
+    A way that already has a reason is not started. If the process fails or runs on another provider, its row
+    gets the reason and it takes no turns.
+    """
     if way.row.reason:
         yield
         return

@@ -1,4 +1,4 @@
-"""The table, page and picture of ``./run bench``."""
+"""This module makes the table, page and picture of ``./run bench``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ start of the process; of the service, from the client's. Its CPU seconds and mem
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each way and batch; a way that did not run has one, with its reason in place of figures."""
+    """Return the header and a line for each way and batch.
+
+    A way that did not run has one line, with its reason.
+    """
     return [list(_HEAD), *(line for row in rows for line in _lines(row))]
 
 
@@ -60,7 +63,7 @@ def _lines(row: Row) -> Iterator[list[str]]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """The table for a terminal."""
+    """Return the table for a terminal."""
     lines = table(rows)
     widths = [
         max(len(line[at]) for line in lines if at < len(line) and len(line) == len(_HEAD))
@@ -75,7 +78,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def page(rows: Sequence[Row], facts: Mapping[str, object], command: str, picture: str | None) -> str:
-    """The Markdown page."""
+    """Return the Markdown page."""
     head, *lines = table(rows)
     cells = [head, ["---"] * len(head), *([*line, *[""] * (len(head) - len(line))] for line in lines)]
     told = ", ".join(f"{key} {value}" for key, value in facts.items())
@@ -95,7 +98,7 @@ def page(rows: Sequence[Row], facts: Mapping[str, object], command: str, picture
 
 
 def picture(rows: Sequence[Row], templates: Path) -> str:
-    """Bars of texts a second at the largest batch, as SVG."""
+    """Return an SVG with bars of texts per second at the largest batch."""
     environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
     ran = [row for row in rows if row.figures]
     most = max((row.figures[-1].items for row in ran), default=1.0)
@@ -112,11 +115,11 @@ def picture(rows: Sequence[Row], templates: Path) -> str:
 
 
 def write(file: Path, content: str) -> None:
-    """Write a text file; its folder is made."""
+    """Write a text file and make its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content, encoding="utf-8")
 
 
 def dumps(rows: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> str:
-    """The result as JSON."""
+    """Return the facts and rows as JSON."""
     return json.dumps({"facts": facts, "rows": rows}, indent=2) + "\n"

@@ -1,15 +1,15 @@
-"""How fast an asset goes up, and in how much memory, beside curl: ``python -m benchmarks.upload``.
+"""This benchmark measures uploading an asset, in seconds and memory, against curl.
 
-One file of noise is sent to a server on loopback that reads and forgets it: a process of its own, the same
-for all. In turn:
+``python -m benchmarks.upload`` sends one file of noise to a server on loopback that reads and discards it.
+The server is a process of its own, the same for all ways. In turn:
 
 - ours: ``GitHub.upload``, as ``./run publish`` calls it, in a process that imports only what it needs;
-- publish: the same in a process that has imported all that ``./run publish`` has;
+- publish: the same in a process that has imported all that ``./run publish`` imports;
 - curl: ``curl -X POST -T FILE``.
 
-The file was just written, so that all find it in the page cache. Seconds are those of the request, without
-the start of the process; curl tells its own. Of several runs the fastest counts: other load only slows. CPU
-is the sender's alone, curl's with its start.
+The file was just written, so that all ways find it in the page cache. Seconds are those of the request,
+without the start of the process; for curl they are its ``time_total``. Of several runs the fastest counts,
+since other load only slows. CPU seconds are the sender's alone; curl's include its start.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from builder.release.assets import Release
 REPOSITORY = "owner/name"
 BLOCK = 1 << 20
 NOISE = 1 << 26
-"""Bytes of noise that a file is filled with again and again; nothing here compresses."""
+"""Size in bytes of the incompressible noise that is repeated to fill a file."""
 WAYS = ("ours", "publish", "curl")
 LIMITS = (0.8, 60e6)
-"""Of curl's throughput at least, and bytes of memory at most."""
+"""The least share of curl's throughput, and the most bytes of memory."""
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def _curl(file: Path, url: str) -> list[str]:
 
 
 def _child(name: str, file: Path, url: str, sha256: str) -> None:
-    """Send one file and print an ``Outcome``."""
+    """Send one file and print the fields of an ``Outcome`` as JSON."""
     if name == "publish":
         importlib.import_module("builder.app.verbs")
     console = Console(env={}, stream=sys.stderr)
@@ -129,7 +129,7 @@ def _child(name: str, file: Path, url: str, sha256: str) -> None:
 
 
 def _serve(file: Path, sha256: str) -> None:
-    """Take uploads of the file, one after another, and answer as GitHub does. Prints its address."""
+    """Receive uploads of the file, one at a time, answer as GitHub does, and print the server's address."""
     asset = {"id": 1, "name": file.name, "size": file.stat().st_size}
     body = json.dumps({**asset, "state": "uploaded", "digest": f"sha256:{sha256}"}).encode()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,4 +1,4 @@
-"""The verbs: flags in, exit codes out. ``./run --list`` shows them, ``./run VERB --help`` explains one."""
+"""The verbs as Invoke tasks. ``./run --list`` shows all verbs, and ``./run VERB --help`` explains one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
 
 @over_variants()
 def bundle(chosen: ChosenVariants) -> None:
-    """Check, pack and verify what the last build compiled."""
+    """Check, pack and verify the libraries that the last build compiled."""
     for one in chosen.builds().values():
         one.bundle()
 
@@ -83,7 +83,7 @@ def image(
 
 @over_variants(package="hold this package or unpacked folder to its own variant, or to those named")
 def check(chosen: ChosenVariants, package: str | None = None) -> None:
-    """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
+    """Compare the last build, or a package, with its variant: native reading against cuobjdump."""
     if package is not None:
         named = chosen.variants() if chosen.names or chosen.every else ()
         check_package(chosen.wiring, Path(package), named, chosen.wishes)
@@ -166,7 +166,7 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
 
 @over_variants(without=("builder", "context"), out="folder to write (dist/bake)")
 def bake(chosen: ChosenVariants, out: str | None = None) -> None:
-    """Write a folder that plain `docker buildx bake` compiles, on a machine that has nothing of ours."""
+    """Write a folder that plain `docker buildx bake` compiles on a machine without this project."""
     verbs.bake(chosen.wiring, chosen.builds(), out)
 
 
@@ -179,7 +179,7 @@ def builds(_context: Context, dist: list[str]) -> None:
 
 @verb()
 def docs(_context: Context) -> None:
-    """Write the parts of README and docs that are made: results, variants, exit codes."""
+    """Write the generated parts of README and docs: results, variants, exit codes."""
     write_pages(make_wiring())
 
 
@@ -199,7 +199,7 @@ def verify(
     base: str = "auto",
     dist: str | None = None,
 ) -> None:
-    """Prove packages from their archives alone, and run models on each."""
+    """Check packages from their archives alone, and run models on each."""
     wiring = make_wiring(dist)
     cards = cards_asked_for(card, driver, grid)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
@@ -240,7 +240,7 @@ def inspect(
     model: str | None = None,
     base: str = "auto",
 ) -> None:
-    """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
+    """Show which GPUs the device code in libraries, packages or wheels runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
         inspection.require_alone(
@@ -268,7 +268,7 @@ def inspect(
     add="first read this wheel and keep what was read: NAME==VERSION, NAME==VERSION@PLATFORM, a path or URL",
 )
 def atlas(_context: Context, add: str | None = None, dist: str | None = None) -> None:
-    """Make dist/atlas.html: which GPUs the wheels of docs/atlas run on, from what was read of each."""
+    """Make dist/atlas.html: the GPUs that wheels run on, from the records in docs/atlas."""
     wiring = make_wiring(dist)
     if add:
         add_to_atlas(wiring, add)
@@ -302,7 +302,7 @@ def client(_context: Context, dist: str | None = None) -> None:
 
 @verb()
 def runtime(_context: Context, dist: str | None = None) -> None:
-    """Make the wheel of ortpacks-runtime in dist/: sessions on the GPU, or on the CPU with the reason."""
+    """Make the wheel of ortpacks-runtime, which opens sessions on the GPU or on the CPU, in dist/."""
     make_wheel(make_wiring(dist), RUNTIME)
 
 
@@ -318,7 +318,7 @@ def wheel(
     index: str | None = None,
     dist: str | None = None,
 ) -> None:
-    """Make wheels for pip and uv of a package, one a Python, in dist/wheels/VARIANT, and an index of them."""
+    """Make wheels of a package for pip and uv, one a Python, in dist/wheels/VARIANT, and an index of them."""
     wiring = make_wiring(dist)
     if package or variant or index is None:
         for one in wheeled_packages(wiring, variant, package):
@@ -329,7 +329,7 @@ def wheel(
 
 @verb()
 def service(_context: Context, dist: str | None = None) -> None:
-    """Make what the reference service is started from: its wheel, the runtime layer's, dist/models."""
+    """Make the wheels of the reference service and of the runtime layer, and the models in dist/models."""
     wiring = make_wiring(dist)
     for project in (RUNTIME, SERVICE):
         make_wheel(wiring, project)
@@ -357,7 +357,7 @@ def bench(
     page: str | None = None,
     dist: str | None = None,
 ) -> None:
-    """Measure embedding: the runtime layer and the service beside the stock wheel and fastembed."""
+    """Measure embedding with the runtime layer, the service, the stock wheel and fastembed."""
     # Imported late: onnx and onnxruntime are slow to import.
     from benchmarks.bench import bench as measure  # noqa: PLC0415
 
@@ -367,7 +367,7 @@ def bench(
 
 @verb(json="as JSON")
 def doctor(_context: Context, json: bool = False) -> None:
-    """Say what is here and what is missing for a build."""
+    """Show what a build needs and whether this machine has it."""
     if not quality.doctor(make_wiring(), as_json=json):
         raise Exit("something is missing; see above", code=1)
 
@@ -387,7 +387,7 @@ def variant(
     origin: str | None = None,
     offline: bool = False,
 ) -> None:
-    """Add a variant to variants.yaml: ./run variant add NAME --sm 75,86; refused before it is written."""
+    """Add a variant to variants.yaml: ./run variant add NAME --sm 75,86; refuse one that cannot be built."""
     if what != "add":
         raise ValidationError(
             f"variant {what!r} is not add.", advice="Like ./run variant add NAME --sm 75,86."
@@ -404,7 +404,7 @@ def variant(
     check="refuse inputs of this base that have no pin (nvidia, assembled); write nothing",
 )
 def lock(_context: Context, refresh: bool = False, missing: bool = False, check: str | None = None) -> None:
-    """Write inputs.lock, size and sha256 of every input, and what NVIDIA's pinned libraries do not serve."""
+    """Write inputs.lock, size and sha256 of every input, and the GPUs that NVIDIA's pinned libraries lack."""
     wiring = make_wiring()
     if check:
         locking.check_lock(wiring, check)
@@ -421,7 +421,7 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
 def cache(
     _context: Context, compile_cache: str | None = None, json: bool = False, dist: str | None = None
 ) -> None:
-    """Show what the compile caches hold, what clean --cache would drop, and what they answered of builds."""
+    """Show the compile caches, their sizes, and how many units of the builds in dist they answered."""
     wiring = make_wiring(dist)
     verbs.show_caches(wiring, shared_cache(wiring, compile_cache), as_json=json)
 
@@ -438,17 +438,17 @@ def clean(
     dry_run: bool = False,
     dist: str | None = None,
 ) -> None:
-    """Say what our results and what has our label on the engine take, then remove them. Nothing else."""
+    """Show the size of our results and of what has our label on the engine, then remove exactly these."""
     verbs.clean(make_wiring(dist), caches=cache, inputs=inputs, dry=dry_run)
 
 
 @verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job an architecture, for ./run compile")
 def matrix(_context: Context, json: bool = False, by: str | None = None) -> None:
-    """Show the jobs of a release, one a package: what release.yml builds."""
+    """Show the jobs of a release, one for each package, as release.yml builds them."""
     show_matrix(make_wiring(), as_json=json, by=by)
 
 
 @verb(fast="lint, types and contracts, unit and component tests only", only="pytest -k expression")
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
-    """Lint, types, import contracts, then every test tier that this machine can run."""
+    """Run lint, types and import contracts, then every test tier that this machine can run."""
     quality.test(make_wiring(), fast=fast, only=only)

@@ -1,1 +1,1 @@
-"""The verbs of ``./run``: Invoke parses their flags here, and ``builder.builds`` does the work."""
+"""This package holds the verbs of ``./run``. Invoke parses their flags; ``builder.builds`` does the work."""

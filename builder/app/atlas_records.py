@@ -1,4 +1,4 @@
-"""atlas: reads wheels, keeps what was read of each as a small file, and makes a page of all of these."""
+"""The verb atlas reads wheels, keeps a small record of each reading, and makes a page of all records."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from builder.report.wheel_record import (
 )
 
 RECORDS = Path("docs", "atlas")
-"""Where the records lie, below the project's folder."""
+"""The folder of the records, relative to the project's folder."""
 
 
 def add(wiring: Wiring, what: str) -> Path:
-    """Read a wheel, a path, URL or ``NAME==VERSION``, and write its record; the path of that.
+    """Read a wheel, write its record and return the record's path.
 
-    Raises as ``opened`` and ``fetched``.
+    ``what`` is a path, a URL or ``NAME==VERSION``. Raises what ``opened`` and ``fetched`` do.
     """
     with fetched(wiring, what) as wheel, opened(wiring, wheel) as read:
         return write_record(wiring, read.record)
 
 
 def write_record(wiring: Wiring, record: WheelRecord) -> Path:
-    """Write a record where it belongs."""
+    """Write a record to its file in ``docs/atlas`` and return the file's path."""
     file = record_file(wiring.root, record.filename)
     _write(file, dumps(record))
     wiring.reporter.say(f"{file.relative_to(wiring.root)}  {file.stat().st_size:,} bytes")
@@ -62,12 +62,12 @@ def write_record(wiring: Wiring, record: WheelRecord) -> Path:
 
 
 def record_file(root: Path, filename: str) -> Path:
-    """Where the record of a wheel lies."""
+    """Return the path of a wheel's record."""
     return root / RECORDS / f"{filename.removesuffix('.whl')}.json"
 
 
 class ReadWheel(NamedTuple):
-    """A wheel that was read, and its files while they are there, by the names of its libraries."""
+    """A wheel that was read, and its files, by the names of its libraries, which exist inside the block."""
 
     record: WheelRecord
     libraries: Sequence[Inspected]
@@ -76,9 +76,9 @@ class ReadWheel(NamedTuple):
 
 @contextmanager
 def opened(wiring: Wiring, wheel: Path) -> Iterator[ReadWheel]:
-    """What is read of a wheel. The record's peak memory is this process's so far.
+    """Read a wheel and yield the result. The record's peak memory is that of this process so far.
 
-    Raises ``ValidationError`` for what is not named like a wheel, and as ``Opener.files``.
+    Raises ``ValidationError`` for a name that is not a wheel's, and what ``Opener.files`` does.
     """
     require_wheel(wheel.name)
     digest = file_digest(wheel)
@@ -98,11 +98,12 @@ def opened(wiring: Wiring, wheel: Path) -> Iterator[ReadWheel]:
 
 @contextmanager
 def fetched(wiring: Wiring, what: str, pin: Pin | None = None) -> Iterator[Path]:
-    """The wheel at a path, or one that is fetched for the block: from a URL, by pip for ``NAME==VERSION``.
+    """Yield the wheel at a path, or a wheel that is fetched for the block: from a URL, or by pip.
 
-    ``NAME==VERSION@PLATFORM`` takes it for another than ``linux-x64``; with a ``pin`` it is the file of that
-    name. Raises ``TransferError``, ``DiskError``, ``ValidationError``, and ``IntegrityError`` for other bytes
-    than those of the index's hash, the pin's, or the one behind ``#sha256=`` in a URL.
+    ``NAME==VERSION`` is fetched by pip for ``linux-x64``, ``NAME==VERSION@PLATFORM`` for another platform;
+    with ``pin`` the file must have the pin's name. Raises ``TransferError``, ``DiskError``,
+    ``ValidationError``, and ``IntegrityError`` for bytes that differ from the hash of the index, of the pin,
+    or behind ``#sha256=`` in a URL.
     """
     if is_url(what):
         bring: Callable[[Path], Path] = partial(_by_url, wiring, what)
@@ -144,14 +145,17 @@ def _by_pip(wiring: Wiring, what: str, pin: Pin | None, folder: Path) -> Path:
 
 
 def _require(file: Path, sha256: str) -> None:
-    """Raise ``IntegrityError`` unless the file has this sha256, where one is known."""
+    """Raise ``IntegrityError`` unless the file has this sha256; an empty ``sha256`` is not compared."""
     found = file_digest(file).sha256 if sha256 else ""
     if found != sha256:
         raise IntegrityError(f"{file.name}: wanted sha256 {sha256}, got {found}", advice="Fetch it again.")
 
 
 def read_records(root: Path) -> tuple[WheelRecord, ...]:
-    """All records. Raises ``ConfigError`` for a damaged one, ``NothingToDoError`` where there is none."""
+    """Return all records.
+
+    Raises ``ConfigError`` for a damaged record and ``NothingToDoError`` if there is none.
+    """
     files = sorted((root / RECORDS).glob("*.json"))
     if not files:
         raise NothingToDoError(f"No record in {root / RECORDS}. Make one: ./run atlas --add NAME==VERSION")
@@ -159,9 +163,9 @@ def read_records(root: Path) -> tuple[WheelRecord, ...]:
 
 
 def make(wiring: Wiring) -> Atlas:
-    """Write ``atlas.html`` and ``atlas.json`` from all records, and what the rules say now into the records.
+    """Write ``atlas.html`` and ``atlas.json`` from all records, and update each record's verdicts.
 
-    Raises as ``read_records``.
+    Raises what ``read_records`` does.
     """
     records = [_judged(wiring, record) for record in read_records(wiring.root)]
     atlas = atlas_of(records)
@@ -175,7 +179,7 @@ def make(wiring: Wiring) -> Atlas:
 
 
 def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
-    """The record with the verdicts of today, which are written where they differ."""
+    """Return the record with the verdicts of the current rules; write it to its file if they differ."""
     now = verdicts_of(record.source().libraries)
     if now == record.verdicts:
         return record

@@ -1,4 +1,4 @@
-"""The verb bump: the next version of builder, client, runtime layer and service, which have one together."""
+"""The verb bump raises the version that builder, client, runtime layer and service share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONED = {
     "runtime/pyproject.toml": "version = ",
     "service/pyproject.toml": "version = ",
 }
-"""The files that say the version, and what stands before it on its line."""
+"""The files that contain the version, and the text before the version on its line."""
 
 CHANGELOG = "CHANGELOG.md"
 
@@ -30,15 +30,15 @@ _UNRELEASED = "## Unreleased\n"
 
 @verb(positional=["part"], part="major, minor or patch (semver.org)")
 def bump(_context: Context, part: str) -> None:
-    """Raise the version by a part of it, and give CHANGELOG.md's unreleased section its number."""
+    """Raise one part of the version, and name CHANGELOG.md's unreleased section after the new version."""
     bump_version(make_wiring(), part, datetime.now(UTC))
 
 
 def bump_version(wiring: Wiring, part: str, now: datetime) -> None:
-    """Write the next version everywhere that one stands.
+    """Write the next version to every file of ``VERSIONED`` and to the changelog.
 
-    Raises ``ValidationError`` for no such part, ``ConfigError`` where files name different versions, and
-    ``NothingToDoError`` where the changelog has nothing that was not released.
+    Raises ``ValidationError`` for an unknown part, ``ConfigError`` if files name different versions, and
+    ``NothingToDoError`` if the changelog's unreleased section is empty.
     """
     if part not in _PARTS:
         raise ValidationError(f"{part!r} is no part of a version.", advice=f"Say {', '.join(_PARTS)}.")
@@ -57,7 +57,10 @@ def bump_version(wiring: Wiring, part: str, now: datetime) -> None:
 
 
 def version_in(texts: dict[str, str]) -> str:
-    """The version that all files of ``VERSIONED`` name. Raises ``ConfigError``."""
+    """Return the version that all files of ``VERSIONED`` name.
+
+    Raises ``ConfigError`` if they do not agree.
+    """
     found = {}
     for name, start in VERSIONED.items():
         line = re.search(rf'^{re.escape(start)}"([0-9]+\.[0-9]+\.[0-9]+)"$', texts[name], re.MULTILINE)

@@ -1,12 +1,12 @@
-"""The command line: flags become values, errors become messages and exit codes. ``./run`` starts it.
+"""The command line turns flags into values, and errors into messages and exit codes. ``./run`` starts it.
 
-Invoke gives a task as many bare words as it has parameters, and each parameter needs one. ``Verbs`` lifts
-that: in a verb with ``--also`` every bare word after the first is one more ``--also``, and in a verb with
-``--package`` every bare word is a package.
+Invoke gives a task as many bare words as it has positional parameters, and each parameter needs one.
+``Verbs`` lifts this limit: in a verb with ``--also`` every bare word after the first is one more ``--also``,
+and in a verb with ``--package`` every bare word is a package.
 
-``--cache`` names a cache for BuildKit's layers outside the builder, ``type=gha,scope=legacy``. Types whose
-source and target are named differently (``type=local``) are refused. Source of the types, and of the keys
-that are secrets: the page "Cache storage backends" of Docker's manual.
+``--cache`` names a cache for BuildKit's layers outside the builder, ``type=gha,scope=legacy``. Cache types
+whose source and target are named differently (``type=local``) are refused. Source of the types, and of the
+keys that are secrets: the page "Cache storage backends" of Docker's manual.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MOST_JOBS = 1024
 _MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i?[Bb])?")
 
 _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
-"""What a write to an open file or to the output fails with. Such an error names no file."""
+"""Error numbers of a failed write to an open file or to the output. Such an error names no file."""
 
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
@@ -79,7 +79,7 @@ FLAGS = {
 
 
 def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concatenate[Context, P], None]:
-    """A verb whose errors are messages and exit codes. A bug keeps its traceback."""
+    """Return the verb with its errors turned into messages and exit codes. A bug keeps its traceback."""
 
     @functools.wraps(body)
     def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -112,9 +112,9 @@ def verb(
     iterable: Sequence[str] = (),
     **own: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a task of a function, with ``reported``'s errors.
+    """Return a decorator that makes a task of a function, with its errors handled as in ``reported``.
 
-    ``own`` has the help lines of its flags; those of ``FLAGS`` need none.
+    ``own`` has the help lines of the function's flags; flags in ``FLAGS`` need none.
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
@@ -133,7 +133,10 @@ def verb(
 
 
 class Verb(Task[Callable[..., None]]):
-    """A task whose help lines stay: Invoke's gives each one away once, so a second reader finds none."""
+    """A task that keeps its help lines.
+
+    Invoke's task removes each line when it is read, so that a second read finds none.
+    """
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """See ``invoke.tasks.Task``."""
@@ -151,13 +154,16 @@ def _discard_output() -> None:
 
 
 def typed_again(verb: str) -> str:
-    """The command as the user typed it, from ``verb`` on, to go on with: ``--force`` would begin anew."""
+    """Return the command that continues this run: the user's words from ``verb`` on, without ``--force``."""
     words = (word for word in sys.argv[sys.argv.index(verb) :] if word != "--force")
     return shlex.join(["./run", *words])
 
 
 def enum_value(kind: type[E], name: str, value: str | None) -> E | None:
-    """A flag's value as one of an enum's; ``None`` when the flag was not given."""
+    """Return a flag's value as a member of an enum; ``None`` if the flag was not given.
+
+    Raises ``ValidationError`` for a value that the enum does not have.
+    """
     words = [str(member.value) for member in kind]
     if value is not None and value not in words:
         raise ValidationError(f"--{name} {value!r} is none of {', '.join(words)}.")
@@ -165,7 +171,7 @@ def enum_value(kind: type[E], name: str, value: str | None) -> E | None:
 
 
 def make_wiring(dist: str | None = None, *, offline: bool = False) -> Wiring:
-    """The adapters and folders of this run."""
+    """Return the adapters and folders of this run."""
     return Wiring(ROOT, dist=Path(dist) if dist else None, offline=offline)
 
 
@@ -180,7 +186,10 @@ def wishes(
     release: bool = False,
     offline: bool = False,
 ) -> Wishes:
-    """The flags on what to build, as values. Raises ``ValidationError``."""
+    """Return the flags on what to build, as values.
+
+    Raises ``ValidationError`` for a wrong value or ``--mixed --release``.
+    """
     if mixed and release:
         raise ValidationError(
             "--mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), so "
@@ -206,10 +215,10 @@ def _jobs(value: str) -> int:
 
 
 def _caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | None) -> CompileCaches:
-    """The compile caches that flags name, and the variable of ``--compile-cache``. Each answers.
+    """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, all of which answer.
 
-    A shared one that does not is left out with a warning, since the build can do without. Raises
-    ``ValidationError``, and ``TransferError`` for one of the others.
+    A shared cache that does not answer is left out with a warning, since the build works without it. Raises
+    ``ValidationError``, and ``TransferError`` if the cache of ``--from`` or ``--into`` does not answer.
     """
     if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
         raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
@@ -225,9 +234,10 @@ def _caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | N
 
 
 def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None:
-    """The compile cache of ``--compile-cache``, or of ``ORTPACKS_COMPILE_CACHE``, if it answers.
+    """Return the compile cache of ``--compile-cache`` or of ``ORTPACKS_COMPILE_CACHE``.
 
-    Raises ``ValidationError`` for one that refuses.
+    Returns ``None`` if none is named, and with a warning if the cache does not answer. Raises
+    ``ValidationError`` for an address that is not a cache's and for a cache that refuses access.
     """
     where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
     address = wiring.env.get(where) if flag is None else flag
@@ -243,7 +253,7 @@ def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None
 
 
 def architectures(value: str) -> tuple[str, ...]:
-    """The architectures of ``--arch 90,100``. Raises ``ValidationError``."""
+    """Return the architectures of ``--arch 90,100``. Raises ``ValidationError`` for anything else."""
     words = tuple(value.split(","))
     if not all(re.fullmatch(r"[0-9]{2,3}[af]?", word) for word in words):
         raise ValidationError(f"--arch {value!r} is no list of architectures.", advice="Like 90 or 90,100.")
@@ -251,7 +261,7 @@ def architectures(value: str) -> tuple[str, ...]:
 
 
 def _memory(value: str) -> int:
-    """The bytes of ``20G`` or ``6000M``, in units of 1024."""
+    """Return the bytes of ``20G`` or ``6000M``, in units of 1024."""
     found = _MEMORY.fullmatch(value.strip())
     if found is None or not float(found["size"]):
         raise ValidationError(f"--memory {value!r} is no size.", advice="Like 20G or 6000M.")
@@ -260,7 +270,7 @@ def _memory(value: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenVariants:
-    """The variants that a verb is for, and the flags on what to build."""
+    """The variants that a verb runs for, and the flags on what to build."""
 
     wiring: Wiring
     names: tuple[str, ...]
@@ -268,10 +278,14 @@ class ChosenVariants:
     """Whether ``--all`` was given."""
     wishes: Wishes
     builders: Mapping[str, str | None]
-    """The values of ``--builder`` and ``--context``, by these words."""
+    """The values of ``--builder`` and ``--context``, by the names of these flags."""
 
     def variants(self) -> tuple[Variant, ...]:
-        """The variants. Raises ``ValidationError`` (one or a base unknown) or ``NothingToDoError``."""
+        """Return the variants.
+
+        Raises ``ValidationError`` for an unknown variant or base, and ``NothingToDoError`` if no variant is
+        named.
+        """
         require_base(self.wiring.project, self.wishes.base)
         return pick_variants(self.wiring.project, self.names, self.every)
 
@@ -286,9 +300,12 @@ class ChosenVariants:
         ahead: str | None = None,
         into: str | None = None,
     ) -> dict[str, VariantBuild]:
-        """The variants' builds by name. The console marks each line with its variant if there are several.
+        """Return the variants' builds by name.
 
-        Raises ``ValidationError`` for a wrong value of a flag, as ``variants``, and as ``named_builders``.
+        If there are several, each line of output begins with its variant.
+
+        Raises ``ValidationError`` for a wrong value of a flag, and what ``variants`` and ``named_builders``
+        do.
         """
         variants, wiring = self.variants(), self.wiring
         options = BuildOptions(
@@ -312,9 +329,10 @@ class ChosenVariants:
 def over_variants(
     without: Sequence[str] = (), **own: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a task of a function of ``ChosenVariants`` and its own flags; ``own`` has their help lines.
+    """Return a decorator that makes a task of a function of ``ChosenVariants`` and of its own flags.
 
-    The task takes the flags of ``FLAGS`` too, except ``without``.
+    ``own`` has the help lines of the function's flags. The task also takes the flags of ``FLAGS`` that
+    ``over`` has as parameters, except those in ``without``.
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
@@ -350,7 +368,7 @@ def over_variants(
         first, names, every, *shared, _ = inspect.signature(over).parameters.values()
         _, *flags = inspect.signature(body).parameters.values()
         shared = [one for one in shared if one.name not in without]
-        # Invoke reads the signature, and gives a short flag to the first that wants it.
+        # Invoke reads the signature, and gives a short flag to the first parameter that can have it.
         over.__dict__["__signature__"] = inspect.Signature(
             [first, names, every, *(one.replace(kind=every.kind) for one in flags), *shared]
         )
@@ -368,7 +386,10 @@ _WORDS = re.compile(r"[a-z]+=[^,\s]+(?:,[a-z0-9_-]+=[^,\s]+)*")
 
 
 def require_cache(text: str) -> str:
-    """``text``, if it is a cache without secrets. Raises ``ValidationError``, which repeats no secret."""
+    """Return ``text`` if it names a cache without secrets.
+
+    Raises ``ValidationError``, whose message repeats no secret.
+    """
     words = [part.split("=", 1) for part in text.split(",")] if _WORDS.fullmatch(text) else []
     keys = {key for key, *_ in words}
     found = sorted(keys.intersection(_SECRETS))
@@ -388,11 +409,11 @@ def require_cache(text: str) -> str:
 
 
 UNFLAGGED = {"--also": 1, "--package": 0}
-"""Flags that may be left out, and the number of bare words before the first word that gets the flag."""
+"""Flags that may be left out, each with the number of bare words that come before its first value."""
 
 
 def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also") -> Iterator[str]:
-    """The words after a verb, with ``flag`` put before every bare word that lacks it.
+    """Yield the words after a verb, with ``flag`` inserted before every bare word that lacks it.
 
     ``valued`` are the flags that take the next word as their value.
     """
@@ -427,12 +448,15 @@ _NO_VALUE = re.compile(r"Flag <Argument: (?P<name>\S+)> needed value and was not
 class Verbs(Program):
     """Invoke's program, with ``with_flags`` applied to the words of the first verb.
 
-    ``VERB --help`` explains a verb as ``--help VERB`` does, also one with positional parameters. An unknown
-    verb or flag is answered with the nearest one, and exit code 2.
+    ``VERB --help`` explains a verb as ``--help VERB`` does, also if the verb has positional parameters. For
+    an unknown verb or flag, the error names the nearest one, and the exit code is 2.
     """
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 - Invoke's name
-        """See ``invoke.program.Program``. Help, too, may go to a program that reads some lines only."""
+        """See ``invoke.program.Program``.
+
+        A reader that closes the pipe early ends the program without a traceback.
+        """
         try:
             try:
                 super().run(argv, exit)
@@ -443,7 +467,7 @@ class Verbs(Program):
             sys.exit(BuilderError.exit_code)
 
     def parse_core(self, argv: list[str] | None) -> None:
-        """See ``invoke.program.Program``. In a completion script's names, fish takes no slash."""
+        """See ``invoke.program.Program``. Names in a completion script have no slash, which fish refuses."""
         told = io.StringIO()
         try:
             with contextlib.redirect_stdout(told):
@@ -453,7 +477,7 @@ class Verbs(Program):
             sys.stdout.write(script.replace("--command ./run", "--command run"))
 
     def print_help(self) -> None:
-        """See ``invoke.program.Program``: what ``./run`` says alone."""
+        """See ``invoke.program.Program``. Prints the same text as ``./run`` without words."""
         sys.stdout.write(_START)
 
     def print_version(self) -> None:
@@ -490,7 +514,7 @@ class Verbs(Program):
         super().parse_cleanup()
 
     def _usage(self, error: ParseError) -> ValidationError:
-        """What is wrong with the words, what they may mean and where the right ones stand."""
+        """Return the error for words that do not parse, with the nearest spelling and where help is."""
         verb = error.context.name if error.context is not None else None
         found = _UNKNOWN.fullmatch(str(error))
         if found:
@@ -519,12 +543,12 @@ def _help_of(verb: str | None) -> str:
 
 
 def program(namespace: Collection | None = None) -> Verbs:
-    """The program that ``./run`` starts; without a namespace it reads ``tasks.py``."""
+    """Return the program that ``./run`` starts; without a namespace it reads ``tasks.py``."""
     return Verbs(name="ortpacks", binary="./run", binary_names=["./run"], namespace=namespace)
 
 
 def hand_over() -> None:
-    """Start ``./run`` with the same words where Invoke's own program reads ``tasks.py``: ``invoke build``."""
+    """Replace the process by ``./run`` with the same words if it is Invoke itself (``invoke build``)."""
     if "invoke.main" in sys.modules:
         os.execv(ROOT / "run", ["./run", *sys.argv[1:]])  # noqa: S606 - it takes this process's place
 

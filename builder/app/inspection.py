@@ -1,6 +1,8 @@
-"""inspect: the GPUs that libraries run on, the operators of a CUDA provider, where a model's nodes run.
+"""The verb inspect shows which GPUs libraries run on, and what a CUDA provider runs.
 
-Results are shown as a table, JSON, a page and a picture; those on operators and models as text and JSON.
+``--operators`` lists the operators of a CUDA provider, ``--model`` the nodes of a model that run on the CPU.
+Results on libraries are shown as a table, JSON, a page and a picture, results on operators and models as text
+and JSON.
 """
 
 from __future__ import annotations
@@ -56,10 +58,10 @@ from builder.virtualcard.opening import (
 )
 
 _NO_CARD = Capability(8, 6)
-"""Stands in for the card of a provider that runs on none."""
+"""The virtual card's capability for a provider that runs natively on no GPU."""
 
 _LONGEST = 500
-"""Characters of ONNX Runtime's own words, whose end has the reason."""
+"""The most characters that are shown of ONNX Runtime's own message; its end has the reason."""
 
 _BRIDGE = "libonnxruntime_providers_shared.so"
 
@@ -75,19 +77,19 @@ _UNSUPPORTED = "its CUDA kernel does not do these attributes"
 _UNSAID = "ONNX Runtime says no reason"
 
 Node = tuple[str, str]
-"""Operator and name."""
+"""Operator and name of a node."""
 
 _NAMED = 3
-"""Nodes that are named in a line."""
+"""The most nodes that a line names."""
 
 
 def _stderr_console(wiring: Wiring) -> Console:
-    """Where what is said while it works goes: stdout is the report's."""
+    """Return a console for messages on standard error, since standard output is the report's."""
     return Console(env=wiring.env, stream=sys.stderr)
 
 
 def opener(wiring: Wiring, reporter: Reporter) -> Opener:
-    """Opens sources beside ``dist/inspect``."""
+    """Return an opener of sources, whose scratch folder is ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=wiring.env),
         reporter=reporter,
@@ -96,14 +98,19 @@ def opener(wiring: Wiring, reporter: Reporter) -> Opener:
 
 
 def look_inside(wiring: Wiring, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
-    """Inspect each source, a file, folder or URL; with ``deep`` unpack images. Raises as ``Opener.files``."""
+    """Inspect each source, a file, folder or URL, and return what was found.
+
+    With ``deep`` also unpack images.
+
+    Raises what ``Opener.files`` does.
+    """
     return read_sources(opener(wiring, _stderr_console(wiring)), sources, deep=deep)
 
 
 def show(
     wiring: Wiring, sources: Sequence[InspectedSource], asked: Asked, html: Path | None, picture: Path | None
 ) -> None:
-    """As ``answers.show``, with a page and a picture."""
+    """Show what ``answers.show`` shows, and write a page to ``html`` and a picture to ``picture``."""
     maps = heat_maps(sources)
     if asked.diff:
         old, new = sources
@@ -115,7 +122,7 @@ def show(
 
 @dataclass(frozen=True, kw_only=True)
 class _Provider:
-    """Host library and CUDA provider of a package, side by side."""
+    """A folder with the host library and the CUDA provider of a package."""
 
     label: str
     folder: Path
@@ -123,7 +130,7 @@ class _Provider:
 
 
 def require_alone(*others: object) -> None:
-    """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
+    """Raise ``ValidationError`` if a flag is given that does not apply to operators or a model."""
     if any(others):
         raise ValidationError(
             "--operators and --model take one package, go without each other, and of the other flags with "
@@ -146,7 +153,7 @@ def show_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool
 def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
     """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
 
-    Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
+    Raises what ``read_onnx`` does, and ``CheckFailedError`` if ONNX Runtime refuses the model.
     """
     file, console, name = read_onnx(model), _stderr_console(wiring), shortened(model.name)
     with _provider(wiring, console, source) as provider:
@@ -177,7 +184,10 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
 
 @contextmanager
 def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provider]:
-    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.files``."""
+    """Yield ONNX Runtime's libraries of ``source`` in a folder, by the names that ONNX Runtime looks for.
+
+    Raises ``ValidationError`` for a source without all of them, and what ``Opener.files`` does.
+    """
     label = shown(source)
     with opener(wiring, console).files(source) as found, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -197,7 +207,10 @@ def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provid
 
 
 def _card(provider: _Provider) -> VirtualCard:
-    """The newest card that the provider runs on natively: some kernels run while a session is made."""
+    """Return the newest card that the provider runs on natively.
+
+    Native code is needed, since some kernels run while a session is created.
+    """
     coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
     support = coverage.support if coverage else {}
     native = [device for device, how in support.items() if how is Support.NATIVE]
@@ -212,7 +225,7 @@ def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, reporter: 
 
 
 def _why(message: str, provider: _Provider) -> str:
-    """The reason why a model does not open; an operator that a smaller profile lacks comes first."""
+    """Return the reason why a model does not open; an operator that a smaller profile lacks comes first."""
     lean = cannot_run(Profile.LEAN.value, provider.ort_version)
     lacks = cause(message, provider.label, lean, None)
     known = str(lacks) if lacks else explained(message, provider.ort_version)
@@ -233,13 +246,13 @@ def _version(host: Path, label: str) -> str:
 
 @dataclass(frozen=True)
 class OnCpu:
-    """A node that the CPU runs."""
+    """A group of nodes that run on the CPU, with one operator and name."""
 
     operator: str
     name: str
-    """Empty where the model gives none."""
+    """The nodes' name; empty if the model gives none."""
     count: int
-    """Nodes of this operator and name."""
+    """The number of nodes with this operator and name."""
     why: str
 
 
@@ -250,22 +263,22 @@ class ModelPlan:
     model: str
     package: str
     onnxruntime: str
-    """The package's version of it."""
+    """The package's version of ONNX Runtime."""
     opsets: Mapping[str, int]
-    """Domain → opset that the model asks for."""
+    """The opset that the model asks for, by domain."""
     nodes: Mapping[str, int]
-    """Provider → number of nodes, after ONNX Runtime's optimisations."""
+    """The number of nodes after ONNX Runtime's optimisations, by provider."""
     cpu: tuple[OnCpu, ...]
 
     def document(self) -> dict[str, object]:
-        """The JSON form; its schema is ``docs/schemas/inspect-model.schema.json``."""
+        """Return the JSON form; its schema is ``docs/schemas/inspect-model.schema.json``."""
         return {"format": 1, **asdict(self)}
 
 
 def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
-    """Why ``node`` runs on the CPU: what ONNX Runtime said and, without a kernel, which ones there are.
+    """Return why ``node`` runs on the CPU: ONNX Runtime's reason and, without a kernel, the existing kernels.
 
-    Of ``EVERY_NODE``, whose operators ONNX Runtime does not list, all that it said of any.
+    For ``EVERY_NODE``, whose operators ONNX Runtime does not list, all reasons that it gave for any node.
     """
     every = node == EVERY_NODE
     missing = {one[0] for one in opening.no_kernel if every or one == node}
@@ -280,7 +293,7 @@ def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
 
 
 def _lines(plan: ModelPlan) -> Iterator[str]:
-    """One line for the model, and one a reason and operator."""
+    """Yield a line for the model, then a line for each operator and reason."""
     total = sum(plan.nodes.values())
     where = ", ".join(f"{count} on {provider}" for provider, count in sorted(plan.nodes.items()))
     yield (

@@ -1,4 +1,4 @@
-"""The verb lock: a pin for each input, and which GPUs NVIDIA's pinned libraries have nothing for."""
+"""The verb lock pins each input, and records which GPUs NVIDIA's pinned libraries hold no code for."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
 
 def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
-    """Pin every input of the project in ``inputs.lock``, and nothing else, so that nothing unpinned is built.
+    """Write ``inputs.lock`` with a pin for every input of the project and for nothing else.
 
-    Pins that are there stay, unless ``refresh`` makes them anew. What may be open (``InputKind.may_be_open``)
-    and is out of reach stays open, which a release refuses, and is tried again next time. Raises
-    ``TransferError`` when another file cannot be fetched.
+    Existing pins stay; with ``refresh`` all pins are made again. An input that may be open
+    (``InputKind.may_be_open``) and is out of reach gets an open pin, which a release refuses and the next
+    call tries again. Raises ``TransferError`` if another file cannot be fetched.
     """
     reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock"):
@@ -44,7 +44,10 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
 
 
 def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
-    """The pins of the official wheels for every Python, as the index lists them. Nothing is fetched."""
+    """Return the pins of the official wheels for every Python, as the index lists them.
+
+    No wheel is fetched.
+    """
     found: dict[str, Pin] = {}
     for requirement in wheeled_inputs(wiring.project):
         kept = {key: pin for key, pin in known.items() if Input.parse(key).is_for_python(requirement)}
@@ -57,9 +60,12 @@ def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
 
 
 def lock_missing(wiring: Wiring) -> None:
-    """Pin what ``inputs.lock`` has no pin of and this machine reaches; every other line stays as it is.
+    """Pin the inputs without a pin in ``inputs.lock`` that this machine reaches.
 
-    What only another machine can pin is listed. Its file may be made in steps, on one machine after another.
+    Every other line stays as it is.
+
+    Inputs that only another machine can pin are listed, so the file can be completed on several machines in
+    turn.
     """
     reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock --missing"):
@@ -73,9 +79,9 @@ def lock_missing(wiring: Wiring) -> None:
 
 
 def check_lock(wiring: Wiring, base: str) -> None:
-    """Raise ``CheckFailedError`` with each input of a base that has no pin: no release is compiled on it.
+    """Raise ``CheckFailedError`` with each unpinned input of a base; no release can be compiled with one.
 
-    Raises ``ValidationError`` for a base that is none.
+    Raises ``ValidationError`` for an unknown base.
     """
     require_base(wiring.project, base)
     lock = wiring.lock
@@ -98,7 +104,10 @@ def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
 
 
 def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
-    """Write down which GPUs NVIDIA's pinned wheels do not serve, reading those that are not ``known``."""
+    """Write which GPUs NVIDIA's pinned wheels do not serve.
+
+    Only wheels that are not in ``known`` are read.
+    """
     project = wiring.project
     seen = [project, *(project.of(variant) for variant in project.variants.values())]
     wheels = {wheel.spec: wheel for one in seen for wheel in one.bundled}
@@ -123,7 +132,7 @@ def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:
 
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:
-    """A pin of each, and of the archives that git tags among them want, by key."""
+    """Return a pin for each item, and for each archive that git tags among the items need, by key."""
     known = _known(wiring)
     store = wiring.store(known)
     found = {item.key: _pin(item, wiring, store, leave=leave) for item in items}
@@ -132,10 +141,10 @@ def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str,
 
 
 def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) -> Pin:
-    """The bytes or the revision that the input is today; an open pin where it is out of reach.
+    """Return the input's bytes or revision of today as a pin; an open pin if the input is out of reach.
 
-    Raises ``TransferError`` for what may not be open, unless ``leave``: then one input stops no
-    other.
+    Raises ``TransferError`` for an input that may not be open, and every other failure, unless ``leave`` is
+    set: then one input stops no other.
     """
     try:
         pin = _resolved(item, wiring, store)

@@ -1,8 +1,8 @@
-"""The parts of README and docs that a command makes: ``./run docs`` writes them, a test compares.
+"""This module writes the generated parts of README and docs: ``./run docs`` writes them, a test compares.
 
-Such a part stands between two comments, the first of which names what makes it. Results that were measured
-lie in ``docs/results``, a file each: lines ``key: value`` on command, date, commit and machine, then what was
-said.
+A generated part is between two comments, the first of which names its generator. Measured results are in
+``docs/results``, a file each: lines ``key: value`` with command, date, commit and machine, an empty line, and
+then the output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FACTS = ("command", "date", "commit", "machine")
 
 
 def write_pages(wiring: Wiring) -> None:
-    """Write every made part of every page anew. Raises ``ConfigError`` for one that nothing makes."""
+    """Write every generated part of every page. Raises ``ConfigError`` for a part without a generator."""
     for path in pages(wiring.root):
         text = path.read_text(encoding="utf-8")
         made = rendered(text, wiring.root, wiring.project)
@@ -39,12 +39,12 @@ def write_pages(wiring: Wiring) -> None:
 
 
 def pages(root: Path) -> list[Path]:
-    """README, CONTRIBUTING and everything below docs."""
+    """Return the paths of all Markdown files in the project's folder and below docs."""
     return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
 
 
 def rendered(text: str, root: Path, project: Project) -> str:
-    """The page with its made parts as they are today."""
+    """Return the page with its parts generated from the current state."""
 
     def part(found: re.Match[str]) -> str:
         what, name = found["what"], found["name"]

@@ -1,4 +1,4 @@
-"""The checks of this project: test (gates, then pytest), doctor, and render --check."""
+"""The checks of this project: the verbs test (gates, then pytest) and doctor, and ``render --check``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ def check_golden(wiring: Wiring, *, refresh: bool) -> None:
 
 
 def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
-    """The file name and text of every compiled variant on every base, in full; and of one repacked wheel."""
+    """Yield name and text of each golden file.
+
+    These are renderings of every compiled variant on every base, with full profile, and of one repacked
+    wheel.
+    """
     for variant in (one for one in wiring.project.variants.values() if not one.is_official):
         for base in wiring.project.bases:
             yield from _rendering(
@@ -95,23 +99,23 @@ _ACTION = "action.yml"
 _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collection", "--min-severity=low")
 
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
-"""Without shellcheck and pyflakes, so that every machine gives the same answer."""
+"""The command of actionlint, without shellcheck and pyflakes, so that every machine gives the same answer."""
 
 _EVERYTHING = ("--dist=loadfile", "--no-loadscope-reorder")
-"""A module's tests share what they made and run in one process, in the order that tests/conftest.py gives."""
+"""Flags that run a module's tests in one process, in tests/conftest.py's order, since they share results."""
 
 _MOST_CORES = 4
-"""More processes would have more unpacked packages on the disk at once than they save time."""
+"""The most cores that count. Each further process would need disk for more unpacked packages at once."""
 
 _FAST = ("--numprocesses=auto", "tests/unit", "tests/golden", "tests/component/pipeline")
-"""What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
+"""Flags for the tests that take half a minute on two cores: pure modules, and use cases over fakes."""
 
 
 def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
     """Run the gates side by side, then pytest.
 
-    ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates. Raises
-    ``VariantsFailedError`` for gates that fail and ``CommandError`` for a run of pytest.
+    ``fast`` selects the tests that need a minute at most; ``only`` is pytest's ``-k`` and skips the gates.
+    Raises ``VariantsFailedError`` if gates fail and ``CommandError`` if pytest does.
     """
     if not only:
         gates = (*_GATES, *_workflow_gates(wiring))
@@ -128,14 +132,17 @@ def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
 
 def _pytest(wiring: Wiring, flags: Sequence[str]) -> None:
     argv = [sys.executable, "-m", "pytest", *flags]
-    env = {"PYTHONDONTWRITEBYTECODE": ""}  # each process would compile every module anew
+    env = {"PYTHONDONTWRITEBYTECODE": ""}  # else each process compiles every module again
     code = wiring.runner.run(argv, cwd=wiring.root, env=env, on_line=wiring.console.show, check=False).code
     if code != 0:
         raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
 
 
 def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
-    """The flags of pytest. One process more than cores, since tests of the engine wait for containers."""
+    """Return the flags of pytest.
+
+    There is one process more than cores, since some tests wait for containers.
+    """
     if fast:
         return (f"-k={only}",) if only else _FAST
     processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 1}"
@@ -144,7 +151,10 @@ def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
-    """The linters of the workflows and our action. actionlint, no Python package, may be missing."""
+    """Yield the commands of the linters of the workflows and of our action.
+
+    actionlint, which is not a Python package, is left out with a warning if it is not installed.
+    """
     files = sorted(str(path.relative_to(wiring.root)) for path in wiring.root.glob(_WORKFLOWS))
     yield (*_ZIZMOR, _ACTION, *files)
     if shutil.which("actionlint", path=wiring.env["PATH"]):
@@ -154,7 +164,7 @@ def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
 
 
 def doctor(wiring: Wiring, *, as_json: bool) -> bool:
-    """Report what a build needs and this machine has or lacks; whether all of it is here.
+    """Report what a build needs and whether this machine has it; return whether it has all of it.
 
     The schema of the JSON form is ``docs/schemas/doctor.schema.json``.
     """
@@ -181,7 +191,7 @@ def doctor(wiring: Wiring, *, as_json: bool) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Prerequisite:
-    """One thing that a build needs, whether it is here, and what is to be said of it."""
+    """One thing that a build needs, whether it is present, and a message on it."""
 
     name: str
     ok: bool
@@ -224,7 +234,7 @@ def _space(folder: Path) -> str:
 
 
 def tiers(wiring: Wiring) -> Iterator[str]:
-    """Pytest's flags for the tiers that this machine can run."""
+    """Yield pytest's flags for the tiers that this machine can run."""
     try:
         wiring.engine.facts()
         yield "--integration"

@@ -1,4 +1,4 @@
-"""The verb rebuild: make a release's packages again by their provenance, and hold the two to each other."""
+"""The verb rebuild makes a release's packages again from their provenance and compares both."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Released:
     """One package of a release."""
 
     file: str
-    """The archive's name."""
+    """Name of the archive."""
     recipe: Recipe
     place: str | Path
-    """Where its bytes are."""
+    """Path or URL of the archive."""
 
 
 @verb(
@@ -56,7 +56,7 @@ def rebuild(
     jobs: int | None = None,
     dist: str | None = None,
 ) -> None:
-    """Build a release's packages again from the same pins; exit 6 where they differ, and in what."""
+    """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
     wiring = make_wiring(dist)
     folder = Path(into) if into else wiring.dist / "rebuild"
     rebuild_release(wiring, release, variant, folder.resolve(), jobs)
@@ -67,8 +67,8 @@ def rebuild_release(
 ) -> None:
     """Rebuild and compare each package of ``release``.
 
-    Raises ``NothingToDoError`` for no package with a provenance, ``CheckFailedError`` naming every
-    difference, and what fetching and building raise.
+    Raises ``NothingToDoError`` if no package has a provenance, ``CheckFailedError`` with every difference,
+    and what fetching and building raise.
     """
     web = _web(wiring)
     packages = [one for one in released(wiring, release, web) if variant in (None, one.recipe.variant)]
@@ -89,7 +89,11 @@ def rebuild_release(
 
 
 def released(wiring: Wiring, release: str, web: Web) -> list[Released]:
-    """The packages of a release that have a provenance. Raises ``TransferError`` and ``ConfigError``."""
+    """Return the packages of a release with their recipes.
+
+    A folder's packages are those with a provenance. Raises ``TransferError`` if a provenance cannot be read
+    and ``ConfigError`` for a bad one.
+    """
     path = Path(release)
     if path.exists():
         return list(_local(path))
@@ -133,7 +137,7 @@ def _web(wiring: Wiring) -> Web:
 
 
 def _tell_departures(wiring: Wiring, recipe: Recipe) -> None:
-    """Say before anything is built what may make it come out as something else."""
+    """Warn of each difference in tree, configuration or pins that may change what is built."""
     config = hashlib.sha256((wiring.root / "variants.yaml").read_bytes()).hexdigest()
     revision = revision_of(wiring.root, wiring.runner)
     for sentence in departures(recipe, revision, config, wiring.lock):
@@ -141,7 +145,7 @@ def _tell_departures(wiring: Wiring, recipe: Recipe) -> None:
 
 
 def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | None, command: str) -> None:
-    """Run the command in a process of its own, whose packages lie in ``folder``."""
+    """Run the build command in a process of its own, with ``folder`` for its packages."""
     more = ["--dist", str(folder), *(["--jobs", str(jobs)] if jobs else [])]
     argv = [sys.executable, "-m", "builder.app.command_line", "build", *arguments, *more]
     with wiring.reporter.step(command):
@@ -149,7 +153,10 @@ def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | N
 
 
 def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iterator[str]:
-    """What sets a package apart from the one in ``folder``; nothing where both are the same bytes."""
+    """Yield the differences of a package and its rebuilt one in ``folder``.
+
+    Nothing if the bytes are the same.
+    """
     name, made = package.file, (folder / f"{package.file}{end}" for end in ("", PARTS_SUFFIX))
     ours = next((path for path in made if path.is_file()), None)
     if ours is None:

@@ -69,7 +69,7 @@ _PUBLIC_API = "api.github.com"
 
 
 def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> None:
-    """Make the client, prove every package from its bytes, then make the release where ``project`` says."""
+    """Make the client, check every package's bytes, and make the release in the repository of ``project``."""
     host = github_host(wiring, project)
     ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
     commit = options.commit or (wiring.env.get("GITHUB_SHA") if ours else None)
@@ -84,7 +84,10 @@ def publish_on(
     options: PublishOptions,
     repository: Repository | None = None,
 ) -> Published:
-    """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
+    """Publish ``dist`` on any host and return the result.
+
+    The client's default index is the one of ``project``.
+    """
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
     add_inspector(wiring)
@@ -96,13 +99,13 @@ def publish_on(
 
 
 def add_inspector(wiring: Wiring) -> None:
-    """Make ``inspect`` in one file, and one of the release's files."""
+    """Write ``dist/ortpacks-inspect.pyz``, ``inspect`` as one file, and add it to the release's files."""
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
     wiring.checksums.update(wiring.dist, put={inspector.name: file_digest(inspector).sha256})
 
 
 def _add_runtime_layer(wiring: Wiring) -> None:
-    """Make the runtime layer's wheel one of the release's files; one of another version is none any more."""
+    """Write the runtime layer's wheel, add it to the release's files, and remove wheels of other versions."""
     wheel = make_wheel(wiring, RUNTIME)
     others = [path for path in wiring.dist.glob(f"{WHEEL_NAME}-*.whl") if path != wheel]
     for other in others:
@@ -112,9 +115,9 @@ def _add_runtime_layer(wiring: Wiring) -> None:
 
 
 def add_zips(wiring: Wiring) -> None:
-    """Make a zip of each package for Windows, one a layout, and of the release's files; others are none.
+    """Write a zip of each package for Windows, add the zips to the release's files, and remove other zips.
 
-    One that would be larger than ``bundle.budget`` is told and left out. Raises ``IntegrityError`` and
+    A zip larger than ``bundle.budget`` is left out with a warning. Raises ``IntegrityError`` and
     ``DiskError``.
     """
     archive, sums = wiring.archive(wiring.reporter), wiring.checksums.read(wiring.dist)
@@ -140,7 +143,7 @@ def add_zips(wiring: Wiring) -> None:
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> bool:
-    """Report the release compared with ``dist``; whether it is public and equal."""
+    """Report the release compared with ``dist``; return whether it is public and equal."""
     tag = tag or release_tag(wiring.dist, project, wiring.archive(wiring.reporter))
     found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
     _say_state(wiring, found)
@@ -152,7 +155,7 @@ def _say_state(wiring: Wiring, found: Published) -> None:
 
 
 def github_host(wiring: Wiring, project: Project) -> GitHub:
-    """The releases of the project's repository."""
+    """Return the host of the releases in the project's repository on GitHub."""
     http = GitHubHttp(
         api=project.publish.api,
         token=_token(wiring, project.publish.api),
@@ -164,7 +167,10 @@ def github_host(wiring: Wiring, project: Project) -> GitHub:
 
 
 def with_target(wiring: Wiring, api: str | None = None, repository: str | None = None) -> Project:
-    """The project, published to another API root and repository than ``variants.yaml`` names, where given."""
+    """Return the project with another API root or repository to publish to than ``variants.yaml`` names.
+
+    Without ``repository``, that of ``GITHUB_REPOSITORY`` is taken, if it is set.
+    """
     configured = wiring.project.publish
     repository = repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
     return replace(
@@ -173,7 +179,10 @@ def with_target(wiring: Wiring, api: str | None = None, repository: str | None =
 
 
 def _token(wiring: Wiring, api: str) -> str:
-    """The token of the environment, else the one that ``gh`` stores for the server; empty without either."""
+    """Return the environment's token, else the token that ``gh`` has for the server.
+
+    Empty if there is neither.
+    """
     if found := next((wiring.env[name] for name in _TOKENS if wiring.env.get(name)), ""):
         return found
     server = urlsplit(api).hostname or ""
@@ -199,7 +208,10 @@ def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> Publ
 
 
 def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
-    """Who signs; ``None`` where the project has no root. Raises ``ConfigError`` and ``IntegrityError``."""
+    """Return the roots and signers of a release; ``None`` if the project has no root.
+
+    Raises ``ConfigError`` and ``IntegrityError``.
+    """
     roots = roots_in(wiring.root / ROOTS)
     if not roots:
         return None
@@ -208,10 +220,10 @@ def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
 
 
 def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None:
-    """Make the release of ``dist`` in the registry ``to``, ``oci://HOST/NAME``, of the same files.
+    """Make the release of ``dist`` from the same files in the registry ``to``, ``oci://HOST/NAME``.
 
-    Access and tag are checked before packages are proved. Raises what ``publish`` does, and ``ConfigError``
-    for an address or a tag that no registry can have.
+    Access and tag are checked before the packages are. Raises what ``publish`` does, and ``ConfigError`` for
+    an address or a tag that no registry can have.
     """
     address = parse_address(to)
     if address.reference or address.login:
@@ -228,17 +240,17 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
 
 
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
-    """The releases in a registry, with the Docker CLI's login."""
+    """Return the host of the releases in a registry, with the Docker CLI's login."""
     repository = f"{address.host}/{address.name}"
     repeater = Repeater(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
     return RegistryHost(open_repository(address), repository, wiring.reporter, repeater)
 
 
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
-    """Make the release of ``dist`` in the mirror's folder ``to``, of the same files as on GitHub.
+    """Make the release of ``dist`` in the mirror's folder ``to``, from the same files as on GitHub.
 
-    Access, space and tag are checked before packages are proved. Raises what ``publish`` does,
-    ``ConfigError`` for a tag that no folder can have, and ``DiskError``.
+    Access, space and tag are checked before the packages are. Raises what ``publish`` does, ``ConfigError``
+    for a tag that no folder can have, and ``DiskError``.
     """
     folder = MirrorFolder(to)
     host = DirectoryHost(folder, wiring.reporter)
@@ -258,7 +270,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
 
 
 def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
-    """The release's files that exist before it is prepared, which are nearly all of its bytes."""
+    """Return the release's files that exist before it is prepared, which are nearly all of its bytes."""
     names = {*wiring.checksums.read(wiring.dist), CLIENT}
     return tuple(path for path in (wiring.dist / name for name in sorted(names)) if path.is_file())
 
@@ -319,7 +331,7 @@ def release_status(
     repository: str | None = None,
     dist: str | None = None,
 ) -> None:
-    """Show how the release on GitHub stands against dist/: exit 1 unless it is public and equal."""
+    """Compare the release on GitHub with dist/; exit with 1 unless it is public and equal."""
     wiring = make_wiring(dist)
     if not show_status(wiring, tag, with_target(wiring, api, repository)):
         raise Exit("the release is not public and equal to dist; see the table above", code=1)
@@ -347,7 +359,7 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_partial: bool = False,
     dist: str | None = None,
 ) -> None:
-    """Make the release of dist/ in a folder that a static web server shows, or in an OCI registry."""
+    """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
@@ -372,7 +384,7 @@ def root(
     sign: list[str],
     threshold: int = 0,
 ) -> None:
-    """Say who may sign releases: write the next trust/N.root.json, or sign the newest one."""
+    """Set who may sign releases: write the next trust/N.root.json, or sign the newest one."""
     wiring = make_wiring()
     keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_key, release_key)]
     change = RootChange(root_keys=keys[0], release_keys=keys[1], threshold=threshold or None)
@@ -380,9 +392,10 @@ def root(
 
 
 def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None:
-    """Write the next root where ``change`` says what is different, and sign the newest; show who has.
+    """Write the next root if ``change`` has a change, sign the newest root, and report whether it is valid.
 
-    Raises ``ConfigError``, and ``NothingToDoError`` without a change and keys.
+    Raises ``ConfigError``, and ``NothingToDoError`` without a change or, for a signature, without keys and a
+    root.
     """
     folder, roots = wiring.root / ROOTS, roots_in(wiring.root / ROOTS)
     for number, content in enumerate(roots, start=1):
@@ -412,7 +425,7 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
 _RUNNER = "ubuntu-24.04"
 
 _MINUTES = {Origin.WHEEL: 60, Origin.AUTO: 360, Origin.SOURCE: 360}
-"""The time limits: a repacked wheel takes minutes, a compile may take a hosted runner's six hours.
+"""Time limits of jobs in minutes: a compile may take a hosted runner's six hours.
 
 Source: docs.github.com, "Actions limits", job execution time.
 """
@@ -424,16 +437,19 @@ class MatrixLeg:
 
     variant: str
     sm: tuple[str, ...]
-    """``75``, ``90a``; empty for a package without CUDA."""
+    """The architectures, ``75``, ``90a``; empty for a package without CUDA."""
     origin: str
-    """As ``variants.yaml`` says it: ``auto`` is decided by the job itself."""
+    """The origin in ``variants.yaml``; the job itself decides what ``auto`` means."""
     runner: str
     """A label of ``runs-on``."""
     timeout_minutes: int
 
 
 def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
-    """Print the jobs as a table, or as JSON on one line. Raises ``ConfigError``, and for a wrong ``--by``."""
+    """Print the jobs as a table, or as JSON on one line.
+
+    Raises ``ConfigError``, and ``ValidationError`` for a ``--by`` that is not ``arch``.
+    """
     if by not in {None, "arch"}:
         raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
     found = matrix_legs(wiring.project)
@@ -442,7 +458,10 @@ def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
 
 
 def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
-    """One job for each package of ``--all``, in the order of variants.yaml. Official wheels are repacked."""
+    """Return a job for each package of ``--all``, in the order of variants.yaml.
+
+    Official wheels are repacked.
+    """
     origin = project.onnxruntime.origin
     packages = (one for one in project.packages.values() if one.in_all)
     origins = {one: Origin.WHEEL if one.is_official else origin for one in packages}
@@ -459,18 +478,18 @@ def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
 
 
 def architecture_legs(legs: Iterable[MatrixLeg]) -> tuple[MatrixLeg, ...]:
-    """One job for each architecture that may have to be compiled: what ``./run compile --arch`` does."""
+    """Return a job of ``./run compile --arch`` for each architecture that may have to be compiled."""
     compiled = (leg for leg in legs if leg.origin != Origin.WHEEL.value)
     return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in leg.sm)
 
 
 def matrix_json(found: Iterable[MatrixLeg]) -> str:
-    """The jobs on one line of JSON (``docs/schemas/matrix.schema.json``), as a step's output takes it."""
+    """Return the jobs on one line of JSON (``docs/schemas/matrix.schema.json``), as a step's output."""
     return json.dumps({"include": [asdict(leg) for leg in found]})
 
 
 def matrix_table(found: Iterable[MatrixLeg]) -> Iterator[str]:
-    """The table, one line a job."""
+    """Yield the lines of the table, a line for each job."""
     for leg in found:
         sm = " ".join(leg.sm) or "-"
         yield f"{leg.variant:<10} {leg.origin:<7} {leg.runner:<13} {leg.timeout_minutes:>4} min  sm {sm}"

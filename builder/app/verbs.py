@@ -1,4 +1,4 @@
-"""The verbs builds, client, variant, install, cache, clean, bake and render --explain."""
+"""The work of the verbs plan, builds, client, variant, install, cache, clean, bake and render --explain."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ BUILDS_PAGE = "docs/builds.md"
 _BAKE = "bake"
 
 _INPUTS = ("incoming", "relocated", "rootfs", "store", "trees", "unpacked")
-"""The folders of the input cache that hold what can be fetched and made again."""
+"""Subfolders of the input cache whose contents can be fetched or made again."""
 
 _MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)
-"""One of these files lies in each folder of ours; a package without CUDA needs no Dockerfile."""
+"""Files of which each of our folders has at least one; a package without CUDA has no Dockerfile."""
 
 
 def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
-    """Write docs/builds.md from every package of ``folders`` that has its record beside it.
+    """Write docs/builds.md from every package in ``folders`` that has its record beside it.
 
-    Rows of commands that made none of these packages stay. A package whose record is missing or of other
-    bytes is left out with a warning. Raises ``NothingToDoError`` for a folder without packages and
-    ``IntegrityError`` for a damaged one.
+    Rows of commands that made none of these packages stay. A package whose record is missing or does not
+    match the package is left out with a warning. Raises ``NothingToDoError`` for a folder without packages
+    and ``IntegrityError`` for a damaged package.
     """
     packages = [package for folder in folders for package in _recorded(archives_in(folder))]
     found = {}
@@ -80,9 +80,9 @@ def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
 
 
 def _recorded(packages: Sequence[Path]) -> Iterator[Path]:
-    """The packages that have a record: of those made of the same compiled libraries, the first.
+    """Yield the packages that should have a record: of packages with the same compiled libraries, the first.
 
-    A package without CUDA has none, since nothing is compiled for it.
+    A package without CUDA has no record, since nothing is compiled for it.
     """
     stems = {stem(package.name) for package in packages}
     for package in packages:
@@ -94,7 +94,7 @@ def _recorded(packages: Sequence[Path]) -> Iterator[Path]:
 
 
 def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecord, int] | str:
-    """The manifest, record and size of a package, or why its record cannot be used."""
+    """Return the manifest, record and size in bytes of a package, or why its record cannot be used."""
     file = package.with_name(record_name(package.name))
     if not file.is_file():
         return f"no {file.name} lies beside it"
@@ -111,9 +111,9 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
 
 
 def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOptions) -> None:
-    """Add a variant to ``variants.yaml``, after showing what building it would come to.
+    """Show the plan of a new variant, then add the variant to ``variants.yaml``.
 
-    Nothing is written where the file or the plan refuses it. Raises what ``with_variant`` and
+    Nothing is written if the file or the plan refuses the variant. Raises what ``with_variant`` and
     ``VariantBuild.show_plan`` do.
     """
     path = wiring.root / "variants.yaml"
@@ -127,13 +127,19 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
 
 
 def write_client(wiring: Wiring, index: str | None) -> Path:
-    """Write ``dist/ortpacks.pyz``; ``index`` is its default index. One for ``dist`` verifies no signature."""
+    """Write ``dist/ortpacks.pyz`` with the default index ``index``, and return its path.
+
+    Without ``index`` the client is for ``dist`` and verifies no signature.
+    """
     roots = roots_in(wiring.root / ROOTS) if index else []
     return build_client(wiring.root, wiring.dist / CLIENT, index, roots[-1] if roots else None)
 
 
 def make_client(wiring: Wiring) -> Path:
-    """Write the client, and ``dist/index.json`` over the packages in ``dist``."""
+    """Write client and inspector, and ``dist/index.json`` over the packages in ``dist``.
+
+    Return the client's path.
+    """
     packages = archives_in(wiring.dist)
     client = write_client(wiring, None)
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
@@ -150,7 +156,7 @@ def make_client(wiring: Wiring) -> Path:
 
 
 def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) -> int:
-    """The exit code of the client, run on this machine."""
+    """Run the client on this machine and return its exit code."""
     program = ["-m", "builder.client"] if index else [str(make_client(wiring))]
     where = ["--index", index or str(wiring.dist), *(["--prefix", prefix] if prefix else [])]
     argv = [sys.executable, *program, "install", *where, "--layout", layout]
@@ -158,9 +164,11 @@ def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) 
 
 
 def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:
-    """Say what our things take, by kind; remove them from ``dist`` and the engine unless ``dry``.
+    """Report the size of our results and caches, by kind.
 
-    ``caches`` are the compile caches on the engine, ``inputs`` the downloaded ones on this machine.
+    Remove them from ``dist`` and the engine unless ``dry``.
+
+    ``caches`` includes the compile caches on the engine, ``inputs`` the downloaded inputs on this machine.
     """
     kept = [wiring.cache / name for name in _INPUTS if (wiring.cache / name).exists()] if inputs else []
     kinds = {f"results in {wiring.dist}": _results(wiring), f"inputs in {wiring.cache}": kept}
@@ -189,7 +197,7 @@ def _held(wiring: Wiring, *, caches: bool) -> list[Held]:
 
 
 def _own_bytes(path: Path) -> int:
-    """The bytes that removing a path gives back: files that have no other name."""
+    """Return the bytes that removing a path frees: those of files without another hard link."""
     files = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
     found = (file.lstat() for file in files)
     return sum(one.st_blocks * 512 for one in found if stat.S_ISREG(one.st_mode) and one.st_nlink == 1)
@@ -200,7 +208,7 @@ def _gb(size: int) -> str:
 
 
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
-    """Print the engine's compile caches, the shared one, and how much they answered of the builds in dist.
+    """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
     Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does.
     """
@@ -238,7 +246,7 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
 
 
 def _results(wiring: Wiring) -> list[Path]:
-    """The results of our verbs in ``dist``, by name. Other files there stay."""
+    """Return the results of our verbs in ``dist``, by their names. Other files are not included."""
     dist = wiring.dist
     ends = (*ARCHIVE_SUFFIXES, ".zip", SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
@@ -252,10 +260,10 @@ def _results(wiring: Wiring) -> list[Path]:
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:
-    """Write the folder ``out``, or an earlier one anew, for ``docker buildx bake`` to compile variants from.
+    """Write or replace the folder ``out``, from which ``docker buildx bake`` compiles variants.
 
-    Raises ``NothingToDoError`` where nothing is compiled for any of them, ``ValidationError`` where something
-    else has the folder's name.
+    Raises ``NothingToDoError`` if none of the variants is compiled, and ``ValidationError`` if ``out`` holds
+    something other than bake's files.
     """
     folder = absolute(Path(out)) if out else wiring.dist / _BAKE
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
@@ -277,7 +285,7 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
 
 
 def plans_json(builds: Mapping[str, VariantBuild]) -> str:
-    """The plans as one JSON document (``docs/schemas/plan.schema.json``)."""
+    """Return the plans as one JSON document (``docs/schemas/plan.schema.json``)."""
     plans = [one.forecast() for one in builds.values()]
     together = [
         {"variant": room.step, "bytes": room.size, "folder": str(room.folder)}
@@ -288,7 +296,7 @@ def plans_json(builds: Mapping[str, VariantBuild]) -> str:
 
 
 def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
-    """Report each plan, and of several the room that they take side by side."""
+    """Report each plan and, if there are several, the disk space that their builds take together."""
     for one in builds.values():
         one.show_plan()
     if len(builds) > 1:
@@ -297,7 +305,7 @@ def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
 
 
 def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
-    """Print each plan's differences from the official build, one line each, then the version's notes."""
+    """Print each plan's differences from the official build, a line each, then the version's notes."""
     for plan in plans:
         console.show("\n".join(_lines(explain(plan))))
 

@@ -71,7 +71,7 @@ def bundle(chosen: ChosenVariants) -> None:
 def image(
     chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str | None = None
 ) -> None:
-    """Make a runtime image with Python per variant from its package: ortpacks/VARIANT:VERSION."""
+    """Make a runtime image with Python from each variant's package: ortpacks/VARIANT:VERSION."""
     options = ImageOptions(
         service=service,
         push=None if push is None else require_repository(push),
@@ -172,7 +172,7 @@ def bake(chosen: ChosenVariants, out: str | None = None) -> None:
 
 @verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
 def builds(_context: Context, dist: list[str]) -> None:
-    """Write docs/builds.md from packages and the build records beside them."""
+    """Write docs/builds.md from packages and the build records in their folders."""
     wiring = make_wiring()
     verbs.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
 

@@ -1,4 +1,4 @@
-"""The verbs publish, release-status, mirror and matrix, and their adapters."""
+"""The verbs publish, release-status, mirror, root and matrix, and their adapters."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def publish_on(
 ) -> Published:
     """Publish ``dist`` on any host and return the result.
 
-    The client's default index is the one of ``project``.
+    The client's default index is the address where ``project`` publishes.
     """
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
@@ -315,7 +315,7 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_mutable: bool = False,
     dist: str | None = None,
 ) -> None:
-    """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
+    """Complete the release of dist/ on GitHub, then make it public. Token: GITHUB_TOKEN, or gh's own."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial, allow_mutable)
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)

@@ -58,7 +58,7 @@ _MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)
 
 
 def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
-    """Write docs/builds.md from every package in ``folders`` that has its record beside it.
+    """Write docs/builds.md from every package in ``folders`` that has a build record in its folder.
 
     Rows of commands that made none of these packages stay. A package whose record is missing or does not
     match the package is left out with a warning. Raises ``NothingToDoError`` for a folder without packages

@@ -1,1 +1,1 @@
-"""A variant's build, from plan to verified packages. ``wiring`` creates the adapters."""
+"""This package runs a variant's build, from plan to verified packages. ``wiring`` creates the adapters."""

@@ -1,7 +1,7 @@
-"""Compiled libraries, and whether they and the packages made of them are up to date.
+"""This module keeps compiled libraries and checks whether they, and packages made of them, are up to date.
 
-A key over all inputs says whether compiled libraries still follow from them (``artifact.key``); for
-packages it is stored with the sha256 of their files (``built.json``).
+The key of compiled libraries is a sha256 over all inputs (``artifact.key``). The key of packages is stored
+with the sha256 of their files (``built.json``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Artifact:
         self._reporter = reporter
 
     def make(self, stage_build: StageBuild, *, anew: bool) -> None:
-        """Compile, unless the libraries there were compiled for this very plan; ``anew`` compiles anyway."""
+        """Compile, unless the libraries in the folder were compiled for the same plan.
+
+        ``anew`` always compiles.
+        """
         if self._is_current() and not anew:
             self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
@@ -43,11 +46,14 @@ class Artifact:
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 
     def discard(self) -> None:
-        """Drop the key, so that the next build compiles."""
+        """Remove the key, so that the next build compiles."""
         self._place.artifact_key.unlink(missing_ok=True)
 
     def folder(self) -> Path:
-        """The libraries' folder. Raises ``CheckFailedError`` when they are of another plan or absent."""
+        """Return the libraries' folder.
+
+        Raises ``CheckFailedError`` if the libraries are absent or were compiled for another plan.
+        """
         if not self._is_current():
             raise CheckFailedError(
                 f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
@@ -65,9 +71,9 @@ class Artifact:
 
 
 def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
-    """Hex sha256 over all inputs of a compile: the Dockerfile, and the bytes of every file that it reads.
+    """Return a hex sha256 over all inputs of a compile: the Dockerfile and each file that it reads.
 
-    The packages of the root file system are among them, since the manifest's revision names what compiled.
+    The packages of the root file system are included, since the manifest's base revision is a digest of them.
     """
     inputs = {*rendered.debs, *rendered.sources, *rendered.contexts.values()}
     pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
@@ -77,7 +83,7 @@ def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
 
 
 def _programs_and_patches(context: Path) -> list[Path]:
-    """The project's own files in the context. The table of costs orders units and changes no library."""
+    """Return the project's files in the context, without the table of costs, which changes no library."""
     files = [*(context / "inside").glob("*"), *(context / "patches").glob("*")]
     return sorted(file for file in files if file.suffix != ".tsv")
 
@@ -86,9 +92,9 @@ _BUILT = "built.json"
 
 
 def built_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
-    """Hex sha256 over the plan, the pins, and the code and templates in ``sources``.
+    """Return a hex sha256 over the plan, the pins, and the code and templates in ``sources``.
 
-    The reason for a base is left out: a registry words the same failure differently each time.
+    The reason for a base is left out, since a registry's message differs each time for the same failure.
     """
     hasher = hashlib.sha256(repr(replace(plan, base_reason="")).encode())
     for key, pin in sorted(lock.pins.items()):
@@ -99,7 +105,10 @@ def built_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
 
 
 def read_built(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
-    """The packages that were built under ``key`` and verified; none if a byte of their files has changed."""
+    """Return the verified packages that were built under ``key``.
+
+    None if a byte of their files has changed.
+    """
     try:
         stamp = json.loads((folder / _BUILT).read_text(encoding="utf-8"))
         same = stamp["key"] == key and all(

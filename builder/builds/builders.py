@@ -1,7 +1,7 @@
-"""The buildx builders and Docker contexts that compile the variants of one run, where some are named.
+"""The buildx builders and Docker contexts that compile the variants of one run, if flags name some.
 
-To ``docker buildx build`` a context is a builder too. Compiling alone happens there: what comes back is
-checked, packed and run by this machine's own engine.
+``docker buildx build`` accepts a context as a builder. Only compiling runs on these builders: this machine's
+own engine checks, packs and runs the libraries that they return.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from builder.ports import Engine, Reporter
 
 
 class Builders:
-    """The builders of one run. Each variant is compiled by the one that is least busy."""
+    """The builders of one run. Each variant is compiled on the builder with the fewest variants."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = list(names)
@@ -31,11 +31,11 @@ class Builders:
     def compile(
         self, work: Callable[[str | None], None], home: int, *, engine: Engine, reporter: Reporter
     ) -> None:
-        """Call ``work`` with a builder's name; with ``None``, for the current one, where none is named.
+        """Call ``work`` with a builder's name, or with ``None``, for the current builder, if none is named.
 
-        Of builders that are equally busy it is the one at ``home``, so that a variant finds its caches again.
-        Where the builder goes away meanwhile, another one that answers is tried once. Raises what ``work``
-        raises.
+        Of builders with equally many variants the next one from index ``home`` on is taken, so that a variant
+        finds its caches again. If the builder goes away during the work, another builder that answers is
+        tried once. Raises what ``work`` raises.
         """
         with self._taken(home) as name:
             try:
@@ -63,7 +63,10 @@ class Builders:
                 self._busy[name] -= 1
 
     def _others_answer(self, lost: str, engine: Engine) -> bool:
-        """Whether a builder other than ``lost`` answers. Those that do not are taken no more."""
+        """Return whether a builder other than ``lost`` answers.
+
+        Builders that do not answer are not taken again.
+        """
         self._gone.add(lost)
         for name in self._names:
             try:
@@ -75,10 +78,9 @@ class Builders:
 
 
 def named_builders(engine: Engine, flags: Mapping[str, str | None]) -> Builders:
-    """The builders that ``--builder`` and ``--context`` name, by commas. All of them are running then.
+    """Return the builders that ``--builder`` and ``--context`` name, separated by commas; all are running.
 
-    Raises ``ValidationError`` for names that are unknown and ``ToolMissingError`` for a builder that does not
-    answer.
+    Raises ``ValidationError`` for unknown names and ``ToolMissingError`` for a builder that does not answer.
     """
     given = {flag: text.split(",") for flag, text in flags.items() if text is not None}
     known = {flag: engine.builders(flag) for flag in given}

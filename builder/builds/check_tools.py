@@ -1,8 +1,8 @@
 """The tools that check packages: cuobjdump, a bare image, the smoke program, models, a virtual card.
 
-They follow from the base alone, so a package can be verified without a plan of its build. This machine's own
-engine makes and runs them, wherever libraries were compiled. Expected outputs of models come from the stock
-onnxruntime CPU wheel of this environment.
+Only the base determines the tools, so a package can be verified without a plan of its build. This machine's
+own engine makes and runs the tools, wherever libraries were compiled. The expected outputs of models come
+from the stock onnxruntime CPU wheel of this environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOBODY = Variant(name="kit", sm=(), generations=())
 
 
 class CheckTools:
-    """The tools of one base, made once under a lock and shared by all variants."""
+    """The tools of one base, which are made under a lock and shared by all variants."""
 
     def __init__(self, wiring: Wiring, base: str, reporter: Reporter) -> None:
         self._wiring = wiring
@@ -49,9 +49,10 @@ class CheckTools:
         return self._place.kit / "ortpacks-smoke"
 
     def inspector(self) -> Inspector:
-        """The one cuobjdump of all bases, in a container, tried on a file whose images are known.
+        """Return cuobjdump in a container, after trying it on a file with known images.
 
-        Raises ``CommandError`` where it says something else of that file.
+        All bases have the same version of cuobjdump. Raises ``CommandError`` if it lists other images in that
+        file.
         """
         deb = self._wiring.project.check.cuobjdump
         version, pin = debian_version(deb), self._wiring.lock.pins[deb.key]
@@ -63,12 +64,12 @@ class CheckTools:
         return made
 
     def toolchain(self) -> str:
-        """The image of the base's toolchain: nvcc and gcc."""
+        """Return the tag of the image of the base's toolchain: nvcc and gcc."""
         with self._reporter.step("make the image of the toolchain"), self._locked():
             return self._image("toolchain", self._rendered())
 
     def selftest_bench(self) -> SelftestBench:
-        """The container image, smoke program and models of the self-test."""
+        """Return the container image, smoke program and models of the self-test."""
         with self._reporter.step("make what it is tried out with"), self._locked():
             rendered = self._rendered()
             self._export(rendered)
@@ -83,13 +84,13 @@ class CheckTools:
         )
 
     def card_runtime(self) -> CardRuntime:
-        """The library that stands in for CUDA's runtime, and the runner of what opens models with it."""
+        """Return the virtual card's library, which replaces CUDA's runtime, and a process runner."""
         with self._reporter.step("make the virtual card"), self._locked():
             self._export(self._rendered())
         return CardRuntime(library=self._place.kit / "libvirtualcard.so", runner=self._wiring.runner)
 
     def _export(self, rendered: Rendered) -> None:
-        """Build the programs unless they are up to date: another variant may be running them."""
+        """Build the programs unless they are up to date, since another variant may be running them."""
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
         texts = (file.read_text(encoding="utf-8") for file in programs)
         key = self._key(rendered, rendered.runtime_dockerfile, *texts)
@@ -105,7 +106,7 @@ class CheckTools:
         return self._wiring.locked(f"kit-{self._base}", self._reporter, waits)
 
     def _rendered(self) -> Rendered:
-        """The Dockerfiles and context of the tools: those of a package that compiles nothing."""
+        """Write the context of the tools and return the Dockerfiles of a package that compiles nothing."""
         base = Decision(value=self._base, reason="")
         repacked = Decision(value=Origin.WHEEL, reason="")
         plan = decide(self._wiring.project, _NOBODY, Wishes(), base, repacked)
@@ -121,7 +122,7 @@ class CheckTools:
         return rendered
 
     def _image(self, target: str, rendered: Rendered) -> str:
-        """The tag of the image of a stage, which is built unless the engine holds it."""
+        """Return the tag of a stage's image, which is built unless the engine has it."""
         text = rendered.runtime_dockerfile if target in CHECK_STAGES else rendered.dockerfile
         tag = f"ortpacks/{target}:{self._base}-{self._key(rendered, text)[:12]}"
         if self._wiring.engine.has_image(tag):
@@ -138,14 +139,14 @@ class CheckTools:
         return tag
 
     def _key(self, rendered: Rendered, *texts: str) -> str:
-        """Hex sha256 over what the tools are made of: pins, root file systems and ``texts``."""
+        """Return a hex sha256 over the sources of the tools: pins, root file systems and ``texts``."""
         systems = [file.stat() for file in sorted(self._place.context.glob("rootfs-*.tar"))]
         times = [f"{system.st_size} {system.st_mtime_ns}" for system in systems]
         return hashlib.sha256("\n".join((rendered.toolchain_key, *times, *texts)).encode()).hexdigest()
 
 
 def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter) -> CheckTools:
-    """The tools of the base that the flags choose."""
+    """Return the tools of the base that the flags choose."""
     base = choose_base(wiring.project, wishes, wiring.engine).value
     return CheckTools(wiring, base, reporter)
 

@@ -1,8 +1,8 @@
-"""The time that compiling a plan takes on this machine, from the measured costs of its units.
+"""This module estimates the time to compile a plan on this machine from the measured costs of its units.
 
-The table (``builder/inside/costs.tsv``) is of ORT 1.21.0, measured in a full build for ``legacy`` on a busy
-machine; what ccache holds takes less. Of flash attention's units one was measured on its own, for sm_90: 138
-CPU seconds. It stands for all of them until a build for newer cards has been measured.
+The table (``builder/inside/costs.tsv``) is for ORT 1.21.0, measured in a full build of ``legacy`` on a busy
+machine; units that ccache has take less time. Of flash attention's units one was measured alone, for sm_90:
+138 CPU seconds, which the table has for all of them until a build for newer GPUs is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
 
 _BY_PTXAS = 0.25
-"""Share of an architecture's cost where a newer ptxas makes it from PTX that is compiled anyway.
+"""Share of an architecture's cost if a newer ptxas assembles it from PTX that is compiled anyway.
 
 Measured: 54 CUDA units for 89 90 100 120 took 1,338 CPU s (docs/builds.md).
 """
@@ -38,7 +38,10 @@ _CONTRIB = "/contrib_ops/"
 _MINIMAL = re.compile(
     r"(?!.*/integer_gemm\.cc\.o).*/core/providers/cuda/(?:(?:tunable/)?[^/]+\.cc|math/unary_elementwise_ops_impl\.cu)\.o"
 )
-"""Source: 1.21.0's onnxruntime_providers_cuda.cmake lines 5 to 45."""
+"""Pattern of the CUDA provider's units in profile minimal.
+
+Source: 1.21.0's onnxruntime_providers_cuda.cmake lines 5 to 45.
+"""
 
 _CANNOT = {
     Host.WHEEL: "transformer models at the default optimisation level",
@@ -49,33 +52,33 @@ _CANNOT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a plan's compilers take: CPU seconds of all units and of the longest, memory of the heaviest."""
+    """The cost of compiling a plan: CPU seconds of all units and of the longest, memory of the heaviest."""
 
     total: float
     longest: float
     heaviest: int
-    """MiB."""
+    """Peak memory of the heaviest unit in MiB."""
 
     def minutes(self, jobs: int) -> int:
-        """The minutes that ``jobs`` compilers at once take."""
+        """Return the minutes that ``jobs`` compilers at once take, at least 1."""
         return max(1, math.ceil(max(self.total / jobs, self.longest) / 60))
 
 
 def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
-    """The CPU seconds of each unit that a plan compiles; none for a plan that compiles nothing."""
+    """Return the CPU seconds of each unit of a plan, by the unit's output; empty if nothing is compiled."""
     compiled = (output for output in costs if _is_compiled(output, plan))
     return {output: estimate(costs, output, _architecture_count(output, plan)) for output in compiled}
 
 
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
-    """The work of compiling a plan without any cache; zero for a plan that compiles nothing."""
+    """Return the cost of compiling a plan without any cache; zero if nothing is compiled."""
     units = unit_seconds(plan, costs)
     heaviest = max((costs[output].peak for output in units), default=0)
     return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
 def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
-    """The architectures that a CUDA unit is compiled for."""
+    """Return the architectures that a CUDA unit is compiled for."""
     if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
         return ()
     parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
@@ -83,7 +86,7 @@ def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
 
 
 def _architecture_count(output: str, plan: BuildPlan) -> float:
-    """The number of architectures of a unit; one that a newer ptxas makes counts as part of one."""
+    """Return the number of a unit's architectures; one that a newer ptxas assembles counts ``_BY_PTXAS``."""
     targets = divide(architectures_of(output, plan), *tools(plan))
     return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
 
@@ -93,7 +96,7 @@ def _of(output: str, paths: Iterable[str]) -> bool:
 
 
 def _left_out(plan: BuildPlan) -> Iterator[str]:
-    """The path prefixes of units without code in a full build of this set."""
+    """Yield the path prefixes of units that a full build for these architectures leaves out."""
     unused = unused_options(plan.variant.sm, plan.ort_version)
     return (launch.path for launch in launches(plan.ort_version) if launch.option in unused)
 
@@ -115,9 +118,9 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
 def forecast(
     plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None, rooms: Iterable[Room]
 ) -> dict[str, object]:
-    """A plan with the time and room it takes, as ``plan --json`` has it (``docs/schemas/plan.schema.json``).
+    """Return a plan with its time and disk space for JSON (``docs/schemas/plan.schema.json``).
 
-    ``jobs`` is as for ``estimate_lines``.
+    ``jobs`` is as in ``estimate_lines``.
     """
     work = compile_work(plan, costs)
     compiled = {
@@ -149,7 +152,7 @@ def forecast(
 
 
 def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> Iterator[str]:
-    """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table exists.
+    """Yield the lines ``time`` and ``widen`` of a plan; none if nothing is compiled or no table exists.
 
     ``jobs`` is the number of units compiled at once, ``None`` without an engine or on another machine.
     """
@@ -174,7 +177,7 @@ def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> st
 
 
 def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str:
-    """The faster profile lean, its time, and what it cannot do."""
+    """Return the time of profile lean and what it cannot run; empty unless the plan's profile is full."""
     if plan.profile is not Profile.FULL:
         return ""
     lean = compile_work(replace(plan, profile=Profile.LEAN), costs)
@@ -192,7 +195,7 @@ def _with(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
 
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:
-    """The cost of a wider set, in words."""
+    """Return the cost that a wider set of architectures adds, as text."""
     seconds = compile_work(wider, costs).total - compile_work(narrower, costs).total
     count = len(wider.variant.sm) - len(narrower.variant.sm)
     size = count * _PROVIDER_MB[wider.profile or Profile.FULL]
@@ -200,5 +203,5 @@ def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]
 
 
 def _rounded(seconds: float) -> str:
-    """The number with two significant digits."""
+    """Return the number with two significant digits."""
     return f"{round(seconds, 1 - int(math.log10(max(10.0, seconds)))):,.0f}"

@@ -25,9 +25,9 @@ from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER, Input
 
 
 def service_trees(wiring: Wiring, platform: str, reporter: Reporter) -> ServiceTrees:
-    """The service's wheels and its models, made in ``dist``.
+    """Make the service's wheels and models in ``dist`` and return them.
 
-    Raises ``TransferError`` where a wheel of its lock, or of the models, cannot be had.
+    Raises ``TransferError`` if a wheel of the service's lock file, or of the models, cannot be fetched.
     """
     locked = locked_wheels(wiring, wiring.root / SERVICE / "requirements.lock", platform, reporter)
     return ServiceTrees(
@@ -38,7 +38,7 @@ def service_trees(wiring: Wiring, platform: str, reporter: Reporter) -> ServiceT
 
 
 def own_wheel(wiring: Wiring, project: str, reporter: Reporter) -> ImageWheel:
-    """The wheel of one of the project's own Python packages, unpacked."""
+    """Make the wheel of one of the project's own Python packages, and return it unpacked."""
     made = make_wheel(wiring, project)
     tree = wiring.cache / "unpacked" / file_digest(made).sha256
     lock = wiring.cache / "locks" / f"unpack-{tree.name[:16]}.lock"
@@ -50,20 +50,21 @@ def own_wheel(wiring: Wiring, project: str, reporter: Reporter) -> ImageWheel:
 
 
 def our_part(name: str, version: str, file: Path) -> Part:
-    """A file of ours, which no index of packages has."""
+    """Return the part of one of our files, which no package index has."""
     purl = PackageURL("generic", None, name, version)
     return Part(purl=purl.to_string(), sha256=file_digest(file).sha256, supplier=SUPPLIERS[ORTPACKS])
 
 
 def part_of(wiring: Wiring, wheel: Input) -> Part:
-    """A wheel as ``inputs.lock`` pins it."""
+    """Return the part of a wheel with the sha256 of its pin in ``inputs.lock``."""
     return Part(purl=pypi_purl(wheel.spec), sha256=wiring.lock.pins[wheel.key].sha256)
 
 
 def locked_wheels(wiring: Wiring, lock: Path, platform: str, reporter: Reporter) -> tuple[ImageWheel, ...]:
-    """The unpacked wheels of a requirements file with hashes, fetched by pip once for its bytes and platform.
+    """Return the unpacked wheels of a requirements file with hashes.
 
-    Their folders are ``<sha256 of the wheel>/<its name>``.
+    pip fetches them once for each content of the file and platform. Their folders are ``<sha256 of the
+    wheel>/<its name>``.
     """
     folder = wiring.cache / "requirements" / platform / file_digest(lock).sha256
     if not folder.is_dir():

@@ -1,9 +1,9 @@
-"""The operators that a package's CUDA provider has kernels for, found by asking it on a virtual card.
+"""This module finds the operators that a CUDA provider has kernels for by opening models on a virtual card.
 
 No API lists kernels, and official providers are stripped. But before ONNX Runtime places a node, its
 ``CUDAExecutionProvider::GetCapability`` looks the node up in its own registry, by operator, opset and types,
-and says in the session's log where it has no kernel. That is the registry's word: that the provider leaves
-shape computations to the CPU afterwards, although it has kernels for them, changes nothing of it.
+and logs each node without a kernel. The provider may later leave shape computations to the CPU although it
+has kernels for them; this happens after the lookup and does not change what is logged.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from builder.virtualcard.opening import (
 )
 
 _CARD = VirtualCard(capability="8.6")
-"""Any would do: the registry is the same on all."""
+"""The card of all queries. Any capability would do, since the registry is the same on all."""
 
 _CONFIG = {
-    # A node that stays on the CPU ends the session before any kernel is made.
+    # A node that stays on the CPU ends the session before any kernel is created.
     "session.disable_cpu_ep_fallback": "1",
-    # An operator that is defined by others is asked for as itself.
+    # An operator that is a function of other operators is looked up under its own name.
     "session.disable_aot_function_inlining": "1",
 }
 
@@ -59,10 +59,10 @@ Opener = Callable[[Sequence[ModelToOpen]], Iterable[Opening]]
 
 @dataclass(kw_only=True)
 class _Answers:
-    """The answers so far on one definition."""
+    """The answers so far for one definition."""
 
     unknown: bool = False
-    """The host has no such definition."""
+    """Whether the host library lacks this definition."""
     answered: int = 0
     kernel: bool = False
     types: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -71,9 +71,10 @@ class _Answers:
 def operator_table(
     wiring: Wiring, libraries: Path, runtime: CardRuntime, ort_version: str, reporter: Reporter
 ) -> OperatorTable:
-    """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
+    """Return the table of the provider in ``libraries``, from the cache if it was made before.
 
-    Raises as ``open_models``, and ``CheckFailedError`` where the provider answers nothing at all.
+    The cache key is made of the digests of provider and host library and of the version of onnx's schemas.
+    Raises what ``open_models`` does, and ``CheckFailedError`` if the provider answers no question.
     """
     digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
     asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
@@ -91,9 +92,10 @@ def operator_table(
 
 
 def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> OperatorTable:
-    """Ask for each definition; what is refused as a whole is asked for node by node, then in other forms.
+    """Query each definition and return the table.
 
-    Raises ``CheckFailedError`` where nothing at all is answered.
+    A model that is refused as a whole is split into its nodes, and then tried in other forms. Raises
+    ``CheckFailedError`` if there is no answer at all.
     """
     answers = {definition: _Answers() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
@@ -123,7 +125,7 @@ def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
 
 
 def _note_answers(question: Question, opening: Opening, answers: _Answers) -> Iterator[Question]:
-    """Note the answers; the questions to ask next where there were none."""
+    """Note the answers of an opening; yield the questions to ask next if there were none."""
     if ("Identity", LAST) in opening.no_kernel:
         filled = question.definition.filled(question.form)
         answers.answered += len(question.bindings)
@@ -159,7 +161,7 @@ def _table(
 
 
 def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
-    """The newest opset that the host knows of each domain, as it says when it refuses a newer one."""
+    """Return the newest opset that the host knows, by domain, from its refusals of a newer opset."""
     found = {}
     for opening in _open(opener, [future(domain) for domain in sorted(domains)]):
         if match := _KNOWN_TILL.search(opening.error):
@@ -168,7 +170,10 @@ def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
 
 
 def _load(file: Path) -> OperatorTable | None:
-    """A kept answer; ``None`` when there is none or it cannot be read, which only costs asking again."""
+    """Return a table from the cache.
+
+    ``None`` if there is none or it cannot be read, so that it is made again.
+    """
     try:
         return from_json(OperatorTable, parse_json(file.read_bytes(), file.name), file.name)
     except (OSError, ConfigError):

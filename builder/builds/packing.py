@@ -1,6 +1,6 @@
-"""One variant's packages: gathered files are checked, packed, verified, and moved to ``dist``.
+"""This module makes one variant's packages: gather, check, pack, verify, and move to ``dist``.
 
-Beside each package lie its provenance and the record of its build.
+The provenance of each package and the record of its build are written to the same folder.
 """
 
 from __future__ import annotations
@@ -59,25 +59,29 @@ class Packer:
     rendered: Rendered
     wishes: Wishes
     began: float
-    """When the build began, in seconds since 1970."""
+    """Start of the build, in seconds since 1970."""
     tools: CheckTools | None
-    """Without tools nothing of a package is run."""
+    """Tools that check the package; with ``None`` nothing in the package is run."""
     store: Store
     reporter: Reporter
 
     def prepare(self) -> None:
-        """Make what reads the libraries and try it out, before hours of compiling. See ``check``."""
+        """Make cuobjdump and try it before hours of compiling, so that a failure comes early.
+
+        See ``check``.
+        """
         _ = self._inspector
 
     @cached_property
     def _inspector(self) -> Inspector | None:
-        """cuobjdump, for packages that hold device code."""
+        """The tool cuobjdump for packages with device code; ``None`` for other packages and without tools."""
         return self.tools.inspector() if self.tools and self.plan.variant.provider == CUDA else None
 
     def check(self) -> tuple[tuple[Member, ...], BinaryReport]:
-        """The members that something needs, and the report on them by our reader and by cuobjdump.
+        """Return the members that the package needs, and the report on all members.
 
-        Raises ``CheckFailedError`` for libraries that another plan compiled.
+        The report is made by our reader and by cuobjdump. Raises ``CheckFailedError`` for libraries that were
+        compiled for another plan.
         """
         members = self._gather()
         variant, limits = self.plan.variant, self.wiring.project.check
@@ -88,7 +92,7 @@ class Packer:
         return tuple(member for member in members if member.path not in report.unneeded), report
 
     def pack(self) -> tuple[Bundled, ...]:
-        """Check, pack and verify in the variant's folder, then move the packages to ``dist``.
+        """Check, pack and verify in the variant's folder, then move the packages to ``dist`` and return them.
 
         The variant's earlier packages are removed first.
         """
@@ -117,12 +121,12 @@ class Packer:
         return base_parts(self.plan, self.wiring.lock, self.rendered.system)
 
     def _base_revision(self) -> str | None:
-        """The digest of the base's parts if it compiled anything and all of them are pinned."""
+        """Return the digest of the base's parts; ``None`` if nothing was compiled or a part is not pinned."""
         parts = [(part.uri, digest) for part in self._base_parts for digest in part.digest.values()]
         return base_revision(parts) if len(parts) == len(self._base_parts) > 0 else None
 
     def _gather(self) -> tuple[Member, ...]:
-        """Every file of the package."""
+        """Return every file of the package."""
         artifact = Artifact(self.wiring, self.place, self.rendered, self.reporter)
         sources = Sources(
             tree=self.store.unpack,
@@ -155,7 +159,7 @@ class Packer:
         )
 
     def _settle(self, one: Bundled, manifest: Manifest) -> Bundled:
-        """Move a verified package to ``dist`` and write its provenance and checksums."""
+        """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
         dist, checksums = self.wiring.dist, self.wiring.checksums
         provenance = dist / provenance_name(one.archive)
         with part_file(provenance) as file:
@@ -167,7 +171,7 @@ class Packer:
         return replace(one, package=replace(one.package, path=files[-1]), files=files)
 
     def _provenance(self, one: Bundled, manifest: Manifest) -> str:
-        """The provenance of the archive and, if it was split, of its parts."""
+        """Return the provenance of the archive and, if it was split, of its parts."""
         pins, root = self.wiring.lock.pins, self.wiring.root
         used = {item: pins[item.key] for item in used_inputs(self.plan, self.rendered) if item.key in pins}
         parts = {file.name: one.sums[file.name] for file in one.files[:-1]}
@@ -184,7 +188,7 @@ class Packer:
 
 
 _COMPILE_RECORD = "record.json"
-"""The record that the build container writes beside the libraries."""
+"""File name of the record that the build container writes to the libraries' folder."""
 
 
 def write_record(
@@ -196,7 +200,7 @@ def write_record(
     artifact: Path | None,
     clock: Callable[[], float],
 ) -> Path:
-    """Write the build record of a verified package into ``dist``; its path.
+    """Write the build record of a verified package into ``dist`` and return its path.
 
     ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``clock`` gives seconds
     since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
@@ -219,10 +223,11 @@ def write_record(
 
 
 def command_of(plan: BuildPlan, wishes: Wishes) -> str:
-    """The command that makes the plan's package on any machine. It always names a base.
+    """Return the command that makes the plan's package on any machine.
 
-    Other flags are included where they were given and differ from variants.yaml. Profile and host are
-    included whenever they were given and the origin is ``auto``, since asking for either means compiling.
+    The command names a base where the base determines the version. Other flags are included if they were
+    given and differ from variants.yaml. Profile and host are included whenever they were given and the origin
+    is ``auto``, since asking for either means compiling.
     """
     ours = plan.project.onnxruntime
     origin = wishes.origin or ours.origin
@@ -243,7 +248,7 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
 
 
 def _version_flags(plan: BuildPlan) -> Iterator[str]:
-    """The flags that determine the ORT version; none where variants.yaml names the wheel."""
+    """Yield the flags that determine the ORT version; none if variants.yaml names the wheel."""
     if plan.variant.wheel is not None or (plan.variant.toolkit and plan.base == NO_BASE):
         return
     bases = plan.project.bases

@@ -1,4 +1,4 @@
-"""The proof of packages: from their bytes, by a self-test in a container, and on virtual cards.
+"""This module checks packages: their bytes, by a self-test in a container, and on virtual cards.
 
 ``check_package`` compares any package, packed or unpacked, with its manifest and with a variant.
 """
@@ -39,11 +39,11 @@ from builder.report.card_grid import Grid, page
 def verify_packages(
     wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: CardRequest | None, grid: Path | None
 ) -> None:
-    """Prove packages from their archives alone, and run models of those for Linux in a bare container.
+    """Check packages from their archives alone, and run models of those for Linux in a bare container.
 
-    With ``cards`` models are also opened on virtual cards, and ``grid`` is the page made of all results. A
-    package that fails does not stop the others when there is a page; then ``CheckFailedError`` has every
-    finding.
+    With ``cards`` models are also opened on virtual cards, and ``grid`` is the page made of all results. If
+    there is a ``grid``, a package that fails does not stop the other packages; ``CheckFailedError`` then has
+    every finding.
     """
     grids: list[Grid] = []
     failed: list[CheckFailedError] = []
@@ -83,7 +83,7 @@ def verify_packages(
 def verifier(
     wiring: Wiring, reporter: Reporter, selftest_bench: SelftestBench | None, cards: CardBench | None = None
 ) -> Verifier:
-    """The verifier of packages. Without ``selftest_bench`` their bytes are read and nothing is run."""
+    """Return the verifier of packages. Without ``selftest_bench`` it reads their bytes and runs nothing."""
     return Verifier(
         archive=wiring.archive(reporter),
         bom=wiring.bom,
@@ -107,14 +107,17 @@ def verifier(
 
 
 def trials_for(manifest: Manifest, trials: Sequence[SelftestTrial]) -> tuple[SelftestTrial, ...]:
-    """The models that the host library opens: one compiled for less than ``full`` has no contrib."""
+    """Return the trials whose models the host library opens.
+
+    A host library that was compiled with less than profile ``full`` has no contrib operators.
+    """
     entry = manifest.onnxruntime
     bare = entry.host == Host.SOURCE.value and entry.profile in REDUCED
     return tuple(trial for trial in trials if not (bare and trial.contrib))
 
 
 def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
-    """Copy the files that a thin package leaves to their wheels into its unpacked ``folder``.
+    """Copy the files that a thin package takes from NVIDIA's wheels into its unpacked ``folder``.
 
     Raises ``CheckFailedError`` for a manifest with paths outside the folder.
     """
@@ -127,7 +130,7 @@ def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Pat
 
 
 def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
-    """The unpacked tree of the wheel that a manifest names, of the bytes that it names."""
+    """Return the unpacked tree of a manifest's wheel, which must have the manifest's size and sha256."""
     pin = Pin(filename=wheel.file, size=wheel.size, sha256=wheel.sha256)
     store = wiring.store(Lock(pins={wheel.source: pin}), reporter)
     return store.unpack(Input.parse(wheel.source))
@@ -136,8 +139,9 @@ def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
 def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
     """Check the package at ``path``, by our reader and cuobjdump, against ``variants`` or its manifest.
 
-    Where there is a manifest, the files are also compared with it. Raises ``CheckFailedError`` with every
-    finding of the first variant that it fails.
+    If there is a manifest, the files are also compared with it. Raises ``ValidationError`` for a path that
+    does not exist or a package without manifest and variants, and ``CheckFailedError`` with every finding of
+    the first variant that fails.
     """
     if not path.exists():
         raise ValidationError(
@@ -173,7 +177,10 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
 def _identified(
     members: Sequence[Member], manifest: Manifest, digests: Mapping[str, Digest]
 ) -> tuple[Member, ...]:
-    """The members, with the source of those whose bytes the manifest names."""
+    """Return the members.
+
+    Those whose bytes the manifest names get their source, licence and modification from it.
+    """
     entries = {(entry.path, entry.sha256): entry for entry in manifest.files}
     found = {path: entries.get((path, digest.sha256)) for path, digest in digests.items()}
     return tuple(
@@ -186,7 +193,10 @@ def _identified(
 
 @contextmanager
 def unpacked(wiring: Wiring, reporter: Reporter, package: Path) -> Iterator[Path]:
-    """A folder beside ``dist``'s packages with all that an installed package holds, inside the block only."""
+    """Yield a folder below ``dist`` with all files of an installed package.
+
+    It exists inside the block only.
+    """
     archive = wiring.archive(reporter)
     manifest = manifest_of(package, archive)
     scratch = wiring.dist / f"unpacked-{manifest.name}"

@@ -15,16 +15,22 @@ from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 
 RUNTIME, SERVICE = "runtime", "service"
-"""The folders of the projects."""
+"""Folders of the Python projects."""
 
 WHEEL_NAME = "ortpacks_runtime"
-"""The runtime layer, which brings the client along: it asks it for the GPU and the installed package."""
+"""Name of the runtime layer's package.
+
+Its wheel contains the client, which finds GPU and installed package.
+"""
 
 MODELS = "models"
 
 
 def make_wheel(wiring: Wiring, project: str) -> Path:
-    """Write the wheel of ``project`` to ``dist``: the same bytes each time. Raises ``DiskError``."""
+    """Write the wheel of ``project`` to ``dist`` and return its path. The bytes are reproducible.
+
+    Raises ``DiskError``.
+    """
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
         source = Path(work, project)
         shutil.copytree(wiring.root / project, source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -41,7 +47,10 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
 
 
 def make_models(wiring: Wiring) -> Path:
-    """Write ``dist/models``: what ``/embed`` and ``/vad`` run. Raises ``TransferError``, ``DiskError``."""
+    """Write the models that ``/embed`` and ``/vad`` run to ``dist/models`` and return this folder.
+
+    Raises ``TransferError`` and ``DiskError``.
+    """
     # Imported late: onnx is slow to import.
     from builder.adapters.test_models.service_models import write_models  # noqa: PLC0415
 

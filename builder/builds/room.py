@@ -1,12 +1,12 @@
-"""The room that a build takes on its disks, by step. A build says it first, and refuses where there is less.
+"""This module estimates the disk space ("room") of a build, by step. A build that does not fit is refused.
 
-Variants that are built side by side are held to the sum before the first begins. What they have in common
-(inputs, check tools) counts once. Everything else counts for each of them, what is free again when a variant
-has ended too (``proof``): none waits for another's end, so all may be proved at the same time.
+Variants that are built at once are compared with the free space by their sum, before the first begins. Inputs
+and check tools, which variants share, count once. Everything else counts for each variant, also the ``proof``
+space that is free again after its end, since all variants may be verified at the same time.
 
-What is still to be fetched is known from ``inputs.lock``. What follows from it is reckoned with what builds
-on base assembled left on x86-64 Debian 12 with Docker 26.1, measured on 2026-11-23; NVIDIA's own image is in
-no number yet.
+The size of inputs to fetch is known from ``inputs.lock``. All other sizes are estimated from builds on base
+assembled on x86-64 Debian 12 with Docker 26.1, measured on 2026-11-23; NVIDIA's own image is not included in
+any number.
 """
 
 from __future__ import annotations
@@ -25,41 +25,51 @@ from builder.project.inputs import Lock
 from builder.project.variants import Origin
 
 _UNPACKED = 1.55
-"""Bytes of a wheel's files for each of its own: 4.02 GB of 2.59 GB in the eight largest (``du -sb``),
-2.94 GB of 1.95 GB that a package of them unpacks to."""
+"""Bytes of a wheel's files per byte of the wheel.
+
+Measured: 4.02 GB of 2.59 GB in the eight largest (``du -sb``), 2.94 GB of 1.95 GB in a package of them.
+"""
 
 _PACKED = {Origin.SOURCE: 0.76, Origin.WHEEL: 1.12}
-"""Bytes of a variant's packages for each of the wheels that they are made from: 1.47 GB of 1.93 GB
-(``legacy``, full), 2.18 GB of 1.95 GB (``modern --mixed``)."""
+"""Bytes of a variant's packages per byte of the wheels that they are made from.
+
+Measured: 1.47 GB of 1.93 GB (``legacy``, full), 2.18 GB of 1.95 GB (``modern --mixed``).
+"""
 
 _COMPILED = 300_000_000
-"""What compiling leaves in ``dist/VARIANT`` (``du -s``; ``legacy``, full)."""
+"""Bytes that a compile leaves in ``dist/VARIANT`` (``du -s``; ``legacy``, full)."""
 
 _TOOLS = 1_500_000_000
-"""Layers and images of the check tools: 0.17 GB loaded (``docker images``); two root file systems of
-0.65 GB together, as context and as layer."""
+"""Bytes of layers and images of the check tools.
+
+Measured: 0.17 GB loaded (``docker images``); two root file systems of 0.65 GB together, as context and as
+layer.
+"""
 
 _COMPILING = 2_000_000_000
-"""Sources 0.4 GB twice, Ninja's tree and ccache 0.95 GB (``buildx du --verbose``; ``legacy``, full)."""
+"""Bytes that a compile takes in the engine.
+
+Measured: sources 0.4 GB twice, Ninja's tree and ccache 0.95 GB (``buildx du --verbose``; ``legacy``, full).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """The bytes that a step takes, and the folder that it takes them in."""
+    """The disk space that a step takes, in bytes, and the folder where it takes them."""
 
     step: str
     size: int
     folder: Path
     thing: str = ""
-    """What takes it, if another variant may need the same; it is there once."""
+    """Name of the input or tools if variants share them, so that their space counts once; empty otherwise."""
 
 
 def rooms(
     plan: BuildPlan, rendered: Rendered, lock: Lock, store: Store, *, cache: Path, dist: Path
 ) -> Iterator[Room]:
-    """The room of each step outside the engine; of what is fetched, for each input.
+    """Yield the disk space of each step outside the engine; that of inputs, for each input.
 
-    The last is free again when the build has ended.
+    The space of the last step, ``proof``, is free again when the build has ended.
     """
     packed = {file.source for file in wanted(plan) if file.source}
     wheels = sum(lock.pins[item.key].size for item in packed if item.key in lock.pins)
@@ -85,9 +95,9 @@ def engine_rooms(
     tools: str,
     compiles: bool,
 ) -> Iterator[Room]:
-    """The room on an engine that holds ``held`` of ours, and whose data lie in ``folder``.
+    """Yield the disk space of steps in an engine that has ``held``, and whose data are in ``folder``.
 
-    ``tools`` is the base whose tools check the package; ``compiles`` says that the engine would compile.
+    ``tools`` is the base whose tools check the package; ``compiles`` is whether the engine would compile.
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
     if not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
@@ -100,7 +110,10 @@ def engine_rooms(
 
 
 def together(rooms: Mapping[str, Iterable[Room]]) -> Iterator[Room]:
-    """The rooms of variants side by side, by their names as steps; what several need is the first one's."""
+    """Yield the disk space of variants built at once, with variants' names as steps.
+
+    Space for a thing that several variants share counts for the first of them.
+    """
     taken: set[str] = set()
     for name, found in rooms.items():
         mine = [room for room in found if not room.thing or room.thing not in taken]
@@ -109,7 +122,7 @@ def together(rooms: Mapping[str, Iterable[Room]]) -> Iterator[Room]:
 
 
 def by_step(rooms: Iterable[Room]) -> Iterator[Room]:
-    """One room for each step and folder."""
+    """Yield the sum of disk space for each step and folder."""
     sizes: Counter[tuple[str, Path]] = Counter()
     for room in rooms:
         sizes[room.step, room.folder] += room.size
@@ -117,13 +130,13 @@ def by_step(rooms: Iterable[Room]) -> Iterator[Room]:
 
 
 def room_lines(rooms: Iterable[Room]) -> Iterator[str]:
-    """A line for each disk: what the steps take there, and what is free."""
+    """Yield a line for each disk: the space that the steps take, and the free space."""
     for disk, found in _by_disk(rooms).items():
         yield f"room     {_told(found)} of {_gb(_free(disk))} GB free in {disk}"
 
 
 def require_room(what: str, rooms: Iterable[Room], advice: str = "") -> None:
-    """Raise ``DiskError`` for a disk that has too little, with what can be done: ``advice`` first."""
+    """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
     for disk, found in _by_disk(rooms).items():
         if _sum(found) > _free(disk):
             raise DiskError(
@@ -136,7 +149,7 @@ def require_room(what: str, rooms: Iterable[Room], advice: str = "") -> None:
 
 
 def _told(rooms: Iterable[Room]) -> str:
-    """The sum, and of what."""
+    """Return the sum of the disk space and its parts as text."""
     sizes: Counter[str] = Counter()
     for room in rooms:
         sizes[room.step] += room.size
@@ -145,7 +158,7 @@ def _told(rooms: Iterable[Room]) -> str:
 
 
 def _by_disk(rooms: Iterable[Room]) -> dict[Path, list[Room]]:
-    """The rooms of each disk, by a folder that it is mounted on."""
+    """Return the disk space of each disk, by the topmost folder on the disk."""
     mounts: dict[int, Path] = {}
     disks: dict[Path, list[Room]] = {}
     for room in rooms:

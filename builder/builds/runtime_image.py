@@ -1,4 +1,4 @@
-"""A runtime image: gathered, built, held to its budget, pushed, compared with what was built, attested."""
+"""This module makes a runtime image: lay out, build, compare with its budget, push, compare again, attest."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ from builder.project.variants import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """The command line's flags on an image."""
+    """The command line's flags for an image."""
 
     service: bool = False
-    """Whether it starts the service and holds its models."""
+    """Whether the image starts the service and holds its models."""
     push: str | None = None
-    """``REGISTRY/NAME``."""
+    """Repository to push to, ``REGISTRY/NAME``; ``None``: do not push."""
     platforms: tuple[str, ...] = ()
-    """As packages name them; empty: that of the variant."""
+    """Platforms by their names in packages; empty: the variant's platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeImage:
-    """The image of one package, and what names it in its registry, where it was pushed."""
+    """The image of one package and, if it was pushed, its entry for the registry's index."""
 
     tag: str
     manifest: Manifest
     layers: tuple[str, ...]
-    """As ``Engine.layers`` tells them."""
+    """Layers as ``Engine.layers`` returns them."""
     entry: IndexEntry | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Contents:
-    """What an image is made of besides its system."""
+    """The contents of an image besides its Debian system."""
 
     package: Path
     manifest: Manifest
@@ -100,10 +100,12 @@ class RuntimeImage:
         self._service = service_trees(wiring, platform, reporter) if options.service else None
 
     def make(self, package: Path) -> MadeImage:
-        """The image; where it is pushed, it is in its registry under the tag of its platform.
+        """Make the image and return it.
 
-        Raises ``CheckFailedError`` for one over its budget, ``TransferError`` where a registry refuses, and
-        ``IntegrityError`` where it has something else then.
+        If it is to be pushed, the registry has it under the tag of its platform.
+
+        Raises ``CheckFailedError`` for an image over its budget, ``TransferError`` if a registry refuses it,
+        and ``IntegrityError`` if the registry then has other layers.
         """
         wiring = self._wiring
         manifest = manifest_of(package, wiring.archive(self._reporter))
@@ -141,7 +143,7 @@ class RuntimeImage:
         return MadeImage(tag=tag, manifest=manifest, layers=built, entry=entry)
 
     def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:
-        """Write Dockerfile and layers; the layers' names, in order, without the system's."""
+        """Write Dockerfile and layers; return the names of the layers, in order, without the system's."""
         wiring, service, manifest = self._wiring, self._service, contents.manifest
         context.mkdir(parents=True)
         system = wiring.rootfs(self._reporter).slim(*self._system)
@@ -159,12 +161,12 @@ class RuntimeImage:
 
     @property
     def _system(self) -> tuple[str, Sequence[str], str]:
-        """Suite, packages and architecture of the slim Debian."""
+        """Suite, packages and architecture of the slim Debian system."""
         project = self._wiring.project
         return project.image.suite, project.image.packages, architecture(self._platform)
 
     def _wheels(self, manifest: Manifest) -> Sequence[ImageWheel]:
-        """The wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""
+        """Return the wheels of Python's ONNX Runtime, of our runtime layer, and of numpy or the service."""
         version = manifest.onnxruntime.version
         stock = Input.wheel(f"onnxruntime=={version}", self._platform)
         ort = ort_wheel(version) if manifest.provider == CUDA else stock
@@ -183,7 +185,10 @@ class RuntimeImage:
     def _push(
         self, request: ImageBuild, contents: _Contents, built: tuple[str, ...], repository: str
     ) -> tuple[PushedImage, IndexEntry]:
-        """Push what was built, whose layers BuildKit holds; what is there then, and its entry in an index."""
+        """Push the built image, whose layers BuildKit has.
+
+        Return the pushed image and its entry in an index.
+        """
         engine, docker = self._wiring.engine, PLATFORMS[self._platform]
         reference = f"{repository}:{published_tags(contents.manifest, service=self._service is not None)[0]}"
         alone = f"{reference}-{architecture(self._platform)}"
@@ -211,7 +216,7 @@ class RuntimeImage:
         return image, IndexEntry(image.digest, docker, statements)
 
     def _parts(self, contents: _Contents) -> Sequence[Part]:
-        """Whose packages an image has files of. Where libraries come from a wheel, they stand with it."""
+        """Return the parts whose files the image has: Debian packages, wheels, the package, and libraries."""
         manifest = contents.manifest
         found = [
             *(
@@ -229,7 +234,7 @@ class RuntimeImage:
 def publish_index(
     wiring: Wiring, images: Sequence[MadeImage], options: ImageOptions, reporter: Reporter
 ) -> None:
-    """Name the pushed images of a variant, one for each platform, by an index under every tag.
+    """Push an index of a variant's images, one for each platform, under every tag.
 
     Raises ``TransferError`` and ``IntegrityError`` as ``RuntimeImage.make`` does.
     """

@@ -1,4 +1,4 @@
-"""One variant's build, from plan to verified packages, and the builds of several variants at once."""
+"""One variant's build, from plan to verified packages, and builds of several variants at once."""
 
 from __future__ import annotations
 
@@ -60,27 +60,30 @@ from builder.release.preflight import check_plan
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """The command line's flags on how to build; ``wishes`` says what to build."""
+    """The command line's flags on how to build; ``wishes`` has those on what to build."""
 
     wishes: Wishes
     builders: Builders = field(default_factory=Builders)
-    """What compiles; none: the current builder."""
+    """Builders that compile; without names: the current builder."""
     image_builder: str | None = None
-    """What makes runtime images; ``None``: the current builder."""
+    """Builder of runtime images; ``None``: the current builder."""
     force: bool = False
-    """Build although everything is up to date."""
+    """Whether to build although everything is up to date."""
     jobs: int | None = None
-    """Units that a machine compiles at once, of all variants; ``None``: as many as it has cores."""
+    """Units of all variants that a machine compiles at once; ``None``: as many as it has cores."""
     memory: int | None = None
-    """Bytes that these units may take together; ``None``: what is free there."""
+    """Bytes of memory that these units may take together; ``None``: the machine's free memory."""
     cache: str | None = None
-    """A cache for BuildKit's layers outside the builder, as ``--cache`` names it."""
+    """Cache for BuildKit's layers outside the builder, in the form of ``--cache``."""
     caches: CompileCaches = field(default_factory=CompileCaches)
-    """The compile caches beside the engine's own."""
+    """Compile caches in addition to the engine's own."""
 
 
 class VariantBuild:
-    """One variant's build. Each public method is a verb; it holds the lock of the variant's folder."""
+    """One variant's build.
+
+    Its public methods do the work of verbs, under the lock of the variant's folder.
+    """
 
     def __init__(self, wiring: Wiring, variant: Variant, options: BuildOptions, reporter: Reporter) -> None:
         self._began = time.time()
@@ -91,7 +94,10 @@ class VariantBuild:
         self._place: Workplace = wiring.place(variant.folder)
 
     def plan(self) -> BuildPlan:
-        """Base, origin, version and profile; refuses what no release takes where one was asked for."""
+        """Return the plan: base, origin, version and profile.
+
+        Raises ``CheckFailedError`` with ``--release`` for a plan that no release can have.
+        """
         return self._decided
 
     @cached_property
@@ -119,7 +125,7 @@ class VariantBuild:
             self._reporter.say(f"open     {', '.join(open_)}: no release is made of it. {LOCK_MISSING}")
 
     def show_plan(self) -> None:
-        """Decide, and report the GPUs that it will run on, the time and the room that it will take."""
+        """Report the plan, the GPUs that its package will run on, and the time and disk space to build it."""
         decided = self.plan()
         if self._variant.provider == CUDA:
             self._reporter.say(
@@ -130,7 +136,7 @@ class VariantBuild:
             self._reporter.say(line)
 
     def forecast(self) -> dict[str, object]:
-        """The plan as a program reads it, with the time and room that building takes."""
+        """Return the plan as values for JSON, with the time and disk space of its build."""
         decided = self.plan()
         return forecast(decided, self._costs, self._jobs(), self._rooms(decided))
 
@@ -140,7 +146,10 @@ class VariantBuild:
             self._render(self.plan())
 
     def lay_out(self, folder: Path) -> Rendered | None:
-        """Write the Dockerfiles and the build context into ``folder``; ``None`` where nothing is compiled."""
+        """Write the Dockerfiles and the build context into ``folder``.
+
+        Return ``None`` if nothing is compiled.
+        """
         decided = self.plan()
         if decided.origin is not Origin.SOURCE:
             self._reporter.say(f"{self._variant.name} is left out: nothing of it is compiled")
@@ -148,7 +157,7 @@ class VariantBuild:
         return self._laid_out(decided, Workplace(folder))
 
     def build(self) -> tuple[Path, ...]:
-        """The verified packages in ``dist``; nothing is built if nothing has changed since the last build."""
+        """Return the verified packages in ``dist``; build them unless they are up to date."""
         self.require_engine()
         with self._locked():
             decided = self.plan()
@@ -170,7 +179,7 @@ class VariantBuild:
             try:
                 bundled = packing.pack()
             except (CheckFailedError, IntegrityError):
-                artifact.discard()  # the next build compiles them again
+                artifact.discard()  # so the next build compiles
                 raise
             packages = tuple(one.package.path for one in bundled)
             write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
@@ -179,8 +188,8 @@ class VariantBuild:
     def compile(self, architectures: Sequence[str]) -> None:
         """Compile the device code of some architectures for the compile caches.
 
-        Raises ``ValidationError`` for an architecture that is not compiled for the variant, and what
-        ``adapters.compile_cache.served`` does.
+        Raises ``ValidationError`` for an architecture that the variant lacks, ``NothingToDoError`` for a
+        variant that is not compiled, and what ``adapters.compile_cache.served`` does.
         """
         self.require_engine()
         with self._locked():
@@ -206,19 +215,19 @@ class VariantBuild:
             )
 
     def _built(self, key: str) -> tuple[Path, ...]:
-        """The packages of the last build if they are up to date; none with ``force``."""
+        """Return the packages of the last build if they are up to date; none with ``force``."""
         return () if self._options.force else read_built(self._place.root, key, self._wiring.dist)
 
     def is_up_to_date(self) -> bool:
-        """Whether ``build`` would build nothing. Every byte of the packages is read."""
+        """Return whether ``build`` would build nothing. Reads every byte of the packages."""
         return bool(self._built(built_key(self.plan(), self._wiring.lock, self._wiring.code())))
 
     def rooms_to_come(self) -> tuple[Room, ...]:
-        """The room that building takes where nothing is up to date."""
+        """Return the disk space that a build takes if nothing is up to date."""
         return self._rooms(self.plan())
 
     def build_beside_others(self) -> tuple[Path, ...]:
-        """``build``, which reports why it fails: the others may go on for hours."""
+        """Build as ``build`` does, and report a failure at once, since other builds may go on for hours."""
         try:
             return self.build()
         except BuilderError as error:
@@ -226,7 +235,10 @@ class VariantBuild:
             raise
 
     def check(self) -> None:
-        """Check what the last build compiled against its variant; ``CheckFailedError`` has every finding."""
+        """Check the libraries of the last build against the variant.
+
+        Raises ``CheckFailedError`` with every finding.
+        """
         self.require_engine()
         with self._locked():
             decided = self.plan()
@@ -234,7 +246,7 @@ class VariantBuild:
             require(report.findings, f"{self._variant.name} does not hold what it promises")
 
     def bundle(self) -> tuple[Path, ...]:
-        """The verified packages, made from what the last build compiled."""
+        """Return verified packages that are made from the libraries of the last build."""
         self.require_engine()
         with self._locked():
             decided = self.plan()
@@ -242,9 +254,9 @@ class VariantBuild:
             return tuple(one.package.path for one in bundled)
 
     def image(self, options: ImageOptions) -> tuple[str, ...]:
-        """The tags of the runtime images, one for each platform. Packages that are not there are built first.
+        """Return the tags of the runtime images, one for each platform. Missing packages are built first.
 
-        Raises ``NothingToDoError`` for a platform that the package cannot be for, and what
+        Raises ``NothingToDoError`` for a platform that the variant has no image for, and what
         ``RuntimeImage.make`` and ``publish_index`` do.
         """
         platforms = options.platforms or (self._variant.platform,)
@@ -262,14 +274,14 @@ class VariantBuild:
         return tuple(one.tag for one in images)
 
     def _on(self, platform: str) -> VariantBuild:
-        """The build of the variant's package for a platform."""
+        """Return the build of the variant's package for a platform."""
         if platform == self._variant.platform:
             return self
         variant = on_platform(self._variant, platform)
         return VariantBuild(self._wiring, variant, self._options, self._reporter)
 
     def one_image(self, options: ImageOptions) -> MadeImage:
-        """The image of this one package. Raises what ``RuntimeImage.make`` does."""
+        """Return the image of this build's package. Raises what ``RuntimeImage.make`` does."""
         maker = RuntimeImage(
             self._wiring,
             self._place,
@@ -283,7 +295,7 @@ class VariantBuild:
             return maker.make(package)
 
     def require_engine(self) -> None:
-        """Raise ``ToolMissingError`` without an engine, before anything is done, where one is needed."""
+        """Raise ``ToolMissingError`` if the variant needs an engine and there is none."""
         if self._variant.is_tried_here:
             self._wiring.engine.facts()
 
@@ -321,7 +333,7 @@ class VariantBuild:
             self._reporter.say(line)
 
     def _require_memory(self, decided: BuildPlan) -> None:
-        """Raise ``ValidationError`` where ``--memory`` has no room for the plan's heaviest unit."""
+        """Raise ``ValidationError`` if ``--memory`` is less than the plan's heaviest unit takes."""
         heaviest = compile_work(decided, self._costs).heaviest
         if self._options.memory is not None and self._options.memory >> 20 < heaviest:
             raise ValidationError(
@@ -331,7 +343,7 @@ class VariantBuild:
             )
 
     def _require_room(self, decided: BuildPlan) -> None:
-        """Say what room the build will take. Raises ``DiskError`` where it is not there."""
+        """Report the disk space that the build takes. Raises ``DiskError`` if it is not free."""
         needed = self._rooms(decided)
         for line in room_lines(needed):
             self._reporter.say(line)
@@ -345,7 +357,7 @@ class VariantBuild:
             tools = self._base_of_tools(decided)
             folder = wiring.engine.facts().folder if tools else None
             held = wiring.engine.held() if folder else ()
-        except BuilderError:  # what an engine does not tell stops no build
+        except BuilderError:  # an engine without facts stops no build
             tools, folder, held = None, None, ()
         if folder is None or tools is None:
             return tuple(found)
@@ -357,7 +369,10 @@ class VariantBuild:
         return costs.read(self._wiring.root / "builder/inside/costs.tsv")
 
     def _jobs(self) -> int | None:
-        """The number of units that are compiled at once; ``None`` without an engine, or on others."""
+        """Return the number of units compiled at once.
+
+        ``None`` without an engine, or on builders without ``--jobs``.
+        """
         if self._options.jobs or self._options.builders:
             return self._options.jobs
         try:
@@ -369,7 +384,10 @@ class VariantBuild:
         return CheckTools(self._wiring, base, self._reporter)
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
-        """The tools that check the package; ``None`` for what runs elsewhere, and without an engine."""
+        """Return the tools that check the package.
+
+        ``None`` for another system's package or without an engine.
+        """
         base = self._base_of_tools(decided)
         return None if base is None else self._tools(base)
 
@@ -406,7 +424,7 @@ class VariantBuild:
         return rendered
 
     def _system(self, decided: BuildPlan) -> tuple[DebianPackage, ...]:
-        """The packages of the root file system that compiles; none for a wheel or on an image."""
+        """Return the packages of the root file system that compiles; none for a wheel or on an image."""
         system = decided.on.system if decided.origin is Origin.SOURCE else None
         if not isinstance(system, SuiteSystem):
             return ()
@@ -429,11 +447,11 @@ class VariantBuild:
 def build_all(
     builds: Mapping[str, VariantBuild], interrupt: Callable[[], None], command: str
 ) -> tuple[Path, ...]:
-    """Build variants side by side; the packages of all. ``interrupt`` is that of ``side_by_side``.
+    """Build variants at once and return all packages. ``interrupt`` is passed to ``side_by_side``.
 
-    Several that do not fit on a disk together are not begun: ``DiskError``. Of several, one that fails tells
-    why at once and the others go on; the ``VariantsFailedError`` at the end lists what was made, what was
-    not, and ``command``, which goes on.
+    Raises ``DiskError`` before the first build if several do not fit on a disk together. Of several, a build
+    that fails reports why at once, and the other builds go on; ``VariantsFailedError`` then lists what was
+    made and what was not, and ``command``, which continues.
     """
     if len(builds) == 1:
         return next(iter(builds.values())).build()
@@ -454,7 +472,7 @@ def build_all(
 
 
 def room_together(builds: Mapping[str, VariantBuild]) -> Iterator[Room]:
-    """The room that variants take which are built side by side, by their names as steps."""
+    """Yield the disk space of variants that are built at once, with the variants' names as steps."""
     return together({name: build.rooms_to_come() for name, build in builds.items()})
 
 
@@ -463,16 +481,16 @@ def _require_room_for(builds: Mapping[str, VariantBuild], interrupt: Callable[[]
         try:
             build.require_engine()
             return build.rooms_to_come()
-        except BuilderError:  # its build will tell
+        except BuilderError:  # the build itself will raise it
             return ()
 
     found = side_by_side({name: partial(rooms_of, build) for name, build in builds.items()}, interrupt)
     needed = dict(zip(builds, found, strict=True))
     try:
         _require_together(needed)
-    except DiskError:  # reading packages takes seconds, so it is only now that one may be up to date
+    except DiskError:  # packages are read only now, since that takes seconds
         left = {name: rooms for name, rooms in needed.items() if rooms and not builds[name].is_up_to_date()}
-        if len(left) > 1:  # a single one says by itself what it lacks
+        if len(left) > 1:  # a single build checks the room itself
             _require_together(left)
 
 
@@ -498,11 +516,11 @@ T = TypeVar("T")
 
 
 def side_by_side(builds: Mapping[str, Callable[[], T]], interrupt: Callable[[], None]) -> list[T]:
-    """Run builds, or other tasks, by name at once. Each runs to its end before a failure is raised.
+    """Run builds, or other tasks, at once by name, and return their results in order.
 
-    ``interrupt`` ends their child processes when the user presses Ctrl-C. Raises ``VariantsFailedError`` with
-    every failure, or the exception of a bug. A single build runs in this thread, where Ctrl-C ends it at
-    once.
+    Each task runs to its end before a failure is raised. ``interrupt`` ends their child processes when the
+    user presses Ctrl-C. Raises ``VariantsFailedError`` with every failure, or the exception of a bug. A
+    single task runs in this thread, where Ctrl-C ends it at once.
     """
     if len(builds) == 1:
         return [build() for build in builds.values()]

@@ -1,4 +1,4 @@
-"""verify --card: opens the self-test's models on virtual cards and compares with the coverage."""
+"""``verify --card`` opens the self-test's models on virtual cards and compares them with the coverage."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _NO_DEVICE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class CardRequest:
-    """The cards that were asked for."""
+    """The cards that the flags name."""
 
     capabilities: tuple[Capability, ...]
     driver: str
     whole: bool
-    """Whether these are all there are: then a grid is written beside each package."""
+    """Whether these are all known cards, so that a grid is written to each package's folder."""
 
 
 def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
-    """The flags as values; ``None`` without any. Raises ``ValidationError``."""
+    """Return the flags as values; ``None`` without flags. Raises ``ValidationError`` for a wrong value."""
     if not cards:
         for flag, value in (("--driver", driver), ("--grid", grid)):
             if value is not None:
@@ -104,19 +104,20 @@ def _listed(capabilities: Iterable[Capability]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CardBench:
-    """Where packages are tried out on virtual cards."""
+    """The virtual card, models and requested cards with which packages are tried."""
 
     wiring: Wiring
     runtime: CardRuntime
     trials: tuple[SelftestTrial, ...]
     cards: CardRequest
     grids: list[Grid]
-    """Those that were made, one a package."""
+    """Grids made so far, one for each package."""
 
     def require_machine(self, manifest: Manifest) -> None:
-        """Raise where no machine has such a card and driver, or where the package is for other drivers.
+        """Raise an error if the cards cannot be tried for the package.
 
-        ``ValidationError``, ``NoCompatiblePackageError``; ``ToolMissingError`` but on x86-64 Linux.
+        Raises ``ToolMissingError`` on a machine other than x86-64 Linux, ``NoCompatiblePackageError`` if the
+        package needs another driver, and ``ValidationError`` if no machine can have the card and the driver.
         """
         machine = os.uname()
         if (machine.sysname, machine.machine) != ("Linux", "x86_64"):
@@ -145,7 +146,7 @@ class CardBench:
     def __call__(
         self, package: Path, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> tuple[Finding, ...]:
-        """Open the models on each card; findings are those of ``report.card_grid.disagreements``."""
+        """Open the models on each card and return the findings of ``report.card_grid.disagreements``."""
         count = len(self.cards.capabilities)
         with self.wiring.reporter.step(
             f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
@@ -165,7 +166,7 @@ class CardBench:
         )
 
     def _possible(self) -> list[Capability]:
-        """The cards that a machine with this driver can have."""
+        """Return the cards that a machine with this driver can have."""
         driver = self.cards.driver
         return [
             one
@@ -222,7 +223,7 @@ def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
 def _libraries(
     openings: Sequence[Opening], coverage: Sequence[LibraryCoverage], capability: str
 ) -> Iterable[LibraryOnCard]:
-    """Containers of each library: as the card resolved them where it was loaded, else as they were read."""
+    """Yield the containers of each library: as the card resolved them if loaded, else as they were read."""
     loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}
     for library in coverage:
         read = from_bytes(library, capability)
@@ -247,7 +248,7 @@ def _device(capability: Capability, driver: str) -> Device:
 
 
 def _index(manifest: Manifest) -> Index:
-    """An index with this package alone."""
+    """Return an index with this package alone."""
     return build_index(
         "local", [(manifest, StoredArchive(file=f"{manifest.name}.tar.zst", size=1, sha256="0" * 64))], ()
     )

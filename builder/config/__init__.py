@@ -1,4 +1,4 @@
-"""``variants.yaml`` and ``inputs.lock``: text to values, strictly, with every problem of a file at once.
+"""This package reads ``variants.yaml`` and ``inputs.lock`` strictly and reports all their problems.
 
-Nothing here opens a file: callers read the text and say what the file is called.
+Nothing here opens a file: callers pass the text and the file's name.
 """

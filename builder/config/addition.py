@@ -1,4 +1,4 @@
-"""A variant added to the text of ``variants.yaml``: two lines more, every other byte as it was."""
+"""This module adds an entry of three lines to the text of ``variants.yaml`` and changes no other byte."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NUMBER = re.compile(r"([0-9]{2,3})[af]?")
 
 
 def with_variant(text: str, path: str, name: str, sm: Sequence[str]) -> tuple[str, Project]:
-    """The text with an entry behind the last variant's, and what it is read as.
+    """Return the text with an entry after the last variant's, and the project that the new text means.
 
     ``sm`` are the words of ``--sm``; the generations follow from them. Raises ``ValidationError`` for a name
-    that is taken and for a file that is not laid out a line a key, and what ``load_project`` does of the new
-    text, whose lines it names.
+    that is taken or for a file without a line for each key, and what ``load_project`` raises for the new
+    text, with its lines.
     """
     before = load_project(text, path)
     if name in before.packages:
@@ -49,7 +49,7 @@ def _entry(sm: Sequence[str]) -> list[str]:
 
 
 def _inserted(text: str, path: str, lines: Sequence[str]) -> str:
-    """The text with ``lines`` as the last entry of ``variants``, indented as the others are."""
+    """Return the text with ``lines`` as the last entry of ``variants``, indented like the other entries."""
     section = _section(text)
     if section is None or section.flow_style:
         raise _not_laid_out(path)
@@ -76,7 +76,10 @@ def _section(text: str) -> yaml.MappingNode | None:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The last line of what a node says, counted from 0: the end of a block lies behind the blank lines."""
+    """Return the last line of a node's contents, counted from 0.
+
+    A block node's end mark is after blank lines.
+    """
     if isinstance(node, yaml.MappingNode) and not node.flow_style:
         return _last_line(node.value[-1][1])
     if isinstance(node, yaml.SequenceNode) and not node.flow_style:
@@ -85,7 +88,10 @@ def _last_line(node: yaml.Node) -> int:
 
 
 def _spelled(word: str) -> str:
-    """A word as YAML takes it for a key or an item, whatever it is: what is wrong with it is said later."""
+    """Return a word as YAML accepts it for a key or an item.
+
+    Wrong words are reported when the text is read.
+    """
     return word if _PLAIN.fullmatch(word) else json.dumps(word)
 
 

@@ -1,8 +1,8 @@
-"""One file of ours as plain values, the line of each, and everything that is wrong with the file.
+"""This module holds a file's plain values, the line of each value, and every problem of the file.
 
-pydantic says what is wrong with a value; here that becomes a message with file, line, key path, what was
-found, what is allowed and the nearest spelling. What is allowed stands in the JSON schema that pydantic makes
-of the same types.
+pydantic reports what is wrong with a value; here the report becomes a message with file, line, key path, the
+found value, the allowed values and the nearest spelling. Allowed values come from the JSON schema that
+pydantic makes of the same types.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ _MESSAGES: Mapping[str, tuple[type[ConfigError], str]] = {
     "less_than_equal": (ValidationError, "out of range"),
     "too_short": (ValidationError, "at least one item is needed"),
 }
-"""pydantic's types of errors in our words; those of ``project.kinds.wrong`` bring their own."""
+"""Error class and our words for pydantic's types of errors.
+
+Errors of ``project.kinds.wrong`` have their own words.
+"""
 
 
 class _WithoutTitles(GenerateJsonSchema):
-    """JSON schema whose keys have no titles: they would repeat the keys' names."""
+    """JSON schema without titles of keys, which would repeat the keys' names."""
 
     def field_title_should_be_set(self, _schema: object) -> bool:
         return False
@@ -67,16 +70,16 @@ class Reader(Generic[T]):
 
     @cached_property
     def adapter(self) -> pydantic.TypeAdapter[T]:
-        """What validates; it raises ``pydantic.ValidationError``."""
+        """Validator of the class; it raises ``pydantic.ValidationError``."""
         return pydantic.TypeAdapter(self._kind)
 
     @cached_property
     def schema(self) -> dict[str, object]:
-        """The JSON schema of what is read."""
+        """JSON schema of the class."""
         return self.adapter.json_schema(schema_generator=_WithoutTitles)
 
     def schema_file(self, title: str) -> str:
-        """The text of the file in ``docs/schemas``."""
+        """Return the text of the schema's file in ``docs/schemas``."""
         dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
         return json.dumps({**dialect, **self.schema, "title": title}, indent=2, ensure_ascii=False) + "\n"
 
@@ -88,12 +91,12 @@ class Place:
     line: int
     found: str
     unquoted: str = ""
-    """A scalar as it is written without quotes; empty for null, lists and mappings."""
+    """A scalar's text without quotes; empty for null, lists and mappings."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a file. An empty location is the whole file."""
+    """One problem of a file. An empty location means the whole file."""
 
     kind: type[ConfigError]
     line: int
@@ -103,7 +106,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Document:
-    """What stands in a file and where, and what is wrong with it so far."""
+    """The values of a file with their places, and the problems found so far."""
 
     file: str
     """The name that messages begin with."""
@@ -113,27 +116,30 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def line(self, location: Location) -> int:
-        """The line of a value; where none stands, that of the mapping which lacks it."""
+        """Return the line of a value; for a missing value, the line of the mapping that lacks it."""
         while location and location not in self.places:
             location = location[:-1]
         return self.places[location].line
 
     def at(self, *location: str | int) -> object:
-        """The value that stands there; ``None`` where none does, or something around it is wrong."""
+        """Return the value at a location; ``None`` if there is none or a problem is at, below or above it."""
         return self._value(location) if self.is_clean(location) else None
 
     def text(self, *location: str | int) -> str:
-        """The text that stands there; empty where ``at`` gives no text."""
+        """Return the text at a location; empty if ``at`` returns no text."""
         value = self.at(*location)
         return value if isinstance(value, str) else ""
 
     def keys(self, *location: str | int) -> list[str]:
-        """The keys of the mapping that stands there, whatever is wrong with it."""
+        """Return the keys of the mapping at a location, whatever is wrong with it.
+
+        Empty if there is no mapping.
+        """
         value = self._value(location)
         return list(value) if isinstance(value, dict) else []
 
     def is_clean(self, *locations: Location) -> bool:
-        """Whether nothing is wrong at, below or above these places: their values can be trusted."""
+        """Return whether there is no problem at, below or above these locations, so that values are valid."""
         return not any(
             problem.location[: len(location)] == location[: len(problem.location)]
             for problem in self.problems
@@ -150,7 +156,10 @@ class Document:
         allowed: str = "",
         hint: str = "",
     ) -> None:
-        """Note a problem. ``found`` is shown instead of what stands there; ``hint`` is a whole sentence."""
+        """Add a problem.
+
+        ``found`` is shown instead of the value at the location; ``hint`` is a whole sentence.
+        """
         if found is None:
             found = self.places[location].found if location in self.places else ""
         facts = [f"found {found}"] if found else []
@@ -160,7 +169,7 @@ class Document:
         self.problems.append(Problem(kind, self.line(location), location, whole))
 
     def raise_if_any(self) -> None:
-        """Raise every problem, in the file's order, as the class of the most basic one."""
+        """Raise an error with all problems, in the file's order, of the most basic class among them."""
         if not self.problems:
             return
         kind = min((problem.kind for problem in self.problems), key=_BASIC_FIRST.index)
@@ -173,7 +182,10 @@ class Document:
         )
 
     def check_format(self, version: int, keys: Iterable[str]) -> None:
-        """Raise at once where the file is empty, no mapping, or of another format: more would be noise."""
+        """Raise at once if the file is empty, not a mapping or of another format.
+
+        Such a file would have many more problems.
+        """
         allowed = ", ".join(keys)
         if self.data in (None, "", {}, []):
             self.report(SchemaError, (), "the file is empty", found="", allowed=allowed)
@@ -187,7 +199,7 @@ class Document:
         self.raise_if_any()
 
     def read(self, reader: Reader[T], location: Location = ()) -> T | None:
-        """The value that stands there; ``None`` after reporting all that is wrong with it."""
+        """Return the value at a location; ``None`` after reporting all that is wrong with it."""
         try:
             return reader.adapter.validate_python(self._value(location))
         except pydantic.ValidationError as error:
@@ -197,7 +209,7 @@ class Document:
 
     def _report_detail(self, detail: ErrorDetails, above: Location, schema: object) -> None:
         if detail["type"] == "too_short" and detail["input"]:
-            return  # there are items: what is wrong with them is an error of its own
+            return  # the list has items, each with an error of its own
         is_key = detail["loc"][-1:] == ("[key]",)
         inside = detail["loc"][:-1] if is_key else detail["loc"]
         location = (*above, *(step for step in inside if not _is_tag(step)))
@@ -231,7 +243,7 @@ class Document:
 
 
 def key_path(location: Location) -> str:
-    """``cuda.version``, ``models[2]``; a key with dots is quoted: ``inputs["wheel:cmake==3.31.6"]``."""
+    """Return a location's text: ``cuda.version``, ``models[2]``, quoted ``inputs["wheel:cmake==3.31.6"]``."""
     path = ""
     for step in location:
         if isinstance(step, int):
@@ -244,24 +256,24 @@ def key_path(location: Location) -> str:
 
 
 def shorten(value: str) -> str:
-    """At most 120 characters of it."""
+    """Return at most the first 120 characters."""
     return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
 
 
 def _is_tag(step: str | int) -> bool:
-    """Whether it is no key, but says which kind of mapping stands there (``project.kinds.by_key``)."""
+    """Return whether a step is pydantic's name of a kind of mapping (``project.kinds.by_key``), not a key."""
     return isinstance(step, str) and step.startswith("<")
 
 
 def _choices(schema: object, location: Location) -> list[str]:
-    """The keys or values that a JSON schema allows there."""
+    """Return the keys or values that a JSON schema allows at a location."""
     described = _described(schema, location)
     allowed = described.get("properties") or described.get("enum") or [described.get("const")]
     return [str(choice) for choice in allowed] if isinstance(allowed, dict | list) else []
 
 
 def _described(schema: object, location: Location) -> dict[str, object]:
-    """What a JSON schema says of the value at a location."""
+    """Return the part of a JSON schema that describes the value at a location."""
     described = _mapping(schema)
     definitions = _mapping(described.get("$defs"))
     for step in location:
@@ -280,7 +292,7 @@ def _described(schema: object, location: Location) -> dict[str, object]:
 
 
 def _resolved(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
-    """What a reference leads to, and anything else as it is."""
+    """Return the definition that a reference names; any other schema is returned as it is."""
     found = _mapping(described)
     return _mapping(definitions[str(found["$ref"]).rpartition("/")[2]]) if "$ref" in found else found
 

@@ -1,7 +1,8 @@
-"""``variants.yaml`` and ``inputs.lock``: text to a ``Project`` and a ``Lock``, or every problem at once.
+"""This module reads ``variants.yaml`` and ``inputs.lock`` and raises every problem of a file at once.
 
-pydantic holds each value to its type. What cannot go together though each part is fine is looked for here, in
-the parts that nothing else is wrong with. A task writes ``inputs.lock``; its checks are for bad merges.
+pydantic checks each value against its type. The checks here find values that are valid alone but not
+together; they skip parts that have another problem. A verb writes ``inputs.lock``, whose checks find bad
+merges.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from builder.rules.nvidia_libraries import hold_libraries
 from builder.rules.toolkits import lint
 
 FORMAT = 1
-"""Of both files."""
+"""Version of the format of both files."""
 
 PROJECT = Reader(Project)
 
@@ -40,9 +41,9 @@ _TOOLKIT_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
 )
-"""A pin's key, the key of the version it must be of, and how it names the version; ``$`` is the pin's end.
+"""A pin's key, the key of the version that the pin must have, and the version's form in the pin.
 
-They stand at the top of the file and below each toolkit.
+``$`` is the pin's end. These keys exist at the top of the file and in each toolkit.
 """
 
 _BASE_PINS = (
@@ -50,14 +51,14 @@ _BASE_PINS = (
     ("source.tarball", "onnxruntime", "_{}"),
     ("toolkit.deb", "toolkit.nvcc", "_{}."),
 )
-"""The same of each base."""
+"""Pins of each base, in the form of ``_TOOLKIT_PINS``."""
 
 
 def load_project(text: str, path: str) -> Project:
-    """Read ``variants.yaml``; ``path`` is the name that messages begin with.
+    """Return the project of ``variants.yaml``; ``path`` is the name that messages begin with.
 
-    Raises ``ParseError`` where it is not YAML. Else all problems are raised together, as ``SchemaError`` if
-    any is one of shape, else ``ValidationError`` if any is one of a value, else ``CompatibilityError``.
+    Raises ``ParseError`` for text that is not YAML. Other problems are raised together: as ``SchemaError`` if
+    there is one of shape, else ``ValidationError`` if there is one of a value, else ``CompatibilityError``.
     """
     document = read_yaml(text, path)
     document.check_format(FORMAT, [key for key in _KEYS if key not in {"providers", "toolkits"}])
@@ -71,11 +72,11 @@ def load_project(text: str, path: str) -> Project:
 
 
 def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[Variant, ...]:
-    """The packages asked for: all in the file's order, then those named, each once, in the order given.
+    """Return the chosen packages, each once: those of ``all_`` in the file's order, then those of ``names``.
 
-    Variants come first, then providers. ``all_`` leaves out those with ``all: false`` that are not named.
-
-    Raises ``ValidationError`` for names that are not in the project, ``NothingToDoError`` without a name.
+    Variants come before providers. ``all_`` leaves out packages with ``all: false`` that are not in
+    ``names``. Raises ``ValidationError`` for names that are not in the project, ``NothingToDoError`` without
+    a name.
     """
     unknown = [name for name in dict.fromkeys(names) if name not in project.packages]
     if unknown:
@@ -94,7 +95,7 @@ def _unknown_variant(name: str, project: Project) -> str:
 
 
 def _check_pins(document: Document) -> None:
-    """Report each pin that is of another version than the key beside it says."""
+    """Report each pin whose version differs from the version's own key."""
     of_toolkits = (
         (f"toolkits.{name}.{pin}", f"toolkits.{name}.{version}", form)
         for name in document.keys("toolkits")
@@ -114,7 +115,7 @@ def _check_pins(document: Document) -> None:
 
 
 def _check_bases(document: Document) -> None:
-    """Report bases whose system has no toolkit of its own, and whose toolkit is that."""
+    """Report bases of a Debian system, which has no CUDA toolkit, whose toolkit is that of the system."""
     for name in document.keys("bases"):
         place: Location = ("bases", name, "toolkit")
         if "version" in document.keys(*place) and "suite" in document.keys("bases", name, "rootfs"):
@@ -125,7 +126,7 @@ def _check_bases(document: Document) -> None:
 
 
 def _check_variants(document: Document) -> None:
-    """Report variants whose architectures the toolkit, cuDNN or ORT cannot serve, or of other generations."""
+    """Report variants whose architectures cannot be served, or whose generations are not those of the set."""
     for name in document.keys("variants"):
         numbers, generations = (
             document.at("variants", name, "sm"),
@@ -159,7 +160,10 @@ def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) ->
 
 
 def _toolkit(document: Document, name: str) -> tuple[str, ...] | None:
-    """Where a variant's toolkit stands: at the top, or below ``toolkits``. ``None`` where it is not there."""
+    """Return the location of a variant's toolkit: ``()`` for the top of the file, or one in ``toolkits``.
+
+    Returns ``None`` after reporting a toolkit that is not in the file.
+    """
     toolkit = document.text("variants", name, "cuda")
     known = document.keys("toolkits")
     if not toolkit or toolkit in known:
@@ -183,7 +187,7 @@ def _check_generations(document: Document, name: str, sm: tuple[Arch, ...], list
 
 
 def _check_providers(document: Document) -> None:
-    """Report names that two packages would have: both stand in the same files' names."""
+    """Report names of providers that a variant has too, since files of packages are named after both."""
     variants = set(document.keys("variants"))
     for name in document.keys("providers"):
         if name in variants:
@@ -193,7 +197,7 @@ def _check_providers(document: Document) -> None:
 
 
 def _check_models(document: Document) -> None:
-    """Report floors that a line cannot have, and lines of the model table that no machine can reach."""
+    """Report limits that a line cannot have, and lines of the model table that no machine can reach."""
     lines = document.at("models")
     if not isinstance(lines, list):
         return
@@ -210,47 +214,50 @@ def _check_models(document: Document) -> None:
 
 
 def _always_wins(earlier: ModelRule, later: ModelRule) -> bool:
-    """Whether ``earlier`` fits each machine that ``later`` fits (see ``selection.select.recommend``)."""
+    """Return whether ``earlier`` fits each machine that ``later`` fits.
+
+    See ``selection.select.recommend``.
+    """
     gpu_is_enough = earlier.device == "cpu" or (later.device == "gpu" and earlier.vram_mib <= later.vram_mib)
     return gpu_is_enough and earlier.cores <= later.cores and earlier.ram_gib <= later.ram_gib
 
 
 @dataclass(frozen=True)
 class FilePin(ProjectSection):
-    """The one file that a wheel or a Debian package is."""
+    """Pin of a wheel or a Debian package: its one file."""
 
     filename: FileName
     size: Annotated[int, Field(strict=True, ge=1, le=2**40)]
-    """Bytes."""
+    """Size of the file in bytes."""
     sha256: Sha256
 
 
 @dataclass(frozen=True)
 class OpenFilePin(ProjectSection):
-    """The one file that an address or a component of NVIDIA's archives is."""
+    """Pin of an address or of a component of NVIDIA's archives: its one file."""
 
     sha256: Sha256 | None
-    """null where the host could not be asked."""
+    """sha256 of the file; null if the host could not be reached."""
     filename: FileName = ""
     size: Annotated[int, Field(strict=True, ge=1, le=2**40)] = 0
-    """Bytes."""
+    """Size of the file in bytes."""
 
 
 @dataclass(frozen=True)
 class CommitPin(ProjectSection):
-    """What a tag of a git repository stands for."""
+    """Pin of a tag of a git repository: its commit."""
 
     revision: (
         Annotated[str, TextForm("a revision", "[0-9a-f]{40}", "null, or a commit: 40 hex digits")] | None
     )
-    """null where the host could not be asked: nothing is compiled from it then."""
+    """Commit of the tag; null if the host could not be reached, so that nothing is compiled from it."""
     files: tuple[Annotated[str, TextForm("an address", SPECS[InputKind.URL], "https://host/path")], ...] = ()
-    """The archives that its own build would download; each is an input of kind url."""
+    """Archives that its own build would download; each is an input of kind url."""
 
 
 @dataclass(frozen=True)
 class DigestPin(ProjectSection):
-    """What the name of an image stands for."""
+    """Pin of the name of an image: its digest."""
 
     revision: (
         Annotated[
@@ -258,7 +265,7 @@ class DigestPin(ProjectSection):
         ]
         | None
     )
-    """null where the host could not be asked: fine for local builds, refused for a release."""
+    """Digest of the image; null if the host could not be reached, which only a release refuses."""
 
 
 _FILE = Reader[ProjectSection](FilePin)
@@ -276,14 +283,14 @@ _PIN_READERS: Mapping[InputKind, Reader[ProjectSection]] = {
 
 
 def _describe_pins(schema: dict[str, object]) -> None:
-    """Which pin an input has follows from its key."""
+    """Add to the schema which kind of pin belongs to which form of key."""
     pins = {f"^{kind.value}:{SPECS[kind]}$": pin.schema for kind, pin in _PIN_READERS.items()}
     schema |= {"additionalProperties": False, "patternProperties": pins}
 
 
 @dataclass(frozen=True)
 class LockFile(ProjectSection):
-    """Which bytes every input must be. Written by `./run lock`, never by hand."""
+    """The bytes or revision that every input must have. Written by `./run lock`, never by hand."""
 
     format: FormatNumber
     """Version of this file's format."""
@@ -295,9 +302,10 @@ LOCK = Reader(LockFile)
 
 
 def parse_lock(text: str, path: str) -> Lock:
-    """Read ``inputs.lock``; ``path`` is the name that messages begin with.
+    """Return the pins of ``inputs.lock``; ``path`` is the name that messages begin with.
 
-    Raises ``ParseError`` where it is not JSON, else ``SchemaError`` or ``ValidationError`` with all problems.
+    Raises ``ParseError`` for text that is not JSON, else ``SchemaError`` or ``ValidationError`` with all
+    problems.
     """
     document = read_json(text, path)
     document.check_format(FORMAT, ("format", "inputs"))
@@ -308,7 +316,7 @@ def parse_lock(text: str, path: str) -> Lock:
 
 
 def render_lock(lock: Lock) -> str:
-    """The text of ``inputs.lock``: sorted, so that a change shows as the lines that changed."""
+    """Return the text of ``inputs.lock``, sorted, so that a change of a pin changes only its lines."""
     inputs = {key: _fields(Input.parse(key).kind, pin) for key, pin in lock.pins.items()}
     return json.dumps({"format": FORMAT, "inputs": inputs}, indent=2, sort_keys=True) + "\n"
 

@@ -1,8 +1,9 @@
-"""YAML and JSON text to a ``Document``. ``12.9`` and ``yes`` stay what they are: neither text nor a number.
+"""This module reads YAML and JSON text into a ``Document``.
 
-Anchors, aliases, merge keys and tags are refused: the file says each thing where it stands, and a few lines
-of aliases cannot unfold into gigabytes. Refused, too, is a key that stands twice in a mapping, and a scalar
-that stands twice in a list.
+Numbers such as ``12.9`` and words such as ``yes`` are read neither as text nor as a number or boolean, but as
+``Unread``. Anchors, aliases, merge keys and tags are refused: each value is written where it belongs, and a
+few lines of aliases cannot expand to gigabytes. A key that is twice in a mapping is refused, and a scalar
+that is twice in a list.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from builder.formats.text import without_userinfo
 from builder.project.kinds import Unread
 
 _DEEPEST = 16
-"""Levels of nesting; our formats need five. PyYAML and json recurse, so that thousands end in a crash."""
+"""The most levels of nesting; our formats need five. PyYAML and json recurse and crash at thousands."""
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -27,7 +28,10 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_yaml(content: str, file: str) -> Document:
-    """A YAML document; ``ParseError`` with line and column where it is not YAML. ``file`` names it."""
+    """Return a YAML document; ``file`` is its name in messages.
+
+    Raises ``ParseError`` with line and column for text that is not YAML.
+    """
     try:
         document = Document(file, places={(): Place(1, "")})
         root = _Composer(content, document).get_single_node()
@@ -38,24 +42,27 @@ def read_yaml(content: str, file: str) -> Document:
     except ReaderError as error:
         raise ParseError(_forbidden_character(content, error.position, file)) from None
     except (ValueError, OverflowError):
-        # chr() of an escape such as "\UFFFFFFFF"; PyYAML does not say where
+        # From chr() of an escape such as "\UFFFFFFFF"; PyYAML reports no line for it
         raise ParseError(f"{file}: not YAML: an escape names no character (largest: \\U0010FFFF).") from None
 
 
 def read_json(content: str, file: str) -> Document:
-    """A JSON document; ``ParseError`` with line and column where it is not JSON."""
+    """Return a JSON document. Raises ``ParseError`` with line and column for text that is not JSON."""
     try:
         json.loads(content, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
         raise ParseError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from None
     except RecursionError:
         raise ParseError(f"{file}: not JSON that we read: nested too deep.") from None
-    # JSON is YAML but for tabs, which valid JSON holds only between its tokens
+    # JSON is YAML except for tabs, which valid JSON has only between its tokens
     return read_yaml(content.replace("\t", " "), file)
 
 
 def _value(node: yaml.Node | None, location: Location, document: Document) -> object:
-    """The plain value of a node; the document gets the place of everything in it, and what is wrong."""
+    """Return the plain value of a node.
+
+    Add the places of all values in it, and their problems, to the document.
+    """
     if isinstance(node, yaml.MappingNode):
         _place(document, location, node, "mapping")
         return _mapping(node, location, document)
@@ -139,7 +146,7 @@ def _line(node: yaml.Node) -> int:
 
 
 class _Composer(yaml.SafeLoader):
-    """Makes nodes of text, and notes what is not read: aliases, anchors, tags, and deep nesting."""
+    """A YAML loader that reports aliases, anchors, tags and deep nesting, which are not read."""
 
     def __init__(self, content: str, document: Document) -> None:
         super().__init__(content)
@@ -147,13 +154,13 @@ class _Composer(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next node; PyYAML calls it for each, one in the other."""
+        """Return the next node. PyYAML calls this method for each node, recursively."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         self._refuse(event, _indirection(event))
         if isinstance(event, yaml.AliasEvent):
             self.get_event()  # type: ignore[no-untyped-call]
             return yaml.ScalarNode(f"{_TAG}null", "")
-        event.anchor = None  # PyYAML stops at the second of a name
+        event.anchor = None  # PyYAML refuses a second anchor of one name
         is_collection = isinstance(event, yaml.CollectionStartEvent)
         if is_collection and self._depth == _DEEPEST:
             self._refuse(event, f"nested deeper than {_DEEPEST} levels")

@@ -1,1 +1,1 @@
-"""What is built: the values of ``variants.yaml`` and ``inputs.lock``, and the plan of one package."""
+"""This package has the values of ``variants.yaml`` and ``inputs.lock``, and the plan of one package."""

@@ -1,4 +1,4 @@
-"""The plan of one package, what ``render`` makes of it, and the folder in which it is built."""
+"""This module has the plan of one package, what ``render`` makes of it, and the folder where it is built."""
 
 from __future__ import annotations
 
@@ -12,57 +12,60 @@ from builder.project.inputs import DebianPackage, Input
 from builder.project.variants import Base, Origin, Project, Variant
 
 NO_BASE = "none"
-"""``BuildPlan.base`` of a package that nothing is compiled for."""
+"""``BuildPlan.base`` of a package that needs no image."""
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """One variant, fully decided: what ``render`` and every later stage read. Made by the ``plan`` stage."""
+    """All decisions on one variant, made by the ``plan`` step and read by ``render`` and every later step."""
 
     project: Project
     variant: Variant
     base: str
-    """A name of ``bases``; ``NO_BASE`` where no image has a part in it."""
+    """A name of ``bases``; ``NO_BASE`` for a package that needs no image."""
     base_reason: str
     origin: Origin
     """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
     origin_reason: str
     profile: Profile | None
-    """``None`` for origin wheel: the official build is what it is."""
+    """Profile of the compiled ORT; ``None`` for origin wheel."""
     host: Host
     ort_version: str
     """Version of the libraries in the package."""
     ort_wheel: Input
-    """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything.
+    """Official ``onnxruntime-gpu`` wheel of that version: source of the host library, or of everything.
 
-    Of a package without CUDA, the wheel that is repacked.
+    For a package without CUDA, the wheel that is repacked.
     """
     added: tuple[Arch, ...] = ()
-    """What of ``variant.sm`` widening added to the set of ``variants.yaml``."""
+    """Architectures of ``variant.sm`` that widening added to the set of ``variants.yaml``."""
 
     @property
     def on(self) -> Base:
-        """What it is built on. Raises ``KeyError`` for ``NO_BASE``."""
+        """The base that it is built on. Raises ``KeyError`` for ``NO_BASE``."""
         return self.project.bases[self.base]
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Patches to what is compiled: the base's."""
+        """The base's patches to the sources that are compiled."""
         return self.on.patches if self.base != NO_BASE else ()
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """The layouts that are made: without NVIDIA's libraries there is nothing to leave out."""
+        """Layouts that are made.
+
+        Without CUDA only the full one, since there are no NVIDIA libraries to omit.
+        """
         return self.project.bundle.layouts if self.variant.provider == CUDA else (Layout.FULL,)
 
     @property
     def possible_layouts(self) -> tuple[Layout, ...]:
-        """Those that an earlier build may have made."""
+        """Layouts that an earlier build may have made."""
         return tuple(Layout) if self.variant.provider == CUDA else (Layout.FULL,)
 
 
 def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
-    """The name a plan's package will have."""
+    """Return the name of a plan's package."""
     profile = plan.profile.value if plan.profile else None
     return PackageName(
         variant=plan.variant.name,
@@ -76,22 +79,22 @@ def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A variant's Dockerfiles and what their build contexts hold."""
+    """A variant's Dockerfiles and the contents of their build contexts."""
 
     dockerfile: str
     runtime_dockerfile: str
     contexts: Mapping[str, Input]
-    """Named build contexts: name -> wheel whose unpacked tree it is."""
+    """Named build contexts: the wheel whose unpacked tree the context is, by the context's name."""
     debs: tuple[Input, ...]
     """Debian packages of the main context, under ``debs/``."""
     sources: tuple[Input, ...]
     """Sources and archives of the main context, under ``sources/``."""
     network: bool
-    """Whether a step reaches a network: on an image, for the packages of its apt."""
+    """Whether a step needs the network: on an image, for the packages of its apt."""
     toolchain_key: str
     """Eight hex digits that change when anything in the toolchain changes."""
     system: tuple[DebianPackage, ...] = ()
-    """The packages of the root file system that compiles, where one is assembled."""
+    """Packages of the root file system that compiles, if one is assembled."""
 
 
 NOTHING_RENDERED = Rendered(
@@ -103,31 +106,31 @@ NOTHING_RENDERED = Rendered(
     network=False,
     toolchain_key="",
 )
-"""Of a package that no image has a part in."""
+"""``Rendered`` of a package that needs no image."""
 
 
 class Workplace:
-    """The folder ``dist/<variant>`` and what lies in it.
+    """The folder ``dist/<variant>`` and the paths in it.
 
     ``context`` is the folder name of the main build context. BuildKit keeps one copy of what is read from all
-    contexts of a folder name, so builds that read other files of them have a name of their own.
+    contexts of a folder name, so builds that read other files have a folder name of their own.
     """
 
     def __init__(self, root: Path, *, context: str = "context") -> None:
         self.root = root
         self.dockerfile = root / "Dockerfile"
-        """As rendered."""
+        """The rendered Dockerfile."""
         self.runtime_dockerfile = root / "runtime.Dockerfile"
-        """That of the system which packages are tried in."""
+        """The rendered Dockerfile of the system in which packages are tried."""
         self.context = root / context
         """The main build context."""
         self.artifact = root / "artifact"
-        """ORT's libraries as compiled."""
+        """ORT's compiled libraries."""
         self.artifact_key = root / "artifact.key"
-        """What the libraries in ``artifact`` were compiled for."""
+        """Key of the inputs that the libraries in ``artifact`` were compiled from."""
         self.unverified = root / "unverified"
-        """Where a package lies until it is verified."""
+        """Folder of packages until they are verified."""
         self.kit = root / "kit"
-        """What a package is tried out with: ``ortpacks-smoke``."""
+        """Programs that packages are tried with: ``ortpacks-smoke``."""
         self.log = root / "build.log"
         """The whole log of the last build."""

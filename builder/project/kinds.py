@@ -1,7 +1,7 @@
-"""The kinds of values that stand in ``variants.yaml`` and ``inputs.lock``, as types that pydantic reads.
+"""The kinds of values in ``variants.yaml`` and ``inputs.lock``, as types that pydantic reads.
 
-Each type says how a value is written, what the value becomes, and what the JSON schema says of it. A pattern
-admits only characters that are safe in a Dockerfile, a shell line and a file name.
+Each type defines how a value is written, what the value becomes, and its JSON schema. A pattern admits only
+characters that are safe in a Dockerfile, a shell line and a file name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class ProjectSection:
 
 @dataclass(frozen=True)
 class Unread:
-    """A scalar of YAML that is no text, whole number, ``true``, ``false`` or null: ``12.9``, ``yes``."""
+    """A scalar of YAML that is not text, a whole number, ``true``, ``false`` or null: ``12.9``, ``yes``."""
 
     spelled: str
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """Text all of which matches a pattern. Other text is an error: not ``what``; ``allowed`` says what is."""
+    """A form of text, given by a pattern. The error for other text has ``what`` and ``allowed``."""
 
     what: str
     pattern: str
@@ -68,12 +68,12 @@ class TextForm:
 
 
 def wrong(kind: str, message: str, allowed: str, hint: str = "") -> PydanticCustomError:
-    """The error of a value, ``kind`` is ``wrong_type`` or ``wrong_value``; ``hint`` is a sentence."""
+    """Return the error of a value; ``kind`` is ``wrong_type`` or ``wrong_value``, ``hint`` a sentence."""
     return PydanticCustomError(kind, "{message}", {"message": message, "allowed": allowed, "hint": hint})
 
 
 def written_as(shape: object, make: Callable[[S], object] | None = None) -> GetPydanticSchema:
-    """The annotation of a value that stands in the file as a ``shape``; ``make`` makes the value of it."""
+    """Return the annotation of a value that is written in the file as a ``shape``; ``make`` converts it."""
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         written = handler.generate_schema(shape)
@@ -83,7 +83,7 @@ def written_as(shape: object, make: Callable[[S], object] | None = None) -> GetP
 
 
 def by_role(kind: object, *roles: str) -> GetPydanticSchema:
-    """The annotation of a mapping that has each of ``roles``, no other key, and a ``kind`` for each."""
+    """Return the annotation of a mapping that has exactly the keys ``roles``, with a ``kind`` for each."""
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         fields = {role: core_schema.typed_dict_field(handler.generate_schema(kind)) for role in roles}
@@ -93,7 +93,7 @@ def by_role(kind: object, *roles: str) -> GetPydanticSchema:
 
 
 def by_key(**kinds: object) -> GetPydanticSchema:
-    """The annotation of a mapping that is of the kind whose key it has; the first kind where it has none."""
+    """Return the annotation of a mapping of the kind whose key it has; of the first kind if it has none."""
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         choices = {f"<{key}>": handler.generate_schema(kind) for key, kind in kinds.items()}
@@ -107,7 +107,7 @@ def by_key(**kinds: object) -> GetPydanticSchema:
 
 
 def one_of(words: Iterable[str]) -> GetPydanticSchema:
-    """The annotation of text that is one of ``words``."""
+    """Return the annotation of text that is one of ``words``."""
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(list(words)))
 
 
@@ -247,17 +247,17 @@ DependencyName = Annotated[
 Flag = Annotated[bool, Field(strict=True)]
 
 FormatNumber = Annotated[int, Field(strict=True, ge=1, le=1), WithJsonSchema({"const": 1, "type": "integer"})]
-"""The format of a file. ``Literal[1]`` would take ``true`` too, which Python holds to be equal to 1."""
+"""The format of a file. ``Literal[1]`` would accept ``true``, which is equal to 1 in Python."""
 
 Floor = Annotated[int, Field(strict=True, ge=0, le=10_000_000)]
 
 GenerationName = Annotated[str, one_of(GENERATION_NUMBERS)]
 
 SomeDistinct = Field(min_length=1, json_schema_extra={"uniqueItems": True})
-"""Of a list: at least one item, none twice. ``config.syntax`` sees what stands twice."""
+"""Schema of a list with at least one item and no item twice, which ``config.syntax`` checks."""
 
 NamedEntries = Field(json_schema_extra={"additionalProperties": False})
-"""Of a mapping whose keys have a form: no other keys."""
+"""Schema of a mapping whose keys all have one form."""
 
 _ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
 
@@ -297,4 +297,4 @@ Architecture = Annotated[
 Architectures = Annotated[
     tuple[Architecture, ...], SomeDistinct, AfterValidator(lambda sm: tuple(sorted(sm)))
 ]
-"""A set of architectures, sorted: the order in the file means nothing."""
+"""A set of architectures, sorted: their order in the file has no meaning."""

@@ -1,4 +1,4 @@
-"""``variants.yaml``: what is built, from what, for whom. One class per section of the file.
+"""``variants.yaml`` defines what is built, from what and for whom. Each section of the file has a class.
 
 pydantic reads the sections from the file (``config.project``), and ``docs/schemas/variants.schema.json`` is
 made of the same annotations and docstrings. Values that code makes are not checked.
@@ -35,27 +35,27 @@ from builder.project.kinds import ProjectSection
 
 
 class Origin(Enum):
-    """Where a variant's ORT libraries come from."""
+    """Sources of a variant's ORT libraries."""
 
     AUTO = "auto"
-    """Wheel where it holds native SASS for each sm of the set, else source."""
+    """The wheel if it has native SASS for each architecture of the set, else source."""
     WHEEL = "wheel"
     SOURCE = "source"
 
 
 class Preset(Enum):
-    """How hard an archive is compressed."""
+    """Levels of compression of an archive."""
 
     FAST = "fast"
     SMALL = "small"
 
 
 class Oversize(Enum):
-    """What happens to an archive that is larger than its budget."""
+    """Treatments of an archive that is larger than its budget."""
 
     REFUSE = "refuse"
     SPLIT = "split"
-    """It is cut into parts of at most the budget, with a file that says how they join."""
+    """The archive is cut into parts of at most the budget, with a file that lists the parts."""
 
 
 Patches = Annotated[tuple[kinds.ProjectPath, ...], kinds.SomeDistinct]
@@ -64,19 +64,21 @@ Packages = Annotated[tuple[kinds.DebianName, ...], kinds.SomeDistinct]
 
 @dataclass(frozen=True)
 class OnnxRuntime(ProjectSection):
-    """The ORT a release ships and how it is made by default."""
+    """The version of ORT in a release, and the defaults for making it."""
 
     version: kinds.ThreeNumbers
     """Version of the official wheels that --mixed repacks; without it a package has its base's version."""
     origin: Origin
-    """Where ORT's libraries come from: the official wheel, compiled source, or (auto) the wheel where it has
-    native code for the whole set, else source."""
+    """Source of ORT's libraries: the official wheel, compiled source, or auto.
+
+    auto is the wheel if it has native code for the whole set, else source.
+    """
     host: Host
-    """Where libonnxruntime.so comes from when the CUDA provider is compiled."""
+    """Source of libonnxruntime.so when the CUDA provider is compiled."""
     profile: Profile
-    """How much of ORT is compiled; a release demands full."""
+    """Part of ORT that is compiled; a release requires full."""
     tensorrt: kinds.Flag = False
-    """Whether packages hold the official TensorRT provider too; TensorRT itself is the user's to bring."""
+    """Whether packages have the official TensorRT provider too; users install TensorRT themselves."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,14 @@ class Cudnn(ProjectSection):
     """The cuDNN in every package."""
 
     version: kinds.FourNumbers
-    """Four numbers."""
+    """Version of cuDNN, four numbers."""
     wheel: kinds.Wheel
     """NVIDIA's wheel of exactly that version."""
 
 
 @dataclass(frozen=True)
 class Toolkit(ProjectSection):
-    """Another CUDA toolkit: official wheels that were compiled with it are repacked."""
+    """Another CUDA toolkit; official wheels that were compiled with it are repacked."""
 
     ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
     """Version of the official wheels, onnxruntime-gpu."""
@@ -118,11 +120,11 @@ class ImageSystem(ProjectSection):
     image: kinds.Image
     """The image that compiles."""
     runtime: kinds.Image
-    """An image with nothing of CUDA: packages are tried in it."""
+    """An image without CUDA, in which packages are tried."""
     packages: Packages
-    """Packages of apt that the build needs beside the image."""
+    """Packages of apt that the build needs in addition to the image."""
     snapshot: Annotated[tuple[kinds.AptList, ...], kinds.SomeDistinct]
-    """The signed lists of the state of apt's archive that these packages come from."""
+    """Signed lists of the snapshot of apt's archive that has these packages."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class RedistToolkit(ProjectSection):
     redist: kinds.ThreeNumbers
     """The toolkit's release, ``12.9.1``."""
     components: Annotated[tuple[kinds.Component, ...], kinds.SomeDistinct]
-    """Which of its archives are unpacked."""
+    """Archives that are unpacked."""
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cusparse")]
     """Toolchain wheels by role."""
     ptxas = None
@@ -182,7 +184,7 @@ class UnpackedToolkit(ProjectSection):
 
     @property
     def ptxas(self) -> str:
-        """Version of the ptxas that assembles what nvcc does not know, ``12.9.86``."""
+        """Version of the ptxas that assembles architectures that nvcc does not know, ``12.9.86``."""
         return self.wheels["ptxas"].spec.rpartition("==")[2]
 
 
@@ -215,16 +217,16 @@ Source = GitSource | TarballSource
 
 @dataclass(frozen=True)
 class Base(ProjectSection):
-    """What a variant can be compiled on: a system, a CUDA toolkit and ORT's source."""
+    """A system, a CUDA toolkit and ORT's source, with which variants are compiled."""
 
     ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
-    """ORT version that is compiled here."""
+    """ORT version that is compiled on this base."""
     system: Annotated[System, Field(alias="rootfs"), kinds.by_key(image=ImageSystem, suite=SuiteSystem)]
     """The system that compiles."""
     toolkit: Annotated[
         BaseToolkit, kinds.by_key(version=ImageToolkit, redist=RedistToolkit, nvcc=UnpackedToolkit)
     ]
-    """nvcc and what belongs to it."""
+    """nvcc and the rest of its toolkit."""
     source: Annotated[Source, kinds.by_key(git=GitSource, tarball=TarballSource)]
     """ORT's source."""
     cmake: kinds.Wheel
@@ -235,39 +237,45 @@ class Base(ProjectSection):
 
 @dataclass(frozen=True)
 class Variant:
-    """One package: a name, the sm set it promises native code for, and the generations that is.
+    """One package: a name, the architectures that it promises native code for, and their GPU generations.
 
-    A package of section ``providers`` has neither, but the official wheel that is repacked.
+    A package of section ``providers`` has no architectures and generations, but an official wheel to repack.
     """
 
     name: str
     sm: tuple[Arch, ...]
     generations: tuple[str, ...]
     provider: str = CUDA
-    """The execution provider it is for."""
+    """The execution provider of the package."""
     platform: str = LINUX
     wheel: Input | None = None
-    """What a package without CUDA is made of; ``None``: ``onnxruntime`` of the version of its base."""
+    """The wheel that is repacked without CUDA; ``None``: ``onnxruntime`` of its base's version."""
     widen: bool = False
-    """Whether it promises every capability that plain code for ``sm`` runs on (``onnxruntime.widening``)."""
+    """Whether the package promises every capability that plain code for ``sm`` runs on.
+
+    See ``onnxruntime.widening``.
+    """
     toolkit: str | None = None
-    """The entry of ``toolkits`` whose libraries it has; ``None`` for those of ``cuda`` and ``cudnn``."""
+    """The entry of ``toolkits`` whose libraries the package has.
+
+    ``None``: those of ``cuda`` and ``cudnn``.
+    """
     in_all: bool = True
-    """Whether ``--all`` and the release's matrix have it; else it is made where it is named."""
+    """Whether ``--all`` and the release's matrix include the package; if not, it is made only by its name."""
 
     @property
     def is_official(self) -> bool:
-        """Whether it is an official wheel repacked, whatever is asked for: nothing is compiled for it."""
+        """Whether the package is always an official wheel repacked, so that nothing is compiled for it."""
         return self.provider != CUDA or self.platform != LINUX or self.toolkit is not None
 
     @property
     def is_tried_here(self) -> bool:
-        """Whether an engine of this machine's kind has a part in it: packages for CUDA on linux-x64."""
+        """Whether the package needs an engine: for packages for CUDA on linux-x64."""
         return self.provider == CUDA and self.platform == LINUX
 
     @property
     def folder(self) -> str:
-        """Name of its folder in ``dist``, and of the lock on that."""
+        """Name of its folder in ``dist``, and of the folder's lock."""
         return f"{self.name}-arm64" if self.platform == LINUX_ARM64 and self.provider == CPU else self.name
 
 
@@ -278,15 +286,15 @@ class CompiledEntry(ProjectSection):
     sm: kinds.Architectures
     """Architectures with native code: 86, or 90a with its suffix."""
     generations: Annotated[tuple[kinds.GenerationName, ...], kinds.SomeDistinct]
-    """The GPU generations that these architectures are."""
+    """GPU generations of these architectures."""
     widen: kinds.Flag = False
-    """true: the package runs wherever plain code for the set does, whatever ORT's CMake makes of it."""
+    """true: the package runs on all GPUs that plain code for the set runs on, although CMake narrows it."""
     platform: Annotated[str, kinds.one_of(SERVED[CUDA])] = LINUX
-    """What the package runs on; for another platform than linux-x64 the official wheel is repacked."""
+    """Platform of the package; for another platform than linux-x64 the official wheel is repacked."""
     toolkit: Annotated[kinds.ToolkitName | None, Field(alias="cuda")] = None
-    """The entry of toolkits whose official wheel is repacked; without it the toolkit is that of cuda."""
+    """Entry of toolkits whose official wheel is repacked; without it the toolkit is that of cuda."""
     in_all: Annotated[kinds.Flag, Field(alias="all")] = True
-    """false: `--all` leaves it out, `--variant` makes it."""
+    """false: `--all` leaves the package out, `--variant` makes it."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +302,7 @@ class CpuEntry(ProjectSection):
     """The official wheel of one platform, repacked."""
 
     platform: Annotated[str, kinds.one_of(SERVED[CPU])]
-    """What the package runs on."""
+    """Platform of the package."""
     wheel: Annotated[Input | None, kinds.WHEEL] = None
     """The official wheel that is repacked; without it onnxruntime of the base's version."""
 
@@ -304,7 +312,7 @@ class CoremlEntry(CpuEntry):
     """The official wheel for macOS, repacked."""
 
     platform: Annotated[str, kinds.one_of(SERVED[COREML])]
-    """What the package runs on."""
+    """Platform of the package."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +320,7 @@ class DirectmlEntry(ProjectSection):
     """The official wheel for Windows, repacked."""
 
     platform: Annotated[str, kinds.one_of(SERVED[DIRECTML])]
-    """What the package runs on."""
+    """Platform of the package."""
     wheel: kinds.Wheel
     """The official wheel that is repacked."""
 
@@ -322,11 +330,11 @@ class ProviderEntries(ProjectSection):
     """Packages for machines without a fitting NVIDIA GPU: official wheels, repacked."""
 
     cpu: Annotated[CpuEntry | None, kinds.written_as(CpuEntry)] = None
-    """For the CPU."""
+    """Package for the CPU."""
     directml: Annotated[DirectmlEntry | None, kinds.written_as(DirectmlEntry)] = None
-    """For any GPU on Windows."""
+    """Package for any GPU on Windows."""
     coreml: Annotated[CoremlEntry | None, kinds.written_as(CoremlEntry)] = None
-    """For Apple's GPUs and Neural Engine."""
+    """Package for Apple's GPUs and Neural Engine."""
 
 
 def _variants(entries: Mapping[str, CompiledEntry]) -> dict[str, Variant]:
@@ -356,15 +364,15 @@ def _repacked(name: str, entry: CpuEntry | DirectmlEntry) -> Variant:
 
 @dataclass(frozen=True)
 class Limits(ProjectSection):
-    """What a package's libraries are held to, and by what."""
+    """Limits of a package's libraries, and the tools that check them."""
 
     cuobjdump: kinds.Deb
-    """Debian's package of the cuobjdump that counts along, on every base."""
+    """Debian's package of the cuobjdump that counts images too, on every base."""
     headers: kinds.Deb
-    """Debian's package of the C API that the smoke program is written against."""
+    """Debian's package of the C API's headers, which the smoke program includes."""
 
     extra_sm: Annotated[Severity, kinds.written_as(Literal["error", "warning"], Severity)]
-    """How bad it is that the CUDA provider holds an architecture that is not in the set."""
+    """Severity of an architecture in the CUDA provider that is not in the set."""
     glibc: kinds.TwoNumbers
     """Newest GLIBC_ version that a library may need."""
     glibcxx: kinds.ThreeNumbers
@@ -373,20 +381,20 @@ class Limits(ProjectSection):
 
 @dataclass(frozen=True)
 class Bundle(ProjectSection):
-    """How packages are packed."""
+    """The form and size of packages' archives."""
 
     layouts: Annotated[
         tuple[Layout, ...], kinds.SomeDistinct, AfterValidator(lambda of: _in_order(of, Layout))
     ]
-    """What travels in the archives: everything, or all but NVIDIA's libraries."""
+    """Contents of the archives: everything, or all but NVIDIA's libraries."""
     forms: Annotated[tuple[Form, ...], kinds.SomeDistinct, AfterValidator(lambda of: _in_order(of, Form))]
     """Kinds of archives, by the end of their names."""
     preset: Preset
-    """Compression: seconds against bytes."""
+    """Level of compression: fast takes fewer seconds, small gives fewer bytes."""
     budget: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
     """Largest file in bytes; GitHub refuses assets of 2 GiB and more."""
     oversize: Oversize
-    """What happens to an archive over the budget: refused, or cut into parts."""
+    """Treatment of an archive over the budget: refused, or cut into parts."""
     licence: kinds.ProjectPath
     """Our own licence file, relative to this file."""
     wheels: kinds.Flag = False
@@ -399,22 +407,22 @@ def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
 
 @dataclass(frozen=True)
 class Images(ProjectSection):
-    """What runtime images are made of, besides their package."""
+    """The contents of runtime images besides their package."""
 
     suite: kinds.Suite
     """Debian's code name."""
 
     packages: Packages
-    """Debian packages of that suite; what these depend on is listed too."""
+    """Debian packages of that suite, with all their dependencies."""
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
-    """What Python's ONNX Runtime needs, by role."""
+    """Wheels that Python's ONNX Runtime needs, by role."""
     budget: Annotated[int, Field(strict=True, ge=1)]
-    """Largest image in bytes: without CUDA on disk; for CUDA what is compiled, compressed, without models."""
+    """Largest image in bytes on disk; if compiled for CUDA, compressed, without NVIDIA's files and models."""
 
 
 @dataclass(frozen=True)
 class Publish(ProjectSection):
-    """Where a release goes."""
+    """The target of a release."""
 
     api: kinds.ApiUrl
     """Base URL of the GitHub API, without a closing slash."""
@@ -426,17 +434,17 @@ class Publish(ProjectSection):
 
 @dataclass(frozen=True)
 class ModelEntry(ProjectSection):
-    """One line."""
+    """One line of the model table."""
 
     model: kinds.ModelName
     device: Literal["gpu", "cpu"]
-    """What the model runs on."""
+    """Device that the model runs on."""
     vram_mib: kinds.Floor = 0
-    """GPU memory in MiB; gpu lines only."""
+    """Least GPU memory in MiB; gpu lines only."""
     cores: kinds.Floor = 0
-    """CPU cores."""
+    """Least number of CPU cores."""
     ram_gib: kinds.Floor = 0
-    """Memory in GiB."""
+    """Least memory in GiB."""
 
 
 def _model_rule(line: ModelEntry) -> ModelRule:
@@ -451,7 +459,7 @@ _NO_GPU_MEMORY_OF_CPUS = {
 
 @dataclass(frozen=True)
 class Project(ProjectSection):
-    """What ortpacks builds. docs/variants.md explains each key."""
+    """The configuration of ortpacks' builds. docs/variants.md explains each key."""
 
     format: kinds.FormatNumber
     """Version of this file's format."""
@@ -459,7 +467,7 @@ class Project(ProjectSection):
     cuda: Cuda
     cudnn: Cudnn
     bases: Annotated[Mapping[kinds.BaseName, Base], Field(min_length=1), kinds.NamedEntries]
-    """What variants can be compiled on, by name; --base auto takes the first that can be had."""
+    """Bases that variants can be compiled on, by name; --base auto takes the first that is available."""
     variants: Annotated[
         Mapping[str, Variant],
         kinds.written_as(
@@ -483,16 +491,16 @@ class Project(ProjectSection):
         ],
         Field(min_length=1),
     ]
-    """The model table: the first line whose floors a machine meets."""
+    """The model table: the first line whose limits a machine meets is recommended."""
     providers: Annotated[Mapping[str, Variant], kinds.written_as(ProviderEntries, _provider_variants)] = (
         field(default_factory=dict)
     )
     """Packages for machines without a fitting NVIDIA GPU, by name."""
     toolkits: Annotated[Mapping[kinds.ToolkitName, Toolkit], kinds.NamedEntries] = field(default_factory=dict)
-    """Toolkits beside cuda, by CUDA's major version: variants that name one are official wheels repacked."""
+    """More toolkits, by CUDA's major version: variants that name one are official wheels repacked."""
 
     def of(self, variant: Variant) -> Project:
-        """The project with the CUDA libraries and cuDNN of a variant, from wheels for its platform."""
+        """Return the project with the CUDA libraries and cuDNN of a variant, from wheels for its platform."""
         if variant.provider != CUDA:
             return self
         found: Toolkit | Project = self.toolkits[variant.toolkit] if variant.toolkit else self
@@ -506,7 +514,7 @@ class Project(ProjectSection):
         )
 
     def official_versions(self, variant: Variant) -> tuple[str, ...]:
-        """The versions of the official GPU wheel that a variant can be made of, by what is asked for."""
+        """Return the possible versions of the official GPU wheel that a variant is made of."""
         if variant.toolkit:
             return (self.toolkits[variant.toolkit].ort_version,)
         return tuple(sorted(self.ort_versions))
@@ -518,7 +526,7 @@ class Project(ProjectSection):
 
     @property
     def packages(self) -> Mapping[str, Variant]:
-        """Variants and providers: every name that a package can be asked for by."""
+        """Variants and providers by name."""
         return {**self.variants, **self.providers}
 
     @property
@@ -533,28 +541,28 @@ class Project(ProjectSection):
 
 
 def on_platform(variant: Variant, platform: str) -> Variant:
-    """The variant's package for a platform of Linux, which a runtime image may be for."""
+    """Return the variant's package for a platform of Linux, which a runtime image may be for."""
     wheel = Input.wheel(variant.wheel.requirement, platform) if variant.wheel else None
     return replace(variant, platform=platform, wheel=wheel)
 
 
 def provider_wheel(variant: Variant, version: str) -> Input:
-    """The official wheel of a package without CUDA: the one it names, or ``onnxruntime`` of ``version``."""
+    """Return the official wheel of a package without CUDA: its own, or ``onnxruntime`` of ``version``."""
     return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
 
 
 def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
-    """What the base of this name is made of, next to packages of its root file system, sorted by key.
+    """Return the inputs of the base of this name, without packages of its root file system, sorted by key.
 
-    Nothing of ``NO_BASE``.
+    Empty for ``NO_BASE``.
     """
     return _sorted(_named(project.bases.get(base)), lock)
 
 
 def wanted_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
-    """Every input that any variant on any base can need, and those of the tests, sorted by key.
+    """Return every input that any variant on any base can need, and those of the tests, sorted by key.
 
-    What a git tag's own build would download is known once ``lock`` has the tag.
+    The archives that a git tag's own build would download are included once ``lock`` has the tag.
     """
     versions = project.ort_versions
     official = [one for one in project.variants.values() if one.is_official]
@@ -574,7 +582,7 @@ def wanted_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
 
 
 def _sorted(found: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
-    """The inputs and the archives that git tags among them want, sorted by key."""
+    """Return the inputs, and the archives that git tags among them need, sorted by key."""
     named = set(found)
     return tuple(
         sorted({*named, *(file for item in named for file in lock.files_of(item))}, key=lambda item: item.key)
@@ -582,7 +590,7 @@ def _sorted(found: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
 
 
 def wheeled_inputs(project: Project) -> tuple[str, ...]:
-    """The official wheels, ``name==version``, that ``./run wheel`` takes for every Python."""
+    """Return the official wheels, ``name==version``, that ``./run wheel`` uses for every Python."""
     versions = project.ort_versions
     linux = (one for one in project.providers.values() if one.platform == LINUX)
     others = {provider_wheel(one, version).requirement for one in linux for version in versions}
@@ -590,7 +598,7 @@ def wheeled_inputs(project: Project) -> tuple[str, ...]:
 
 
 def _named(value: object) -> Iterator[Input]:
-    """Inputs anywhere below a value: none can be forgotten when a section grows a key."""
+    """Yield all inputs below a value, so that the inputs of a new key are found too."""
     if isinstance(value, Input):
         yield value
     elif isinstance(value, Mapping):

@@ -1,1 +1,4 @@
-"""One package: contents, manifest, NOTICE, SBOM, provenance, build record; and differences of two."""
+"""This package describes one package: contents, manifest, NOTICE, SBOM, provenance, build record.
+
+Diffs.
+"""

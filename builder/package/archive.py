@@ -1,4 +1,4 @@
-"""The files of a package before it is packed, and ports for archives and their checksums."""
+"""This module describes the files of a package before it is packed, and ports for archives and checksums."""
 
 from __future__ import annotations
 
@@ -14,34 +14,39 @@ from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
 BUILT = "built"
-"""``source`` of what we compiled or wrote."""
+"""The ``source`` of files that we compiled or wrote."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a package: its name inside, its bytes here, where they come from and their licence."""
+    """One file of a package: its path inside, its file on this machine, its source and its licence."""
 
     path: str
-    """Relative to the package's root: ``lib/libcudnn.so.9``. Libraries stand under the name the loader asks
-    for, their SONAME."""
+    """Path relative to the package's root: ``lib/libcudnn.so.9``.
+
+    Libraries have the name that the loader looks for, their SONAME.
+    """
     file: Path
-    """The regular file whose bytes go in."""
+    """The regular file whose bytes are packed."""
     source: str
-    """``Input.key`` of the wheel it comes from, or ``built`` for what we compiled or wrote."""
+    """``Input.key`` of the member's wheel, or ``built`` for files that we compiled or wrote."""
     licence: str
     """Path of its licence text inside the package: ``licenses/nvidia-cudnn.txt``."""
     vendor: str
     """``nvidia`` (never modified), ``onnxruntime`` or ``ortpacks``."""
     modified: bool = False
-    """Whether ``file`` differs from the source's bytes: RUNPATH set on ORT's own provider."""
+    """Whether ``file`` differs from the source's bytes: ORT's own provider with RUNPATH set."""
     member: str | None = None
-    """Path inside the wheel; ``None`` for what we compiled or wrote."""
+    """Path inside the wheel; ``None`` for files that we compiled or wrote."""
     packed: bool = True
-    """Whether the archive holds it; not so NVIDIA's libraries in layout thin."""
+    """Whether the archive holds the member; false for NVIDIA's libraries in layout thin."""
 
 
 class ChangedFileError(IntegrityError):
-    """A member's file is not the bytes it must be. ``got`` is ``None`` when it has more than it should."""
+    """A member's file does not have the bytes it must have.
+
+    ``got`` is ``None`` for a file that is too long.
+    """
 
     def __init__(self, member: Member, wanted: Digest, got: Digest | None) -> None:
         self.member, self.wanted, self.got = member, wanted, got
@@ -55,12 +60,12 @@ class ChangedFileError(IntegrityError):
 
 @dataclass(frozen=True)
 class Content:
-    """All that a package is made of: the manifest's bytes, the members, and what their bytes must be."""
+    """All that a package is made of: the manifest's bytes, the members, and the digests of their bytes."""
 
     manifest: bytes
     members: tuple[Member, ...]
     digests: Mapping[str, Digest]
-    """By member path."""
+    """Digest of each member, by its path."""
 
     @property
     def packed(self) -> tuple[Member, ...]:
@@ -69,19 +74,19 @@ class Content:
 
     @property
     def size(self) -> int:
-        """Bytes of what the archive holds, the manifest included."""
+        """Bytes of all files in the archive, the manifest included."""
         return len(self.manifest) + sum(self.digests[member.path].size for member in self.packed)
 
 
 class Archive(Protocol):
-    """Reads and writes package archives: one folder named like the package, ``manifest.json`` first.
+    """A reader and writer of package archives: one folder named like the package, ``manifest.json`` first.
 
-    The kind of an archive follows from its file name (``formats.package_names.form_of``). A reader also takes
-    the ``.parts.json`` of an archive that was split.
+    The kind of an archive follows from its file name (``formats.package_names.form_of``). A reader also
+    accepts the ``.parts.json`` of an archive that was split.
     """
 
     def digests(self, members: Iterable[Member]) -> Mapping[str, Digest]:
-        """Size and sha256 of every member's bytes, by member path."""
+        """Return size and sha256 of every member's bytes, by member path."""
 
     def write(
         self,
@@ -90,49 +95,56 @@ class Archive(Protocol):
         preset: Preset,
         accept: Callable[[LocalFile], None],
     ) -> LocalFile:
-        """Write the package whole or not at all: ``accept`` sees it before it gets its name, and may raise.
+        """Write the package whole or not at all, and return it.
 
-        Only ``content.packed`` goes in. Each file is read once: it is hashed while it is packed. Raises
-        ``ChangedFileError`` when its bytes are not those of its digest, ``IntegrityError`` when it cannot be
-        read or is written to meanwhile, and ``DiskError``.
+        ``accept`` gets the package before it is renamed to ``dest``, and may raise. Only ``content.packed``
+        is written. Each file is read once, and hashed while it is packed. Raises ``ChangedFileError`` if a
+        file's bytes differ from its digest, ``IntegrityError`` if a file cannot be read or is written to
+        meanwhile, and ``DiskError``.
         """
 
     def split(self, package: Path, most: int) -> tuple[Path, ...]:
-        """Cut an archive into parts of at most ``most`` bytes: the parts in order, then the ``.parts.json``.
+        """Cut an archive into parts of at most ``most`` bytes.
 
-        The archive goes when all of them are there; one that fits stays, alone in the answer. What an earlier
-        split left is replaced. Raises ``IntegrityError`` (the archive changed meanwhile) and ``DiskError``.
+        Return the parts in order, then the ``.parts.json``.
+
+        The archive is removed when all parts are written. An archive of at most ``most`` bytes stays and is
+        returned alone. Files of an earlier split are replaced. Raises ``IntegrityError`` (the archive changed
+        meanwhile) and ``DiskError``.
         """
 
     def estimate(self, members: Iterable[Member], form: Form, preset: Preset) -> int:
-        """About how many bytes an archive of ``members`` would have, by compressing samples of them."""
+        """Return about the size in bytes of an archive of ``members``, by compressing samples of them."""
 
     def read_manifest(self, package: Path) -> bytes:
-        """The manifest's bytes, read from the head of the archive. Raises ``IntegrityError``."""
+        """Return the manifest's bytes, read from the head of the archive. Raises ``IntegrityError``."""
 
     def read(self, package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
-        """The bytes of a few small members by path; one that is not there is left out.
+        """Return the bytes of a few small members by path; a member that does not exist is left out.
 
         Raises ``IntegrityError``, also for a member of more than 16 MiB.
         """
 
     def extract(self, package: Path, folder: Path) -> Mapping[str, Digest]:
-        """Unpack into a new ``folder``: what was written, by member path, in the archive's order.
+        """Unpack into a new ``folder`` and return the digests of the files, by member path, in archive order.
 
-        Only regular files under the package's own top folder; anything else raises ``IntegrityError`` and
-        nothing is written outside ``folder``. Of a split package, the part that is missing or damaged is
-        named.
+        Only regular files below the package's own top folder are allowed; anything else raises
+        ``IntegrityError``, and nothing is written outside ``folder``. For a split package, the error names
+        the part that is missing or damaged.
         """
 
     def whole(self, package: Path) -> Digest:
-        """Size and sha256 of the archive; of a split package, of what its parts join to.
+        """Return size and sha256 of the archive; for a split package, of its joined parts.
 
         Raises ``IntegrityError``.
         """
 
 
 def manifest_of(package: Path, archive: Archive) -> Manifest:
-    """The manifest of a package. Raises ``IntegrityError`` or, for a wrong value in it, ``ConfigError``."""
+    """Return the manifest of a package.
+
+    Raises ``IntegrityError``, and ``ConfigError`` for a wrong value in it.
+    """
     return loads(archive.read_manifest(package), package.name)
 
 
@@ -140,7 +152,7 @@ class Checksums(Protocol):
     """The ``SHA256SUMS`` of an output folder."""
 
     def read(self, folder: Path) -> Mapping[str, str]:
-        """Hex sha256 by file name; empty when there is no such file."""
+        """Return the hex sha256 by file name; empty if there is no such file."""
 
     def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
-        """Merge into the file, under a lock: several variants finish side by side."""
+        """Merge changes into the file, under a lock, since several variants may end at once."""

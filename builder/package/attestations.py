@@ -1,4 +1,4 @@
-"""What goes along with an image in a registry: its SBOM in SPDX 2.3, and its provenance in SLSA v1.
+"""This module makes the attestations of an image: its SBOM in SPDX 2.3, and its provenance in SLSA v1.
 
 Both are in-toto Statements about the image's manifest, the form that BuildKit gives attestations
 (moby/buildkit, docs/attestations/attestation-storage.md). Our parameters: docs/provenance.md.
@@ -25,46 +25,46 @@ _ROOT = "SPDXRef-image"
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A package of somebody's that files of an image come from."""
+    """A package, of any vendor, some of whose files are in an image."""
 
     purl: str
     sha256: str = ""
-    """Of its wheel, archive or Debian file; empty for what was compiled."""
+    """Hex sha256 of its wheel, archive or Debian file; empty for what was compiled."""
     supplier: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of an ortpacks package's libraries by their paths in the image."""
+    """The hex sha256 of an ortpacks package's libraries, by their paths in the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttestedImage:
-    """The image that attestations are about."""
+    """The image that attestations describe."""
 
     reference: str
-    """``HOST/NAME:TAG``."""
+    """Name of the image, ``HOST/NAME:TAG``."""
     digest: str
-    """``sha256:`` of its manifest."""
+    """Digest of its manifest, ``sha256:`` and hex."""
     platform: str
     variant: str
     package: str
-    """File name of the package in it."""
+    """File name of the package in the image."""
     service: bool
     parts: Sequence[Part]
 
     @property
     def sha256(self) -> str:
-        """The digest in hex."""
+        """The digest in hex, without ``sha256:``."""
         return self.digest.removeprefix("sha256:")
 
     @property
     def purl(self) -> str:
-        """As BuildKit names images."""
+        """Package URL, in the form that BuildKit uses for images."""
         name, _, tag = self.reference.rpartition(":")
         namespace, _, last = name.rpartition("/")
         return PackageURL("docker", namespace, last, tag, {"platform": self.platform}).to_string()
 
 
 def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
-    """The origins of the libraries of an ortpacks package that is unpacked to ``home``."""
+    """Yield the parts of an ortpacks package unpacked to ``home``, one for each origin of its libraries."""
     ort = manifest.onnxruntime.version
     pinned = {origin_of(one.source, "", ort): one.sha256 for one in manifest.wheels}
     found: dict[tuple[str, str], dict[str, str]] = {}
@@ -77,7 +77,10 @@ def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
 
 
 def attestations(image: AttestedImage, repository: str, run: BuilderRun) -> tuple[Statement, ...]:
-    """The statements of an image's provenance and SBOM; ``repository`` is the builder's, ``owner/name``."""
+    """Return the statements of an image's provenance and SBOM.
+
+    ``repository`` is the builder's, ``owner/name``.
+    """
     provenance = slsa_predicate(
         repository,
         "image-type-v1",
@@ -98,7 +101,10 @@ def attestations(image: AttestedImage, repository: str, run: BuilderRun) -> tupl
 
 
 def _spdx(image: AttestedImage, repository: str, run: BuilderRun) -> dict[str, object]:
-    """The SBOM: spdx.github.io/spdx-spec/v2.3. A library is a package within that of its origin."""
+    """Return the SBOM (spdx.github.io/spdx-spec/v2.3).
+
+    A library is a package contained in that of its origin.
+    """
     created = utc(run.finished)
     serial = uuid5(NAMESPACE_URL, f"{image.purl} {image.digest} {created}")
     root = Part(purl=image.purl, sha256=image.sha256, supplier=SUPPLIERS[ORTPACKS])
@@ -125,7 +131,7 @@ def _spdx(image: AttestedImage, repository: str, run: BuilderRun) -> dict[str, o
 
 
 def _packages(ref: str, part: Part) -> Iterator[Mapping[str, object]]:
-    """A part, and behind it each of its libraries."""
+    """Yield the SPDX package of a part, then those of its libraries."""
     purl = PackageURL.from_string(part.purl)
     common = {
         "versionInfo": purl.version,

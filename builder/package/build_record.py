@@ -1,6 +1,6 @@
-"""``<package>.build.json``: how a package in ``dist`` was made and what compiling it took.
+"""``<package>.build.json`` records how a package in ``dist`` was made and what compiling it cost.
 
-The file lies beside the package, never inside: the same inputs give the same package, not the same seconds.
+The file is next to the package, never inside: the same inputs give the same package, but not the same times.
 Schema: docs/schemas/build.schema.json. docs/builds.md is a table of such records.
 """
 
@@ -32,41 +32,41 @@ _SECONDS = ("cpu_s", "wall_s", "longest_unit_s")
 
 @dataclass(frozen=True)
 class CompileRecord:
-    """Cost of compiling, as the build container wrote it down; times in whole seconds."""
+    """Cost of compiling, as the build container wrote it; times in whole seconds."""
 
     units: int
-    """Objects that were made."""
+    """Number of objects that were made."""
     compilations: int
-    """How often a compiler was started for them: more than ``units`` where a run was killed or redone."""
+    """Number of compiler starts for them: more than ``units`` if a run was killed or repeated."""
     cache_hits: int
-    """Units that ccache answered, wholly or in part."""
+    """Number of units that ccache answered, wholly or in part."""
     cpu_s: int
     wall_s: int
-    """Of all Ninja runs together, each to the end of its last unit; what lies between two does not count."""
+    """Seconds of all Ninja runs, each to the end of its last unit; time between runs does not count."""
     runs: int
-    """Ninja runs that compiled something: more than one where a build was killed."""
+    """Number of Ninja runs that compiled something: more than one if a build was killed."""
     jobs: int
     busy_percent: int
-    """Share of ``jobs`` times ``wall_s`` that units ran."""
+    """Share of ``jobs`` times ``wall_s`` in which units ran, in percent."""
     peak_mib: int
-    """Most memory that units held at once, in MiB."""
+    """The most memory that units had at once, in MiB."""
     longest_unit_s: int
 
     @property
     def repeated(self) -> int:
-        """Compilations of units that had been compiled before."""
+        """Number of compilations of units that had been compiled before."""
         return max(0, self.compilations - self.units)
 
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """All of ``<package>.build.json``; fields stand in the file's order."""
+    """All of ``<package>.build.json``; fields are in the file's order."""
 
     format: int
     package: str
     """File name of the archive."""
     sha256: str
-    """Of the archive: a record speaks of these bytes and no others."""
+    """Hex sha256 of the archive; the record is valid for these bytes only."""
     variant: str
     base: str
     origin: str
@@ -74,11 +74,11 @@ class BuildRecord:
     host: str
     ort_version: str
     date: str
-    """When the package was finished, UTC: ``2026-11-21T17:05:00Z``."""
+    """Time when the package was finished, UTC: ``2026-11-21T17:05:00Z``."""
     command: str
-    """The ``./run`` command that makes it again."""
+    """The ``./run`` command that makes the package again."""
     compile: CompileRecord | None
-    """``None`` where nothing was compiled, and where a compile left no record."""
+    """Cost of compiling; ``None`` if nothing was compiled or a compile left no record."""
 
 
 _TEXTS: Mapping[str, Pattern[str]] = {
@@ -90,14 +90,14 @@ _TEXTS: Mapping[str, Pattern[str]] = {
 
 
 def record_name(archive: str) -> str:
-    """File name of the record that lies beside the archive of this file name, or beside its parts."""
+    """Return the file name of the record of an archive, or of its parts, by the archive's file name."""
     return stem(archive) + SUFFIX
 
 
 def record_of(
     manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: CompileRecord | None
 ) -> BuildRecord:
-    """The record of the package with this manifest, whose archive has this file name and these bytes."""
+    """Return the record of the package with this manifest; ``archive`` and ``sha256`` are the archive's."""
     return BuildRecord(
         format=FORMAT,
         package=archive,
@@ -115,7 +115,7 @@ def record_of(
 
 
 def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
-    """Every key that a record states otherwise than the package beside it."""
+    """Return a sentence for every key in which a record differs from its package."""
     expected = record_of(
         manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
     )
@@ -126,15 +126,15 @@ def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256
 
 
 def dumps(record: BuildRecord) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return json.dumps(to_json(record), indent=2) + "\n"
 
 
 def loads(text: str | bytes, where: str) -> BuildRecord:
-    """Read a record, as text or as UTF-8; ``where`` names its file in errors.
+    """Return the record in a text or in UTF-8 bytes; ``where`` names its file in errors.
 
-    Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
-    wrong key).
+    Raises ``ParseError`` for what is not JSON, ``ValidationError`` for an unknown format, and ``SchemaError``
+    with every wrong key.
     """
     record = from_json(BuildRecord, _document(text, where), where)
     problems = [f"{where}: {problem}" for problem in _wrong(record)]
@@ -144,7 +144,10 @@ def loads(text: str | bytes, where: str) -> BuildRecord:
 
 
 def loads_compile(text: str | bytes, where: str) -> CompileRecord:
-    """Read what the build container left, whose seconds have fractions. Raises as ``loads``."""
+    """Return the build container's record, with its seconds rounded to whole ones.
+
+    Raises what ``loads`` does.
+    """
     found = _document(text, where)
     values = {key: _rounded(key, value) for key, value in found.items() if key != _FORMAT}
     compiled = from_json(CompileRecord, values, where)
@@ -155,7 +158,7 @@ def loads_compile(text: str | bytes, where: str) -> CompileRecord:
 
 
 def _document(text: str | bytes, where: str) -> Mapping[str, object]:
-    """The JSON object, of a format we know."""
+    """Return the JSON object. Raises as ``loads`` for anything else and for an unknown format."""
     value = parse_json(text, where)
     if not isinstance(value, dict):
         raise SchemaError(f"{where}: an object is wanted, found {type(value).__name__}")
@@ -165,7 +168,10 @@ def _document(text: str | bytes, where: str) -> Mapping[str, object]:
 
 
 def _rounded(key: str, value: object) -> object:
-    """Round to whole seconds: over a compile of minutes a tenth means nothing."""
+    """Return seconds as whole seconds, and any other value as it is.
+
+    A tenth of a second is below the noise of a compile of minutes.
+    """
     return round(value) if key in _SECONDS and isinstance(value, float) and math.isfinite(value) else value
 
 
@@ -210,9 +216,9 @@ _FIGURES = _COLUMNS.index("compile") - _COLUMNS.index("units")
 
 
 def builds_page(builds: Iterable[tuple[Manifest, BuildRecord, int]], before: str = "") -> str:
-    """docs/builds.md: a row for each manifest, its record and the archive's bytes, oldest GPUs first.
+    """Return docs/builds.md: a row for each manifest, record and size in bytes, oldest GPUs first.
 
-    The page ``before`` keeps its rows of commands that made none of the builds.
+    Rows of the page ``before`` stay if none of the builds has their command.
     """
     rows = [_row(*build) for build in builds]
     made = {row[0] for row in rows}
@@ -225,7 +231,7 @@ def builds_page(builds: Iterable[tuple[Manifest, BuildRecord, int]], before: str
 
 
 def _oldest_first(row: Sequence[str]) -> tuple[int, str, str]:
-    """The oldest architecture with SASS, then the command and the date."""
+    """Return a row's sort key: the oldest architecture with SASS, then the command and the date."""
     sass = re.match(r"\d+", row[_COLUMNS.index("SASS")])
     return int(sass[0]) if sass else sys.maxsize, row[0], row[-1]
 
@@ -260,7 +266,7 @@ def _figures(compiled: CompileRecord) -> list[str]:
 
 
 def _kind(record: BuildRecord) -> str:
-    """Whether the figures are those of a first build."""
+    """Return whether the figures are those of a first build ("cold"), as text."""
     compiled = record.compile
     if compiled is None:
         return "no record" if record.origin == "source" else "none"

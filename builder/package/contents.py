@@ -1,8 +1,8 @@
-"""The files that a package must hold: source, licence, and the reason why each is needed.
+"""This module lists the files that a package must hold: source, licence, and why each is needed.
 
-Nothing is globbed: the bundle stage looks for exactly these, and names who needs what is not there.
-Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and cuDNN's
-documentation for the libraries it opens at run time.
+No pattern is searched: the gathering step looks for exactly these files, and the error for a missing file
+names what needs it. Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and
+cuDNN's documentation for the libraries that it opens at run time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORT_LICENCE = "licenses/onnxruntime.txt"
 ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
 
 DIRECTML_LICENCE = "licenses/directml.txt"
-"""Ours: where Microsoft's terms for ``DirectML.dll`` are. The wheel that holds it says nothing of them."""
+"""Path of our text on where Microsoft's terms for ``DirectML.dll`` are, which its wheel does not contain."""
 
 OUR_LICENCE = "LICENSE"
 
@@ -39,7 +39,7 @@ SBOM = "sbom.cdx.json"
 NVIDIA, ONNXRUNTIME, ORTPACKS = library_names.NVIDIA, library_names.ONNXRUNTIME, "ortpacks"
 
 MICROSOFT = "microsoft"
-"""Whose ``DirectML.dll`` is."""
+"""Vendor of ``DirectML.dll``."""
 
 _ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
 
@@ -48,14 +48,14 @@ _CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled",
 
 @dataclass(frozen=True)
 class _Spelling:
-    """How NVIDIA's wheels for a platform and a CUDA of this major version call what is in them."""
+    """Names in NVIDIA's wheels for one operating system and one major version of CUDA."""
 
     folder: str
-    """Of libraries in a wheel; ``{own}`` is the wheel's own part of it."""
+    """Folder of libraries in a wheel; ``{own}`` is the wheel's own part of it."""
     cudnn: str
-    """Name of cuDNN's libraries; ``{part}`` is empty for the one that opens the others."""
+    """Name of cuDNN's libraries; ``{part}`` is empty for the library that opens the other parts."""
     names: Mapping[str, tuple[str, ...]]
-    """The libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
+    """Names of libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
 
 
 _SPELLINGS: Mapping[tuple[bool, str], _Spelling] = {
@@ -92,7 +92,9 @@ _SPELLINGS: Mapping[tuple[bool, str], _Spelling] = {
         },
     ),
 }
-"""By whether it is Windows, and CUDA's major version. ONNX Runtime for Windows uses no cuRAND.
+"""Names by whether the system is Windows, and by CUDA's major version.
+
+ONNX Runtime for Windows uses no cuRAND.
 
 Source: the wheels of CUDA 12.9.1, 13.0 and cuDNN 9.10.2, 9.16.0.
 """
@@ -107,10 +109,16 @@ _OWN_FOLDERS = {
 """A wheel's own folder below ``nvidia``, by role."""
 
 _USERS = ("cudart", "cublas", "cufft", "curand", "cudnn")
-"""The roles of what the CUDA provider links or opens itself. A role's other libraries are for its first."""
+"""Roles whose first library the CUDA provider links or opens.
+
+The first library uses a role's other libraries.
+"""
 
 _OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
-"""Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
+"""Libraries of TensorRT that the official TensorRT provider needs.
+
+Source: its NEEDED entries in 1.21.0 and 1.23.2, by ``readelf``; only 1.21.0 needs the plugins.
+"""
 
 _TERMS = "the terms of redistribution ask for it"
 
@@ -130,50 +138,50 @@ _REPACKED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     MACOS: ((HOSTS[MACOS], "libonnxruntime.{version}.dylib", "every program that uses the package"),),
 }
-"""By platform: name in the package, name in the wheel's ``onnxruntime/capi``, who needs it."""
+"""Name in the package, name in the wheel's ``onnxruntime/capi``, and what needs it, by platform."""
 
 
 @dataclass(frozen=True)
 class RequiredFile:
-    """One file a package must hold."""
+    """One file that a package must hold."""
 
     path: str
     source: Input | None
-    """The wheel it comes from; ``None`` for what the compile stage left."""
+    """The file's wheel; ``None`` for a file that the compile stage made."""
     places: tuple[str, ...]
-    """Where it may lie in the wheel's tree or the artifact; the first that is there is taken."""
+    """Possible paths in the wheel's tree or the artifact; the first that exists is taken."""
     licence: str
     vendor: str
     needed_by: str
 
 
 def licences(provider: str) -> tuple[str, ...]:
-    """Paths of the licence texts that every package for this execution provider carries."""
+    """Return the paths of the licence texts that every package for this execution provider carries."""
     theirs = {CUDA: (CUDA_LICENCE, CUDNN_LICENCE), DIRECTML: (DIRECTML_LICENCE,)}
     return (*_ALWAYS, *theirs.get(provider, ()))
 
 
 def libraries(provider: str, platform: str) -> tuple[str, ...]:
-    """File names of the libraries of a package that is a repacked wheel without CUDA."""
+    """Return the file names of the libraries of a package that is a repacked wheel without CUDA."""
     own = tuple(name for name, _, _ in _REPACKED[platform])
     return (*own, DIRECTML_LIBRARY) if provider == DIRECTML else own
 
 
 def vendor_of(name: str) -> str:
-    """The vendor of a library by its file name; empty for one that no package holds."""
+    """Return the vendor of a library by its file name; empty for a library that no package holds."""
     family = library_names.family_of(name)
     return family.vendor if family else ""
 
 
 def is_users(library: str, needed: str) -> bool:
-    """Whether what the library of this file name needs is the user's to bring: TensorRT, of its provider."""
+    """Return whether the user installs ``needed``: a TensorRT library that the TensorRT provider needs."""
     return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
 
 
 def wanted(plan: BuildPlan) -> tuple[RequiredFile, ...]:
-    """Every file of the plan's package but our own texts, sorted by path.
+    """Return every file of the plan's package except our own texts, sorted by path.
 
-    Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
+    Raises ``ValidationError`` with the keys of ``variants.yaml`` that exclude each other.
     """
     if plan.variant.provider == CUDA:
         files = (*_ort(plan), *_nvidia(plan), *_nvidia_licences(plan), *_ort_licences(plan))
@@ -183,7 +191,7 @@ def wanted(plan: BuildPlan) -> tuple[RequiredFile, ...]:
 
 
 def _repacked(plan: BuildPlan) -> Iterator[RequiredFile]:
-    """The libraries of a package without CUDA: what a program needs of the official wheel."""
+    """Yield the libraries of a package without CUDA: those that a program needs of the official wheel."""
     for name, pattern, needed_by in _REPACKED[plan.variant.platform]:
         file = pattern.format(version=plan.ort_version)
         yield _ort_file(plan, name, (file,), needed_by, compiled=False)
@@ -218,7 +226,7 @@ def _ort(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 
 def _require_host_of_tensorrt(*, compiled: bool) -> None:
-    """Raise unless the host library is the official wheel's, as the TensorRT provider that it opens."""
+    """Raise ``ValidationError`` for a compiled host library, which does not open the TensorRT provider."""
     if compiled:
         raise ValidationError(
             "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the host "
@@ -307,7 +315,7 @@ def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 
 def _licence_places(wheel: Input) -> tuple[str, ...]:
-    """NVIDIA's wheels have it in ``licenses/`` or, the older ones, beside ``METADATA``."""
+    """Return the paths of NVIDIA's licence text: ``licenses/`` or, in older wheels, beside ``METADATA``."""
     name, _, version = wheel.requirement.partition("==")
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     return f"{info}/licenses/License.txt", f"{info}/License.txt"

@@ -1,6 +1,7 @@
-"""The manifest of a package: made from what was planned, packed and read, and compared with libraries again.
+"""This module makes a package's manifest from plan, members and readings, and compares it with libraries.
 
-``describe`` makes it, ``compare`` compares it with a whole package, ``promise_of`` with any libraries.
+``describe`` makes a manifest, ``compare`` compares it with a whole package; ``promise.promise_of`` compares
+it with any libraries.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ class BinaryReport:
     coverage: tuple[LibraryCoverage, ...]
     """The libraries with device code, in the members' order."""
     capabilities: Mapping[Capability, Support]
-    """How the whole package runs on each; empty without CUDA."""
+    """Support of the whole package for each capability; empty without CUDA."""
     elf: Mapping[str, Elf | Pe]
-    """SONAME, NEEDED and the rest by member path, of a DLL for CUDA its name and imports."""
+    """SONAME, NEEDED and other facts by member path; for a DLL for CUDA, its name and imports."""
     needs: HostNeeds
-    """The newest GLIBC and GLIBCXX that any library asks of its host."""
+    """The newest GLIBC and GLIBCXX that any library needs of its host."""
     findings: tuple[Finding, ...]
     unneeded: tuple[str, ...] = ()
-    """Paths of the libraries that nothing in the package needs or opens, E016 each."""
+    """Paths of the libraries that nothing in the package needs or opens, each with a finding E016."""
 
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
-        """Architectures of the CUDA provider's SASS, from which ``cuda_toolkits.driver_window`` follows."""
+        """Architectures of the CUDA provider's SASS, which determine ``cuda_toolkits.driver_window``."""
         return next((library.sass for library in self.coverage if is_provider(library.path)), ())
 
     @property
@@ -67,7 +68,7 @@ class BinaryReport:
 
 @dataclass(frozen=True)
 class Packed:
-    """The members, what their bytes are, and the wheels they come from."""
+    """The members of a package, the digests of their bytes, and their wheels."""
 
     members: tuple[Member, ...]
     digests: Mapping[str, Digest]
@@ -76,7 +77,7 @@ class Packed:
 
 
 def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: str | None) -> Manifest:
-    """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
+    """Return the manifest of a plan's package. ``revision`` is the base's digest, ``None`` if unknown."""
     name = package_name(plan, packed.layout)
     unread = Manifest(
         format=FORMAT,
@@ -108,7 +109,7 @@ def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: st
 
 
 def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
-    """B007 for each claim of a manifest that its binaries do not hold."""
+    """Return B007 for each statement of a manifest that does not hold for its binaries."""
     claimed, seen = _lines(manifest), _lines(_as_read(manifest, report))
     return tuple(
         Finding(
@@ -124,7 +125,7 @@ def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
 
 
 def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> tuple[Member, ...]:
-    """The members of a package whose files lie where ``files`` says, by path, as its manifest tells them."""
+    """Return the members of an installed package from its manifest; ``files`` has their files by path."""
     return tuple(
         Member(
             path=entry.path,
@@ -141,7 +142,7 @@ def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> tuple[Me
 
 
 def promised(manifest: Manifest) -> Variant:
-    """The variant a manifest promises to be."""
+    """Return the variant that a manifest promises."""
     return Variant(
         name=manifest.variant,
         sm=tuple(map(Arch.parse, manifest.sm)),
@@ -152,7 +153,7 @@ def promised(manifest: Manifest) -> Variant:
 
 
 def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
-    """The manifest with everything that follows from the package's binaries as it is in the report."""
+    """Return the manifest with all that follows from the package's binaries taken from the report."""
     files = ((entry, report.elf.get(entry.path)) for entry in manifest.files)
     return replace(
         manifest,
@@ -186,7 +187,7 @@ def _driver(report: BinaryReport, manifest: Manifest) -> Driver:
 
 
 def _lines(manifest: Manifest) -> dict[str, str]:
-    """Every claim on binaries by its key path, one line each, so that two sides can be compared."""
+    """Return every statement on binaries by its key path, one line each, to compare two manifests."""
     lines = {f"capabilities.{device}": support for device, support in manifest.capabilities.items()}
     if manifest.driver is not None:
         lines["driver"] = f"floor {manifest.driver.floor}, ceiling {manifest.driver.ceiling or 'none'}"
@@ -200,7 +201,10 @@ def _lines(manifest: Manifest) -> dict[str, str]:
 
 
 def _system(plan: BuildPlan) -> str:
-    """What the base is. Why the plan took it hangs on the machine, and a package's bytes must not."""
+    """Return a description of the base.
+
+    The reason why the plan chose it depends on the machine, and a package's bytes must not.
+    """
     if plan.base == NO_BASE:
         return plan.base_reason
     system = plan.on.system

@@ -1,4 +1,4 @@
-"""The differences of two packages, from their manifests: computed, as JSON, and as lines of text."""
+"""This module finds the differences of two packages from their manifests, as values, JSON and text."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _PACKED, _FETCHED = "packed", "fetched"
 _ARCHITECTURES = ("sm", "generations", "driver")
 
 _APART = ("format", "name", "capabilities", "coverage", "models", "wheels", "files", *_ARCHITECTURES)
-"""Keys of a manifest that are compared in their own way; every other one is a version."""
+"""Keys of a manifest that are compared in their own way; every other key is a version."""
 
 _CANNOT_RUN = "onnxruntime.cannot_run"
-"""A version's key with a line for each domain."""
+"""A key of the versions that has a line for each domain."""
 
 _FILE_APART = ("path", "packed", "licence")
 
 _Texts = Mapping[str, str | None]
-"""Values as text by their keys."""
+"""Values as text, by their keys."""
 
 
 def difference(
     a: Manifest, b: Manifest, size_a: int | None = None, size_b: int | None = None
 ) -> PackageDifference:
-    """Compute the difference from ``a`` to ``b``. ``size_a`` and ``size_b`` are their archives' bytes."""
+    """Return the difference from ``a`` to ``b``. ``size_a`` and ``size_b`` are their archives' bytes."""
     mine = {entry.path: entry for entry in a.files}
     theirs = {entry.path: entry for entry in b.files}
     both = sorted(mine.keys() & theirs.keys())
@@ -51,7 +51,7 @@ def difference(
 
 
 def document(found: PackageDifference) -> dict[str, object]:
-    """The JSON form: ``packages`` of ``docs/schemas/inspect-diff.schema.json``."""
+    """Return the JSON form: ``packages`` of ``docs/schemas/inspect-diff.schema.json``."""
     parts = {field.name: to_json(getattr(found, field.name)) for field in fields(found)}
     return {"equal": found.equal, **parts}
 
@@ -72,7 +72,7 @@ def _versions(manifest: Manifest) -> _Texts:
 
 
 def _wheels(wheels: Iterable[WheelEntry]) -> _Texts:
-    """Version and sha256 of each by its project's name: an update is one line, not one gone and one new."""
+    """Return version and sha256 of each wheel by its project, so that an update is one changed line."""
     found = {}
     for wheel in wheels:
         name, _, version = wheel.source.partition("==")
@@ -96,7 +96,7 @@ def _coverage(entry: CoverageEntry) -> Iterator[tuple[str, str]]:
 
 
 def _licences(files: Mapping[str, FileEntry], paths: Iterable[str]) -> _Texts:
-    """Licence text of each of ``paths``, and the sha256 of such texts."""
+    """Return the licence text of each of ``paths``, and the sha256 of those that are licence texts."""
     texts = {entry.licence for entry in files.values()}
     found = {path: files[path].licence for path in paths}
     return {**found, **{f"{path} sha256": files[path].sha256 for path in paths if path in texts}}
@@ -111,7 +111,7 @@ def _models(manifest: Manifest) -> _Texts:
 
 
 def _flat(name: str, value: object) -> Iterator[tuple[str, str | None]]:
-    """A value's parts by their key paths, as text."""
+    """Yield a value's parts as text, with their key paths."""
     if is_dataclass(value):
         for field in fields(value):
             yield from _flat(f"{name}.{field.name}", getattr(value, field.name))
@@ -145,7 +145,7 @@ def _changed(
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not the same: its key, and its value in either; ``None`` where there is none."""
+    """One key whose values differ; a value is ``None`` if that package lacks the key."""
 
     what: str
     a: str | None
@@ -154,7 +154,7 @@ class Change:
 
 @dataclass(frozen=True)
 class FileSize:
-    """A file that only one of them has; ``size`` in bytes."""
+    """A file that only one of two packages has; ``size`` in bytes."""
 
     path: str
     size: int
@@ -162,7 +162,7 @@ class FileSize:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A file of both, and what of its entry differs: its size and sha256, where it comes from."""
+    """A file of both packages, and the differences of its entries: size, sha256, source and so on."""
 
     path: str
     changes: tuple[Change, ...]
@@ -170,38 +170,38 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of both; ``None`` where nobody measured."""
+    """A size of both packages in bytes; ``None`` if it was not measured."""
 
     what: str
-    """``archive``, ``unpacked`` (what travels in it) or ``installed`` (all files)."""
+    """``archive``, ``unpacked`` (the files in the archive) or ``installed`` (all files)."""
     a: int | None
     b: int | None
 
 
 @dataclass(frozen=True)
 class PackageDifference:
-    """All that differs between package ``a`` and package ``b``."""
+    """All differences between package ``a`` and package ``b``."""
 
     a: str
     b: str
     versions: tuple[Change, ...]
-    """ONNX Runtime, CUDA, cuDNN, the toolkit, the base, the wheels, and how the package is made."""
+    """Versions of ONNX Runtime, CUDA, cuDNN, toolkit, base and wheels, and how the package is made."""
     architectures: tuple[Change, ...]
-    """What was promised, what runs on which device, each library's SASS and PTX, the drivers."""
+    """Promised architectures, support of each device, each library's SASS and PTX, and driver limits."""
     licences: tuple[Change, ...]
-    """Of files that both have: the licence text by the file's path, and the sha256 of such texts."""
+    """Licence texts of files that both have, by the file's path, and the sha256 of these texts."""
     models: tuple[Change, ...]
-    """The model table's lines by their number."""
+    """Lines of the model table, by their number."""
     added: tuple[FileSize, ...]
     removed: tuple[FileSize, ...]
     changed: tuple[FileChange, ...]
     moved: tuple[Change, ...]
-    """Files that are ``packed`` in one and ``fetched`` from their wheel in the other."""
+    """Files that are ``packed`` in one package and ``fetched`` from their wheel in the other."""
     sizes: tuple[Size, ...]
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs but, perhaps, the archives' bytes and the packages' names."""
+        """Whether nothing differs except possibly the archives' bytes and the packages' names."""
         return not any(
             (
                 *(self.versions, self.architectures, self.licences, self.models),
@@ -213,11 +213,11 @@ class PackageDifference:
 _SHA256 = "sha256"
 
 _SHOWN = 12
-"""Hex digits of a sha256 that tell two apart."""
+"""Number of a sha256's hex digits that are shown."""
 
 
 def difference_lines(found: PackageDifference) -> Sequence[str]:
-    """The difference as text: a title, each group that has a change with a line for each, sizes last."""
+    """Return the difference as text: a title, each group of changes with a line for each, then sizes."""
     title = f"{found.a} → {found.b}"
     if found.equal:
         return (

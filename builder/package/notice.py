@@ -1,4 +1,4 @@
-"""``NOTICE``: owner, licence and wheel of each file, and which files our licence does not cover."""
+"""``NOTICE`` lists owner, licence and wheel of each file, and says which files our licence does not cover."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from builder.formats.manifest import FileEntry
 from builder.package.archive import Member
 
 Listed = Member | FileEntry
-"""A file as NOTICE lists it."""
+"""A file that NOTICE lists."""
 
 STATEMENT = (
     "LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this "
     "package puts them under an open-source licence."
 )
-"""Stands in every NOTICE of NVIDIA's files: the CUDA EULA, 1.2, forbids to put them under such a licence."""
+"""Sentence in every NOTICE of a package with NVIDIA's files.
+
+The CUDA EULA, 1.2, forbids putting NVIDIA's files under an open-source licence.
+"""
 
 _OWNERS = "This package holds files of several owners. Each is listed below the path of its licence text."
 
@@ -45,7 +48,7 @@ _INDENT = "  "
 
 
 def notice(name: str, files: Sequence[Listed]) -> str:
-    """The text for a package called ``name``, the same for the same files."""
+    """Return the text for a package called ``name``; the same files give the same text."""
     ordered = sorted(files, key=lambda file: (file.licence, file.path))
     groups = ((licence, list(group)) for licence, group in groupby(ordered, key=lambda file: file.licence))
     sections = ["\n".join([_title(licence, group), *_lines(group)]) for licence, group in groups]
@@ -56,7 +59,7 @@ def notice(name: str, files: Sequence[Listed]) -> str:
 
 
 def read_notice(text: str) -> set[tuple[str, str, str]]:
-    """Licence, path and source of every file that a NOTICE lists; of text that is none, nothing."""
+    """Return licence, path and source of every file that a NOTICE lists; empty for other text."""
     found = set()
     licence = ""
     for line in text.splitlines():

@@ -1,6 +1,7 @@
-"""What the manifests of our packages promise of device code, beside the libraries that are there.
+"""This module compares the device code that manifests of our packages promise with the libraries found.
 
-``promise_of`` compares one manifest with any libraries; ``describe.compare`` with a whole package.
+``promise_of`` compares one manifest with any libraries; ``describe.compare`` compares it with a whole
+package.
 """
 
 from __future__ import annotations
@@ -20,31 +21,31 @@ from builder.gpu.architectures import Capability
 
 @dataclass(frozen=True)
 class Promise:
-    """The device code that one package's manifest promises, and findings where the bytes differ."""
+    """The device code that one package's manifest promises, and findings for differences from the bytes."""
 
     package: str
-    """Its name; empty when the manifest cannot be read."""
+    """Name of the package; empty if the manifest cannot be read."""
     folder: str
-    """Where the manifest lies in what was inspected: empty, or with a slash at its end."""
+    """Folder of the manifest in the inspected source: empty, or with a slash at its end."""
     sm: tuple[str, ...] = ()
     capabilities: Mapping[Capability, Support] = field(default_factory=dict)
-    """What the manifest says of each; it is silent of GPUs that came later, and without CUDA of all."""
+    """Support by capability, as the manifest has it; later GPUs are missing, and without CUDA it is empty."""
     elsewhere: int = 0
-    """Libraries that the package leaves to NVIDIA's wheels and that are not here."""
+    """Number of libraries that the package leaves to NVIDIA's wheels and that are not among those found."""
     findings: tuple[Finding, ...] = ()
-    """B004 and B007."""
+    """Findings B004 and B007."""
     manifest: Manifest | None = None
-    """``None`` when it cannot be read."""
+    """The manifest; ``None`` if it cannot be read."""
 
     @property
     def path(self) -> str:
-        """Where the manifest is."""
+        """Path of the manifest."""
         return f"{self.folder}{MANIFEST}"
 
 
 @dataclass(frozen=True)
 class InspectedSource:
-    """One thing that ``inspect`` was given: its name for readers, its libraries, its packages' promises."""
+    """One argument of ``inspect``: its name in output, its libraries, and the promises of packages in it."""
 
     label: str
     libraries: Sequence[Inspected]
@@ -52,9 +53,9 @@ class InspectedSource:
 
 
 def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Promise:
-    """The promise of the manifest in ``folder``, compared with the libraries that lie below it.
+    """Return the promise of the manifest in ``folder``, compared with the libraries below this folder.
 
-    Never raises: a manifest that cannot be read is a finding.
+    Never raises: a manifest that cannot be read gives a finding.
     """
     try:
         manifest = loads(text, folder.rstrip("/") or "this package")
@@ -82,7 +83,7 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
 
 
 def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Iterator[Finding]:
-    """B004 and B007 for each library; one that is not here need not be if a wheel brings it."""
+    """Yield B004 for each packed library that is missing, and B007 for each with other device code."""
     claimed = {entry.path: coverage_line(entry) for entry in manifest.coverage}
     for entry in manifest.packed:
         if entry.path not in here and is_named_like_a_library(entry.path):
@@ -98,9 +99,9 @@ def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Ite
 def _capability_findings(
     manifest: Manifest, capabilities: Mapping[Capability, Support], here: Mapping[str, Inspected]
 ) -> Iterator[Finding]:
-    """B007 where the package as a whole runs on other GPUs than its manifest promises.
+    """Yield B007 if the package as a whole runs on other GPUs than its manifest promises.
 
-    While a library is missing or cannot be read, only what is worse than promised is certain.
+    While a library is missing or cannot be read, only support that is worse than promised is reported.
     """
     found = combine(item.runnable for item in here.values() if item.runnable)
     whole = all(entry.path in here and not here[entry.path].problem for entry in manifest.coverage)
@@ -115,7 +116,7 @@ def _capability_findings(
 
 
 def coverage_entry(path: str, library: LibraryCoverage) -> CoverageEntry:
-    """What a manifest says of a library's device code."""
+    """Return the manifest's entry on a library's device code."""
     return CoverageEntry(
         path=path,
         containers=library.containers,
@@ -125,5 +126,5 @@ def coverage_entry(path: str, library: LibraryCoverage) -> CoverageEntry:
 
 
 def coverage_line(entry: CoverageEntry) -> str:
-    """The entry in words: two that say the same are equal."""
+    """Return the entry as text; entries with equal contents give equal text."""
     return f"{entry.containers} containers, SASS [{' '.join(entry.sass)}], PTX [{' '.join(entry.ptx)}]"

@@ -1,6 +1,7 @@
-"""Whether an unpacked package is what its name and manifest state: B001 to B008, B014, B017.
+"""This module checks that an unpacked package matches its name and manifest: B001 to B008, B014, B017.
 
-``check_absent`` comes before anything is fetched: a manifest's words become paths, and may be anybody's.
+``check_absent`` must run before anything is fetched: it checks texts of the manifest that become paths, since
+a manifest may come from anybody.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from builder.package.notice import STATEMENT, read_notice
 
 
 def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
-    """B002 for each part of the name that the manifest tells otherwise."""
+    """Yield B002 for each part of the file name that differs from the manifest."""
     ort = manifest.onnxruntime
     for part, got, wanted in (
         ("name", manifest.name, str(name)),
@@ -39,10 +40,10 @@ def _some(there: bool) -> str:
 
 
 def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[Finding]:
-    """B003 to B006, B001 and B014: an archive gave exactly the packed files, with their bytes and texts.
+    """Yield B003 to B006, B001 and B014 unless the archive had exactly the packed files, with their bytes.
 
-    ``unpacked`` is what came out of the archive, by path. Files that it leaves to their wheels have their
-    licence texts in it all the same.
+    ``unpacked`` are the digests of the files from the archive, by path. The licence texts of files that come
+    from wheels must be in the archive too.
     """
     packed = {entry.path: entry for entry in manifest.packed}
     for path in unpacked:
@@ -61,22 +62,25 @@ def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[
 
 
 def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iterator[Finding]:
-    """B004 and B005: what the archive left to its wheels is there now, with the manifest's bytes."""
+    """Yield B004 and B005 for files from wheels that are missing or differ from the manifest's digest."""
     for entry in manifest.absent:
         yield from _check_bytes(entry, completed.get(entry.path))
 
 
 def check_installed(manifest: Manifest, found: Mapping[str, Digest]) -> Iterator[Finding]:
-    """Both of the above for a folder that holds all of a package: ``found`` is every file in it, by path."""
+    """Yield the findings of ``check_files`` and ``check_completed`` for a folder with all of a package.
+
+    ``found`` are the digests of every file in the folder, by path.
+    """
     absent = {entry.path for entry in manifest.absent}
     yield from check_files(manifest, {path: digest for path, digest in found.items() if path not in absent})
     yield from check_completed(manifest, found)
 
 
 def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
-    """B017 for each file that NOTICE does not map to its licence and source, and for a missing statement.
+    """Yield B017 for each file whose licence and source NOTICE lacks, and for a missing statement.
 
-    The statement is on NVIDIA's files: where there are none, none is due.
+    The statement is on NVIDIA's files, so it is needed only if there are any.
     """
     holds_nvidia = any(entry.vendor == NVIDIA for entry in manifest.files)
     if holds_nvidia and STATEMENT not in " ".join(text.split()):
@@ -89,14 +93,14 @@ def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
 
 
 def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterator[Finding]:
-    """B008 when the ``SHA256SUMS`` beside a package names other bytes; it need not name the package."""
+    """Yield B008 if ``SHA256SUMS`` has another sha256 for a package; the file need not name the package."""
     wanted = sums.get(name)
     if wanted is not None and wanted != digest.sha256:
         yield Finding(Code.B008, name, "it changed after it was built", wanted=wanted, got=digest.sha256)
 
 
 def _check_licences(manifest: Manifest, packed: Mapping[str, FileEntry]) -> Iterator[Finding]:
-    """B006: every licence text is in the archive, and has something in it."""
+    """Yield B006 for every licence text that is missing in the archive or empty."""
     for entry in manifest.files:
         if entry.licence not in packed:
             yield Finding(Code.B006, entry.path, f"its licence {entry.licence} is not in the package")
@@ -139,7 +143,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_absent(manifest: Manifest) -> Iterator[Finding]:
-    """B004 for each absent file without a plain library name, a plain place in a wheel, or a pinned wheel."""
+    """Yield B004 for each absent file without a plain library name, path in a wheel, or pinned wheel."""
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
         if not _is_plain(entry) or not _is_pinned(wheels.get(entry.source)):

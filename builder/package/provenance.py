@@ -1,8 +1,8 @@
-"""``<archive>.provenance.json``: from what, by what and by which command a package was made.
+"""``<archive>.provenance.json`` states the inputs, the builder and the command that made a package.
 
-An in-toto Statement v1 whose predicate is SLSA provenance v1: github.com/in-toto/attestation, spec/v1, and
-slsa.dev/spec/v1.1/provenance. What our parameters mean: docs/provenance.md. ``check_provenance`` compares
-such a file with the package that it lies beside.
+It is an in-toto Statement v1 whose predicate is SLSA provenance v1: github.com/in-toto/attestation, spec/v1,
+and slsa.dev/spec/v1.1/provenance. docs/provenance.md explains our parameters. ``check_provenance`` compares
+such a file with its package.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TYPES = {"_type": "https://in-toto.io/Statement/v1", "predicateType": SLSA}
 _SHA256 = "sha256:"
 
 _OF_BASE = {"base": True}
-"""The annotation of a part of a base."""
+"""The annotation of resources that are parts of a base."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """The builder's own commit, and whether its tree held anything else than that."""
+    """The builder's own commit, and whether its working tree had uncommitted changes."""
 
     commit: str
     dirty: bool
@@ -48,12 +48,12 @@ class Revision:
 
 @dataclass(frozen=True, kw_only=True)
 class BuilderRun:
-    """When the builder made something, in seconds since 1970, and which builder that was."""
+    """Start and end of a run of the builder, in seconds since 1970, and the builder's revision."""
 
     started: float
     finished: float
     revision: Revision | None
-    """``None`` where the builder is no git checkout."""
+    """Revision of the builder; ``None`` if it is not a git checkout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ class PackageRun(BuilderRun):
     """One run of the builder that made a package."""
 
     command: str
-    """What makes the package again: no path, no name of a machine or of a person."""
+    """Command that makes the package again, without paths and without names of machines or persons."""
     config_sha256: str
-    """Of ``variants.yaml`` as it was read."""
+    """Hex sha256 of ``variants.yaml`` as it was read."""
     shared_objects: bool = False
-    """Whether objects may be of a compile cache that machines share."""
+    """Whether objects may come from a compile cache that machines share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +79,15 @@ class Resource:
 
 
 def provenance_name(package: str) -> str:
-    """File name of the provenance that lies beside a package of this file name, be it whole or in parts."""
+    """Return the file name of the provenance of a package, whole or in parts, by the package's file name."""
     return package.removesuffix(PARTS_SUFFIX) + SUFFIX
 
 
 def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
-    """Everything of ``inputs.lock`` that went into a plan's package, sorted by key.
+    """Return all inputs of ``inputs.lock`` that are used to make a plan's package, sorted by key.
 
-    The files themselves, and where ORT was compiled its source and its tools. What a package is only checked
-    and tried out with is not among it.
+    These are the packed files' wheels and, if ORT is compiled, its source and its tools. Inputs that only
+    check and try a package are not included.
     """
     found = {file.source for file in wanted(plan) if file.source}
     if plan.origin is Origin.SOURCE:
@@ -98,9 +98,9 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
 
 
 def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> tuple[Resource, ...]:
-    """What made the base that compiled: its inputs and the packages of its root file system, ``system``.
+    """Return the parts of the base that compiled: its inputs, and its Debian packages, ``system``.
 
-    Empty where nothing is compiled.
+    Empty if nothing is compiled.
     """
     if plan.origin is not Origin.SOURCE:
         return ()
@@ -117,7 +117,7 @@ def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> 
 
 
 def base_revision(parts: Iterable[tuple[str, str]]) -> str:
-    """The revision of a base: ``sha256:`` over its parts, each a URI and its hex digest."""
+    """Return the revision of a base: ``sha256:`` over its parts, each a URI and its hex digest."""
     lines = sorted(f"{sha256}  {uri}\n" for uri, sha256 in parts)
     return _SHA256 + hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -130,10 +130,10 @@ def provenance_json(
     run: PackageRun,
     parts: Sequence[Resource] = (),
 ) -> str:
-    """The provenance's text of the package with this manifest: the same values give the same bytes.
+    """Return the text of a package's provenance; the same values give the same bytes.
 
-    ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of the
-    parts it was cut into, by file name; ``parts`` are the ``base_parts``.
+    ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of its
+    parts, by file name; ``parts`` are the ``base_parts``.
     """
     listed = {part.uri for part in parts}
     inputs = (dependency(item, pin) for item, pin in sorted(used.items(), key=lambda pair: pair[0].key))
@@ -150,7 +150,7 @@ def provenance_json(
 
 
 def statement(subjects: Mapping[str, str], kind: str, predicate: Mapping[str, object]) -> dict[str, object]:
-    """An in-toto Statement with a predicate of this kind; ``subjects`` are hex sha256 by name."""
+    """Return an in-toto Statement with a predicate of this type; ``subjects`` are hex sha256 by name."""
     return {
         "_type": _TYPES["_type"],
         "subject": [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects.items()],
@@ -168,7 +168,10 @@ def slsa_predicate(
     resources: Iterable[Resource],
     run: BuilderRun,
 ) -> dict[str, object]:
-    """SLSA's provenance v1 by the builder of ``repository``; ``build_type`` is a heading of its page."""
+    """Return SLSA's provenance v1 by the builder of ``repository``.
+
+    ``build_type`` is a heading of its page.
+    """
     page = f"https://github.com/{repository}/blob/main/docs/provenance.md"
     dependencies = (*_builder(repository, run.revision), *resources)
     definition = {
@@ -187,7 +190,7 @@ def slsa_predicate(
 
 
 def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: PackageRun) -> dict[str, object]:
-    """``variants.yaml`` is handed over as it is, so its digest stands here, not among the dependencies."""
+    """Return the external parameters. The user passes ``variants.yaml``, so its digest is one of them."""
     return {
         "command": run.command,
         "variant": manifest.variant,
@@ -217,7 +220,7 @@ def _internal(plan: BuildPlan, manifest: Manifest, run: PackageRun) -> dict[str,
 
 
 def _ptxas(plan: BuildPlan) -> str | None:
-    """Version of the ptxas beside nvcc, where it made any of the code."""
+    """Return the version of the newer ptxas if it assembled any of the code, else ``None``."""
     if plan.origin is not Origin.SOURCE:
         return None
     nvcc, ptxas = tools(plan)
@@ -235,7 +238,7 @@ def _builder(repository: str, revision: Revision | None) -> Iterator[Resource]:
 
 
 def dependency(item: Input, pin: Pin) -> Resource:
-    """A pinned input as provenance names it."""
+    """Return a pinned input in the form of provenance."""
     if item.kind is InputKind.WHEEL:
         return Resource(name=pin.filename, uri=pypi_purl(item.spec), digest={"sha256": pin.sha256})
     if item.kind is InputKind.DEBIAN:
@@ -251,12 +254,12 @@ def dependency(item: Input, pin: Pin) -> Resource:
 
 
 def _without_nothing(values: Mapping[str, object]) -> dict[str, object]:
-    """What is not empty: to both specifications null, empty and absent are the same."""
+    """Return the values that are not empty: both specifications treat null, empty and absent alike."""
     return {key: value for key, value in values.items() if value}
 
 
 def utc(seconds: float) -> str:
-    """RFC 3339, UTC, whole seconds."""
+    """Return a time in RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -271,14 +274,14 @@ _REQUIRED: Mapping[str, type] = {
     f"{_DETAILS}.metadata.startedOn": str,
     f"{_DETAILS}.metadata.finishedOn": str,
 }
-"""What SLSA asks for at build level 1, and what we always write. Keys that nobody knows are to be ignored."""
+"""Keys that SLSA requires at build level 1, or that we always write. Unknown keys are ignored."""
 
 
 def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEntry) -> Iterator[Finding]:
-    """B016 where the provenance beside a package cannot be read, or is not of these bytes or of this base.
+    """Yield B016 if a provenance cannot be read, or is of other bytes or another base than its package.
 
-    ``package`` is the file's name and ``digest`` the whole archive's, also where it lies there in parts;
-    ``base`` is what the manifest says.
+    ``package`` is the file's name and ``digest`` that of the whole archive, also if it is in parts; ``base``
+    is the manifest's entry.
     """
     where = provenance_name(package)
     archive = package.removesuffix(PARTS_SUFFIX)
@@ -301,7 +304,7 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
 
 
 def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
-    """URI and hex digest of each dependency that is said to be a part of the base."""
+    """Yield URI and hex digest of each dependency with the annotation of a base's part."""
     found = at(value, f"{_DEFINITION}.resolvedDependencies")
     for one in found if isinstance(found, list) else []:
         if at(one, "annotations.base") is True:
@@ -310,9 +313,9 @@ def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
 
 
 def read_subjects(document: bytes, where: str) -> dict[str, str]:
-    """Hex sha256 by name of the files that a provenance speaks of; ``where`` names it in errors.
+    """Return the hex sha256 of the files that a provenance describes, by name; ``where`` names it in errors.
 
-    Raises ``ParseError`` (no JSON) or ``SchemaError`` (everything that makes it no SLSA provenance v1).
+    Raises ``ParseError`` for what is not JSON and ``SchemaError`` with all that is not SLSA provenance v1.
     """
     value = parse_json(document, where)
     problems = [*_wrong(value)]
@@ -342,7 +345,7 @@ def _odd_subjects(subjects: object) -> list[str]:
 
 
 def at(value: object, path: str) -> object:
-    """The value under a path of keys; ``None`` where there is nothing."""
+    """Return the value under a path of keys; ``None`` if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -1,4 +1,4 @@
-"""What a package's provenance says of how to make it again, and how another tree differs from that."""
+"""This module reads from a package's provenance how to make it again, and how another tree differs."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _OURS = "git+https://github.com/"
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one package was made."""
+    """All that is needed to make one package again and to compare the result."""
 
     variant: str
     command: str
     subjects: Mapping[str, str]
-    """Hex sha256 by file name."""
+    """Hex sha256 of the package's files, by file name."""
     config_sha256: str
-    """Of ``variants.yaml``."""
+    """Hex sha256 of ``variants.yaml``."""
     commit: str
-    """Of the builder; empty where it was no git checkout."""
+    """Commit of the builder; empty if it was not a git checkout."""
     dirty: bool
     base_revision: str
-    """``sha256:`` of an assembled base's parts, or an image's digest; empty where there is none."""
+    """``sha256:`` of an assembled base's parts, or an image's digest; empty if there is none."""
     inputs: Mapping[str, str]
-    """The digest of each input by its URI; empty where nothing held it to one."""
+    """Digest of each input by its URI; empty for an input that was not pinned."""
 
 
 def read_recipe(document: bytes, where: str) -> Recipe:
-    """The recipe in a provenance. Raises ``ParseError`` and ``SchemaError`` for what is none."""
+    """Return the recipe in a provenance. Raises ``ParseError`` and ``SchemaError`` for another document."""
     subjects = read_subjects(document, where)
     value = json.loads(document)
     external, internal = (f"{_DEFINITION}.{name}Parameters" for name in ("external", "internal"))
@@ -64,9 +64,11 @@ def read_recipe(document: bytes, where: str) -> Recipe:
 
 
 def build_arguments(recipe: Recipe) -> list[str]:
-    """The arguments of ``./run build`` that make the package. Raises ``ConfigError`` for any other command.
+    """Return the arguments of ``./run build`` that make the package.
 
-    Nothing else of a foreign file gets onto a command line.
+    Raises ``ConfigError`` for other commands.
+
+    Only known flags of a foreign file reach a command line.
     """
     words = recipe.command.removeprefix(_BUILD)
     known = _WORDS.findall(words)
@@ -79,7 +81,7 @@ def build_arguments(recipe: Recipe) -> list[str]:
 
 
 def departures(recipe: Recipe, revision: Revision | None, config_sha256: str, lock: Lock) -> Iterator[str]:
-    """What sets this tree apart from the one that made the package, each in a sentence."""
+    """Yield a sentence for each difference between this tree and the tree that made the package."""
     made = f"it was made from commit {recipe.commit}" if recipe.commit else "it was made from no git checkout"
     if recipe.dirty:
         yield f"{made} and changes that no commit has"

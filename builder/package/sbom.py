@@ -1,9 +1,9 @@
-"""The software bill of materials, ``sbom.cdx.json``: every file of the installed package, and whose it is.
+"""The software bill of materials, ``sbom.cdx.json``, lists every file of a package and its origin.
 
-What stands in it is decided here; how CycloneDX spells it is an adapter's. Two packages of the same content
-have the same SBOM: no clock, no random number. Properties of ours begin with ``ortpacks:``
-(docs/sbom.md). ``check_sbom`` compares an SBOM with the manifest of its package. Package URLs (ECMA-427) are
-spelled by the purl project's own library.
+This module decides the contents; an adapter writes them as CycloneDX. Packages with the same content have the
+same SBOM, without time and random numbers. Our own properties begin with ``ortpacks:`` (docs/sbom.md).
+``check_sbom`` compares an SBOM with its package's manifest. The purl project's own library writes the package
+URLs (ECMA-427).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from builder.project.build_plan import BuildPlan
 from builder.project.variants import TarballSource, UnpackedToolkit
 
 PACKED = "ortpacks:packed"
-"""Property of a file: ``false`` where the archive leaves it to its wheel."""
+"""Property of a file: ``false`` if the archive leaves the file to its wheel."""
 
 MODIFIED = "ortpacks:modified"
-"""Property of a file: ``true`` where its bytes are not its wheel's."""
+"""Property of a file: ``true`` if its bytes differ from its wheel's."""
 
 SIZE = "ortpacks:size"
-"""Property of a file: bytes."""
+"""Property of a file: size in bytes."""
 
 TEXT = "ortpacks:text"
 """Property of a licence: path of its text in the package."""
@@ -74,12 +74,12 @@ SUPPLIERS = {
 
 @dataclass(frozen=True)
 class BomLicence:
-    """A licence by its SPDX identifier or, where it has none, by its title."""
+    """A licence by its SPDX identifier or, if it has none, by its title."""
 
     name: str
     spdx: bool
     text: str
-    """Path of its text in the package."""
+    """Path of the licence's text in the package."""
 
 
 @dataclass(frozen=True)
@@ -96,23 +96,23 @@ class BomFile:
 
 @dataclass(frozen=True)
 class BomComponent:
-    """Somebody's package, and which of its files are here."""
+    """A package of a vendor, and those of its files that our package has."""
 
     name: str
     version: str
     purl: str
     supplier: str
     sha256: str | None
-    """Of the wheel; ``None`` for what was compiled."""
+    """Hex sha256 of the wheel; ``None`` for what was compiled."""
     licences: tuple[BomLicence, ...]
     files: tuple[BomFile, ...]
     linked: tuple[BomComponent, ...] = ()
-    """What is compiled into these files."""
+    """Components that are compiled into these files."""
 
 
 @dataclass(frozen=True)
 class Bom:
-    """All of an SBOM, in the order it is written."""
+    """The contents of an SBOM, in the order in which they are written."""
 
     name: str
     version: str
@@ -120,26 +120,26 @@ class Bom:
     supplier: str
     components: tuple[BomComponent, ...]
     files: tuple[BomFile, ...]
-    """Our own."""
+    """Files that ortpacks compiled or wrote."""
 
     @property
     def serial(self) -> UUID:
-        """Follows from all the rest: other content, another number."""
+        """Serial number, a UUID that follows from all other values."""
         return uuid5(NAMESPACE_URL, json.dumps(to_json(self), sort_keys=True))
 
 
 class BomWriter(Protocol):
-    """Spells an SBOM."""
+    """A writer of SBOMs."""
 
     def render(self, bom: Bom) -> bytes:
-        """The document: CycloneDX 1.6, JSON. The same SBOM gives the same bytes."""
+        """Return the document: CycloneDX 1.6, JSON. The same SBOM gives the same bytes."""
 
 
 class BomReader(Protocol):
-    """Reads an SBOM."""
+    """A validator of SBOMs."""
 
     def problems(self, document: bytes) -> Sequence[str]:
-        """Everything in which it is no strictly valid CycloneDX 1.6, one line each; empty when it is."""
+        """Return a line for each violation of CycloneDX 1.6, strictly read; empty for a valid document."""
 
 
 def describe_bom(
@@ -149,10 +149,10 @@ def describe_bom(
     digests: Mapping[str, Digest],
     wheels: Sequence[WheelEntry],
 ) -> Bom:
-    """The SBOM of a plan's package called ``name``.
+    """Return the SBOM of a plan's package called ``name``.
 
-    ``members`` are all its files but the SBOM and the manifest, ``digests`` are theirs by path, ``wheels``
-    those that they come from.
+    ``members`` are all its files except SBOM and manifest, ``digests`` their digests by path, ``wheels``
+    their wheels.
     """
     by_purl: dict[str, list[Member]] = {}
     for member in sorted(members, key=lambda one: one.path):
@@ -171,7 +171,7 @@ def describe_bom(
 
 
 def origin_of(source: str, vendor: str, ort: str) -> str:
-    """The purl of what a file comes from, by ``source`` and ``vendor`` of its entry; empty for our own.
+    """Return the purl of a file's origin by ``source`` and ``vendor`` of its entry; empty for our own files.
 
     ``ort`` is the version of ONNX Runtime that was compiled.
     """
@@ -200,9 +200,9 @@ def _component(
 
 
 def _linked(plan: BuildPlan) -> tuple[BomComponent, ...]:
-    """What ONNX Runtime's libraries are compiled with: sources that are linked static, and headers.
+    """Return what ONNX Runtime's libraries are compiled with: statically linked sources, and headers.
 
-    Of a source by git tag ORT's own ``deps.txt`` names them.
+    Empty for a source by git tag, whose dependencies ORT's own ``deps.txt`` lists.
     """
     source, toolkit = plan.on.source, plan.on.toolkit
     if not isinstance(source, TarballSource):
@@ -249,9 +249,9 @@ _Component = Mapping[str, object]
 
 
 def check_sbom(manifest: Manifest, document: bytes, problems: Sequence[str]) -> Iterator[Finding]:
-    """B014 where the SBOM is not valid, else B015 wherever it and the manifest differ.
+    """Yield B014 for each problem of an invalid SBOM, else B015 for each difference from the manifest.
 
-    ``problems`` is what ``BomReader`` said of the document.
+    ``problems`` are those that ``BomReader`` found in the document.
     """
     yield from (Finding(Code.B014, SBOM, problem) for problem in problems)
     if problems:
@@ -277,7 +277,7 @@ def _compare(claimed: Mapping[str, str], listed: Mapping[str, list[str]]) -> Ite
 
 
 def _claimed(manifest: Manifest) -> dict[str, str]:
-    """A line for each file by path, as the manifest tells it; an SBOM does not list itself."""
+    """Return a line for each file of the manifest, by path; an SBOM does not list itself."""
     return {
         entry.path: _line(
             entry.sha256,
@@ -291,7 +291,7 @@ def _claimed(manifest: Manifest) -> dict[str, str]:
 
 
 def _listed(bom: _Component) -> dict[str, list[str]]:
-    """A line for each file by path as the SBOM states it; several for a file that it lists twice."""
+    """Return the lines of each file in the SBOM, by path; several if the SBOM lists a file twice."""
     found: dict[str, list[str]] = {}
     for path, line in _files(bom, ""):
         found.setdefault(path, []).append(line)
@@ -299,7 +299,7 @@ def _listed(bom: _Component) -> dict[str, list[str]]:
 
 
 def _files(parent: _Component, purl: str) -> Iterator[tuple[str, str]]:
-    """Path and line of every file below a component, at any depth; ``purl`` is what they come from."""
+    """Yield path and line of every file below a component, at any depth; ``purl`` is the component's."""
     for component in cast("Sequence[_Component]", parent.get("components", ())):
         if component["type"] == "file":
             properties = _properties(component)
@@ -336,31 +336,34 @@ _SOURCE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)\.orig(?:-[A-Za-z0-9-]+
 
 
 def pypi_purl(spec: str) -> str:
-    """A wheel's purl, from ``name==version`` or ``name==version@platform``: the type knows no platform."""
+    """Return a wheel's purl from ``name==version`` or ``name==version@platform``; purls have no platform."""
     name, _, version = spec.partition("@")[0].partition("==")
     return PackageURL("pypi", None, name, version).to_string()
 
 
 def github_purl(repository: str, version: str) -> str:
-    """The purl of a repository ``owner/name`` at a tag or commit."""
+    """Return the purl of a repository ``owner/name`` at a tag or commit."""
     owner, _, name = repository.partition("/")
     return PackageURL("github", owner, name, version).to_string()
 
 
 def image_purl(spec: str) -> str:
-    """An image's purl, from ``owner/name:tag``."""
+    """Return an image's purl from ``owner/name:tag``."""
     owner, _, image = spec.rpartition("/")
     name, _, tag = image.partition(":")
     return PackageURL("docker", owner, name, tag).to_string()
 
 
 def deb_purl(name: str, version: str, arch: str) -> str:
-    """The purl of a binary package of Debian; ``arch`` is ``source`` for its upstream source."""
+    """Return the purl of a binary package of Debian; ``arch`` is ``source`` for its upstream source."""
     return PackageURL("deb", "debian", name, version, {"arch": arch}).to_string()
 
 
 def debian_purl(path: str) -> str:
-    """The purl of a file of Debian's archive by its path: a binary package or an upstream source."""
+    """Return the purl of a file of Debian's archive by its path: a binary package or an upstream source.
+
+    Other files get a purl of type ``generic``.
+    """
     file = PurePosixPath(path).name
     if binary := _DEB.fullmatch(file):
         return deb_purl(binary["name"], binary["version"], binary["arch"])

@@ -1,1 +1,1 @@
-"""The steps of the pipeline, one module each: use cases over the ports of ``builder.ports``."""
+"""This package has the pipeline's steps, a module each: use cases over the ports of ``builder.ports``."""

@@ -1,6 +1,6 @@
-"""bake: a folder from which plain ``docker buildx bake`` compiles variants, without this project.
+"""The verb bake writes a folder from which ``docker buildx bake`` compiles variants without this project.
 
-It has a target for each variant, which is the stage that ``compile`` exports. All paths are relative to it.
+The folder has a target for each variant, the stage that ``compile`` exports. All paths are relative to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ BAKE_FILE = "docker-bake.json"
 def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> None:
     """Write ``docker-bake.json`` and the named contexts into ``folder``.
 
-    Each variant has its Dockerfiles and context there already, in a folder of its name. Raises ``DiskError``.
+    ``folder`` must already have a folder for each variant with its Dockerfiles and context. Raises
+    ``DiskError``.
     """
     wheels = {wheel for one in rendered.values() for wheel in one.contexts.values()}
     for wheel in wheels:
@@ -35,7 +36,7 @@ def _target(name: str, rendered: Rendered) -> dict[str, object]:
     place = Workplace(Path(name))
     target: dict[str, object] = {
         "context": str(place.context),
-        "dockerfile": f"../{place.dockerfile.name}",  # from its context
+        "dockerfile": f"../{place.dockerfile.name}",  # relative to its context
         "contexts": {context: f"wheels/{wheel.spec}" for context, wheel in rendered.contexts.items()},
         "target": "artifact",
         "attest": ["type=provenance,disabled=true"],

@@ -1,6 +1,6 @@
-"""bundle: one variant's packages, an archive for each layout and form, each with its manifest.
+"""The step bundle makes one variant's packages: an archive for each layout and form, each with a manifest.
 
-Old packages of the same names are removed first; new ones get their names only when all checks pass.
+Old packages of the same names are removed first; new ones get their names only after all checks pass.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class BundlePorts:
     checksums: Checksums
     reporter: Reporter
     dist: Path
-    """Where packages go."""
+    """Folder of the packages."""
     work: Path
-    """Folder for what is written on the way: ``NOTICE`` and the like."""
+    """Folder for files that are written before packing: ``NOTICE`` and the like."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,27 +56,27 @@ class CheckedContent:
     members: tuple[Member, ...]
     """Libraries and licence texts."""
     originals: tuple[Member, ...]
-    """What the modified ones of ``members`` are copies of."""
+    """Unmodified originals of the modified files among ``members``."""
     report: BinaryReport
-    """What the check stage read from ``members``."""
+    """The check step's report on ``members``."""
     record: Callable[[str], str]
-    """The text of a wheel's RECORD by its ``Input.key``."""
+    """Returns the text of a wheel's RECORD by its ``Input.key``."""
     lock: Lock
     """The pins of the wheels."""
     revision: str | None = None
-    """The base image's digest."""
+    """Revision of the base; ``None`` if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundled:
-    """One package in ``dist``: one archive, or its parts and the file that joins them."""
+    """One package in ``dist``: an archive, or its parts and the file that joins them."""
 
     package: LocalFile
-    """``path`` is what a reader opens; size and sha256 are the whole archive's."""
+    """The package; ``path`` is the file that a reader opens, size and sha256 are the whole archive's."""
     files: tuple[Path, ...]
-    """All of it: the archive, or its parts and then the file that joins them."""
+    """All its files: the archive, or its parts and then the file that joins them."""
     sums: Mapping[str, str]
-    """Hex sha256 of these by file name."""
+    """Hex sha256 of these files, by file name."""
 
     @property
     def archive(self) -> str:
@@ -87,7 +87,7 @@ class Bundled:
 def discard(name: PackageName, ports: BundlePorts) -> None:
     """Remove a package in every form, with its checksums, record and provenance.
 
-    The package is removed last: after a kill no file describes a package that is gone.
+    The package is removed last, so that after a kill no file describes a package that does not exist.
     """
     for form in Form:
         archive = name.archive(form)
@@ -98,11 +98,10 @@ def discard(name: PackageName, ports: BundlePorts) -> None:
 
 
 def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
-    """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
+    """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first, and return them.
 
     Raises ``CheckFailedError`` (a finding of the check, a file that differs from its wheel's, over budget),
-    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then ``dist`` has no package of that
-    name.
+    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then ``dist`` has no package of that name.
     """
     for layout in checked.plan.possible_layouts:
         discard(package_name(checked.plan, layout), ports)
@@ -115,7 +114,7 @@ def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
 
 
 def _digests(checked: CheckedContent, ports: BundlePorts, what: str) -> Mapping[str, Digest]:
-    """The digest that each member must have. Those of wheels' files are proved while they are packed."""
+    """Return the digest that each member must have. Packing compares files of wheels with their RECORD."""
     recorded_files = recorded(checked.members, checked.record)
     before = ports.archive.digests(checked.originals)
     require([*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what)
@@ -126,7 +125,7 @@ def _digests(checked: CheckedContent, ports: BundlePorts, what: str) -> Mapping[
 def _layout(
     layout: Layout, checked: CheckedContent, digests: Mapping[str, Digest], ports: BundlePorts
 ) -> Iterator[Bundled]:
-    """The archives of one layout: the same content in each form."""
+    """Yield the archives of one layout, which have the same content in each form."""
     content = _content(layout, checked, digests, ports)
     name = package_name(checked.plan, layout)
     for form in forms_of(layout, checked.plan):
@@ -134,7 +133,10 @@ def _layout(
 
 
 def forms_of(layout: Layout, plan: BuildPlan) -> tuple[Form, ...]:
-    """The configured forms; also gzip, which every Python reads, where NVIDIA's libraries are not inside."""
+    """Return the configured forms; for packages without NVIDIA's libraries also gzip.
+
+    Every Python reads gzip.
+    """
     forms = plan.project.bundle.forms
     small = layout is Layout.THIN or plan.variant.provider != CUDA
     return (*forms, Form.GZ) if small and Form.GZ not in forms else forms
@@ -143,7 +145,7 @@ def forms_of(layout: Layout, plan: BuildPlan) -> tuple[Form, ...]:
 def _content(
     layout: Layout, checked: CheckedContent, digests: Mapping[str, Digest], ports: BundlePorts
 ) -> Content:
-    """The members, NOTICE, SBOM and manifest; each of the last three describes those before it."""
+    """Return members, NOTICE, SBOM and manifest; each of the last three describes the ones before it."""
     name = str(package_name(checked.plan, layout))
     work = ports.work / layout.value
     laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in checked.members)
@@ -160,7 +162,7 @@ def _content(
 
 
 def _is_packed(member: Member, layout: Layout) -> bool:
-    """Whether the layout holds the member: thin leaves NVIDIA's libraries, not their licences, to wheels."""
+    """Return whether a layout's archives hold the member; NVIDIA's libraries are not in layout thin."""
     theirs = member.vendor == NVIDIA and member.path.startswith(_LIBRARIES)
     return layout is Layout.FULL or not theirs
 
@@ -189,7 +191,7 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
 
 
 def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
-    """The finding for a wheel's file that changed after it was unpacked."""
+    """Yield the finding for a wheel's file that changed after it was unpacked."""
     member = error.member
     if member.source != BUILT and not member.modified:
         yield Finding(
@@ -212,7 +214,7 @@ def _written(member: Member, data: bytes) -> Member:
 
 
 def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
-    """The wheels that members come from, with their pins."""
+    """Return the wheels of the members, with their pins."""
     sources = sorted({member.source for member in members} - {BUILT})
     pins = ((source, lock.pins[source]) for source in sources)
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
@@ -240,7 +242,7 @@ def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) 
 
 
 def _alternatives(content: Content, checked: CheckedContent, ports: BundlePorts) -> Mapping[str, int]:
-    """The estimated bytes of each layout and preset, in the configured forms."""
+    """Return the estimated bytes of each layout and preset, in the configured forms, by a description."""
     return {
         f"layout {layout.value}, preset {preset.value}, {form.value}": ports.archive.estimate(
             [member for member in content.members if _is_packed(member, layout)], form, preset

@@ -1,8 +1,8 @@
-"""check: reads a package's libraries and compares what they hold with the variant.
+"""The step check reads a package's libraries and compares their contents with the variant.
 
-Native reading says which GPUs each library runs on, and unpacks all images of one that we compiled;
-cuobjdump, where a toolchain image is at hand, must count the same images. Libraries for Windows and macOS are
-read by ``binary.pe_macho``. All findings are collected; the caller decides with ``findings.finding.require``.
+Our reader finds out which GPUs each library runs on, and unpacks all images of libraries that we compiled;
+cuobjdump, if a toolchain image is available, must count the same images. ``binary.pe_macho`` reads libraries
+for Windows and macOS. All findings are collected; the caller raises by ``findings.finding.require``.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from builder.rules.windows_imports import ImportingLibrary, check_imports
 _LIBRARIES = "lib/"
 
 MACHINES = {LINUX: X86_64, LINUX_ARM64: "aarch64"}
-"""What a library is for, by the platforms of Linux."""
+"""ELF machine of libraries, by Linux platform."""
 
 _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
-"""What is known of a file that cannot be read."""
+"""ELF facts that stand for a file that cannot be read."""
 
 
 def check(
@@ -65,13 +65,13 @@ def check(
     digests: Mapping[str, Digest] = MappingProxyType({}),
     leave_out: bool = False,
 ) -> BinaryReport:
-    """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
+    """Read every library of a package and compare it with ``variant``; without ``inspector`` only natively.
 
-    ``digests`` are of the bytes of members, by their paths: the inspector keeps its answers by them, so what
-    a RECORD claims will not do. The digests that are not given are read.
-    With ``leave_out`` the report is on the package without the libraries that nothing in it needs; its
-    ``unneeded`` has their paths. Raises what the inspector raises when it cannot be asked at all; what it
-    says wrongly is a finding. A library of another platform that cannot be read is an ``IntegrityError``.
+    ``digests`` are of the actual bytes of members, by path: the inspector caches its answers by them, so a
+    RECORD's digests are not enough. Missing digests are computed. With ``leave_out`` the report is on the
+    package without the libraries that nothing in it needs; its ``unneeded`` has their paths. Raises what the
+    inspector raises if it cannot run; a wrong answer of it is a finding. A library of another platform that
+    cannot be read raises ``IntegrityError``.
     """
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
@@ -110,7 +110,7 @@ def _judge(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Bin
 
 
 def _judge_foreign(members: Sequence[Member], variant: Variant) -> BinaryReport:
-    """The report on libraries for another platform, which no loader is asked about and which hold no CUDA."""
+    """Return the report on libraries for another system: findings on their headers, and no CUDA."""
     found = [read_foreign_file(member.path, member.source, member.file) for member in members]
     return BinaryReport(
         coverage=(),
@@ -124,7 +124,7 @@ def _judge_foreign(members: Sequence[Member], variant: Variant) -> BinaryReport:
 def _judge_dlls(
     members: Sequence[Member], variant: Variant, limits: Limits, headers: BinaryReport
 ) -> BinaryReport:
-    """The report on DLLs for CUDA: ``headers`` is on their headers and versions, here is all the rest."""
+    """Return the report on DLLs for CUDA; ``headers`` is the report on their headers and versions."""
     seen = [_ReadMember(member=one, reading=read_file(one.path, one.file), link=None) for one in members]
     dlls = {one.member.path: one.reading.dll for one in seen if one.reading.dll is not None}
     opened = {one.member.path: one.reading.dlopens for one in seen}
@@ -139,7 +139,10 @@ def _judge_dlls(
 
 
 def native_sm(library: Path) -> tuple[Arch, ...]:
-    """The architectures that a provider has SASS for wherever it should. Raises ``IntegrityError``."""
+    """Return the architectures for which a provider has SASS in every container that counts.
+
+    Raises ``IntegrityError`` for a file that cannot be read.
+    """
     reading = read_file(library.name, library)
     if reading.problem is not None:
         why = reading.problem.message
@@ -149,20 +152,20 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReadMember:
-    """One member and what was read of it."""
+    """One member and its reading."""
 
     member: Member
     reading: Reading
     link: str | None
-    """Where it leads, if it is a link."""
+    """Target of the member's file if it is a symbolic link, else ``None``."""
     machine: str = X86_64
-    """What an ELF file must be for."""
+    """Machine that an ELF file must be for."""
     disputed: tuple[Finding, ...] = ()
-    """Where cuobjdump says otherwise."""
+    """Findings on differences from cuobjdump."""
 
     @property
     def problem(self) -> Finding | None:
-        """E001 or A004. A link that leads nowhere has none: it is E010 already."""
+        """E001 or A004; ``None`` for a valid file, and for a broken link, which is E010 already."""
         if self.reading.kind is not FileKind.LIBRARY:
             message = f"{self.reading.kind.value}, and no library for Linux"
             return Finding(code=Code.E001, path=self.member.path, message=message)
@@ -183,7 +186,10 @@ def _read_member(
 
 
 def _library(seen: _ReadMember) -> Library:
-    """A broken file still counts as being there: its own finding says what is wrong with it."""
+    """Return the library for the rules.
+
+    A file that cannot be read counts as present; it has its own finding.
+    """
     return Library(
         path=seen.member.path,
         vendor=seen.member.vendor,
@@ -198,9 +204,9 @@ def _library(seen: _ReadMember) -> Library:
 def _cross_check(
     member: Member, reading: Reading, inspector: Inspector, digest: Digest | None
 ) -> Iterator[Finding]:
-    """A101 and A102, on the sections that cuobjdump lists."""
+    """Yield A101 and A102 on the sections that cuobjdump lists."""
     if reading.problem or reading.elf is None:
-        return  # it cannot be read: there is nothing to compare with
+        return  # an unreadable file has nothing to compare
     path, tool = member.path, f"cuobjdump {inspector.version}"
     try:
         sha256 = (digest or file_digest(member.file)).sha256
@@ -220,7 +226,7 @@ def _cross_check(
 
 
 def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iterator[Finding]:
-    """Findings on device code, library by library; a missing provider counts as one without code."""
+    """Yield findings on the device code of each library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
     path = f"{_LIBRARIES}{PROVIDERS[variant.platform]}"
@@ -238,7 +244,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
 
 
 def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> None:
-    """Print a line for each library with device code, the GPUs by support, and every warning."""
+    """Report each library with device code, the GPUs by support, and every warning, a line each."""
     for library in report.coverage:
         reporter.say(_line(library, variant))
     for support in (Support.NATIVE, Support.JIT, Support.PARTIAL):

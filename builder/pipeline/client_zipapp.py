@@ -1,7 +1,7 @@
-"""``dist/ortpacks.pyz``, the client, and ``dist/ortpacks-inspect.pyz``, each in one file of Python alone.
+"""This module writes ``ortpacks.pyz``, the client, and ``ortpacks-inspect.pyz``, each one file of Python.
 
-The same sources give the same bytes. The client is the folders that ship; ``inspect`` is the modules that its
-entry point imports, directly or not.
+The same sources give the same bytes. The client has all modules of the folders in ``SHIPPED``; ``inspect``
+has the modules that its entry point imports, directly or not.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ sys.exit(main(sys.argv[1:]))
 _DEFAULT_INDEX, _ROOT = "builder/client/default_index.txt", "builder/client/root.json"
 
 _READER, _WRITER, _DEFLATED, _MODE = 20, 3 << 8 | 20, 8, 0o100644
-"""Zip 2.0 reads it and Unix wrote it, in the words of the format (APPNOTE.TXT 4.4.2 to 4.4.5, 4.4.15)."""
+"""Fields of a zip entry: zip 2.0 reads it, Unix wrote it, deflate (APPNOTE.TXT 4.4.2 to 4.4.5, 4.4.15)."""
 
 _DATE = 1 << 5 | 1
-"""1980-01-01, the first day that the format knows."""
+"""1980-01-01, the earliest date of the zip format."""
 
 
 def build_client(source: Path, target: Path, index_url: str | None, root: bytes | None = None) -> Path:
     """Write the client and return its path, ``target``. Raises ``DiskError``.
 
-    ``source`` is the folder that holds the package ``builder``; ``index_url`` is the index that the client
-    reads unless told otherwise; ``root`` names the keys that it trusts, without one it verifies no signature.
+    ``source`` is the folder of the package ``builder``; ``index_url`` is the client's default index; ``root``
+    names the keys that the client trusts; without ``root`` it verifies no signature.
     """
     members = {name: (source / name).read_bytes() for name in _modules(source)}
     members["__main__.py"] = _START.encode()
@@ -83,7 +83,7 @@ def build_client(source: Path, target: Path, index_url: str | None, root: bytes 
 
 
 def build_inspector(source: Path, target: Path) -> Path:
-    """Write ``inspect`` in one file and return its path, ``target``. Raises ``DiskError``."""
+    """Write ``inspect`` as one file and return its path, ``target``. Raises ``DiskError``."""
     members = {
         name: (source / name).read_bytes() for name in _imported(source, "builder/inspector/__main__.py")
     }
@@ -98,7 +98,7 @@ def _written(target: Path, members: Mapping[str, bytes]) -> Path:
 
 
 def _imported(source: Path, entry: str) -> list[str]:
-    """``entry`` and every module of ours that it imports, directly or not, as paths below ``source``."""
+    """Return ``entry`` and all our modules that it imports, directly or not, as paths below ``source``."""
     finder = ModuleFinder([str(source)])
     finder.run_script(str(source / entry))
     files = (vars(module)["__file__"] for module in finder.modules.values())
@@ -106,14 +106,17 @@ def _imported(source: Path, entry: str) -> list[str]:
 
 
 def _modules(source: Path) -> list[str]:
-    """The modules of the folders that ship and the two files above them, as paths below ``source``."""
+    """Return the modules of the shipped folders and the two files above them, as paths below ``source``."""
     rooms = (path for room in SHIPPED for path in (source / "builder" / room).rglob("*.py"))
     above = (source / "builder" / name for name in ("__init__.py", "errors.py"))
     return sorted(path.relative_to(source).as_posix() for path in (*rooms, *above))
 
 
 def _zip(members: Mapping[str, bytes]) -> bytes:
-    """A zip archive, sorted and undated. zlib-ng deflates alike anywhere; the zlib of a Python does not."""
+    """Return a zip archive, sorted and undated.
+
+    zlib-ng compresses to the same bytes on every machine, unlike the zlib of a Python.
+    """
     files, directory = bytearray(), bytearray()
     for name, content in sorted(members.items()):
         deflate = zlib_ng.compressobj(level=9, wbits=-zlib_ng.MAX_WBITS)

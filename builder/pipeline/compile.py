@@ -1,10 +1,9 @@
-"""compile: lay out the build context and run BuildKit for one stage of it.
+"""The step compile writes the build context and runs BuildKit for one stage of it.
 
-Inputs are hard links into the cache, so the context costs no space. BuildKit's cache mounts keep ccache and
-the Ninja tree, so a killed build continues from there.
-
-``advice`` reads the last lines of a compile that failed. Each pattern is what the tool itself prints: nvcc
-12.4 and GCC 12, with a planted fault (tests/integration/test_compile_faults.py).
+Inputs are hard links into the cache, so the context needs no disk space. BuildKit's cache mounts keep ccache
+and the Ninja tree, so a killed build continues from there. ``advice`` searches the last lines of a failed
+compile. Each of its patterns is printed by the tool itself: nvcc 12.4 and GCC 12, with a planted fault
+(tests/integration/test_compile_faults.py).
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from builder.project.variants import Origin, SuiteSystem
 _USER = "ortpacks: "
 
 _TOLD = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK})(?P<what>.*)")
-"""A line for the user, or a status, of ``builder/inside``, after BuildKit's step number and seconds."""
+"""A line for the user, or a status, from ``builder/inside``, after BuildKit's step number and seconds."""
 
 
 def lay_out(
     plan: BuildPlan, rendered: Rendered, place: Workplace, *, store: Store, rootfs: Rootfs, root: Path
 ) -> None:
-    """Write Dockerfiles and context into a new folder, and begin a new ``build.log``.
+    """Write Dockerfiles and context into a new folder, and remove the old ``build.log``.
 
     ``root`` is the project's folder. Raises ``ConfigError`` for patches that are missing or share a name.
     """
@@ -64,7 +63,7 @@ def lay_out(
 
 
 def virtual_card(root: Path) -> list[Path]:
-    """The sources of the library that stands in for CUDA's runtime."""
+    """Return the sources of the library that replaces CUDA's runtime on a virtual card."""
     return _files(root / "builder/virtualcard", ".c", ".h", ".sh")
 
 
@@ -73,7 +72,7 @@ def _files(folder: Path, *suffixes: str) -> list[Path]:
 
 
 def _patches(plan: BuildPlan, root: Path) -> list[Path]:
-    """The base's patches. Each exists, and no two have the same name."""
+    """Return the base's patches. Raises ``ConfigError`` for missing files and for two with the same name."""
     key = f"variants.yaml: bases.{plan.base}.patches"
     lost = [f"{key}: {patch} is not there." for patch in plan.patches if not (root / patch).is_file()]
     names = Counter(Path(patch).name for patch in plan.patches)
@@ -84,14 +83,14 @@ def _patches(plan: BuildPlan, root: Path) -> list[Path]:
 
 
 def _copy_all(files: Iterable[Path], folder: Path) -> None:
-    """Copy the project's files: a link would change with its original while a build runs."""
+    """Copy the project's files, since a link would change with its original while a build runs."""
     folder.mkdir()
     for file in files:
         _copy(file, folder / file.name)
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make a hard link where the cache is on the same file system, else a copy. Raises ``DiskError``."""
+    """Make a hard link if the cache is on the same file system, else a copy. Raises ``DiskError``."""
     try:
         os.link(source, target)
     except OSError:
@@ -121,11 +120,11 @@ class StageBuild:
     jobs: int | None = None
     """Units that all builds of the machine compile at once; ``None``: one for each of its cores."""
     memory: int | None = None
-    """Bytes that these units may take together; ``None``: what is free there."""
+    """Bytes that these units may take together; ``None``: the machine's free memory."""
     cache: str | None = None
-    """Where layers outlive the builder: ``app.command_line``."""
+    """Cache for BuildKit's layers outside the builder, in the form of ``--cache`` (``app.command_line``)."""
     served: Callable[[], AbstractContextManager[Path]] | None = None
-    """Opens the socket that leads to compile caches beside the engine's own."""
+    """Opens a socket to compile caches other than the engine's own; ``None`` without such caches."""
 
 
 def export(
@@ -138,13 +137,11 @@ def export(
     *,
     anew: bool = False,
 ) -> None:
-    """Build a stage and bring its files to ``dest``, which is replaced only on success.
+    """Build a stage and copy its files to ``dest``, which is replaced only on success.
 
-    ``anew`` compiles although BuildKit has the result as a layer.
-
-    With ``architectures`` no library is made: ccache, and so the compile caches, get their device code.
-
-    Raises ``CommandError`` with the last 30 log lines and advice; the whole log stays in ``build.log``.
+    ``anew`` compiles although BuildKit has the result as a layer. With ``architectures`` no library is made:
+    their device code is compiled for ccache, and so for the compile caches. Raises ``CommandError`` with the
+    last 30 log lines and advice; the whole log is in ``build.log``.
     """
     for leftover in dest.parent.glob(f"{dest.name}.part-*"):
         shutil.rmtree(leftover)
@@ -190,7 +187,7 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
 
 @contextmanager
 def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
-    """A function that logs each line, and reports what the container's programs tell the user."""
+    """Yield a function that logs each line, and reports the lines that have a mark for the user."""
     with log.open("a", buffering=1, encoding="utf-8") as file, ExitStack() as display:
         show: Callable[[float, str], None] | None = None
 
@@ -252,12 +249,12 @@ _SIGNS: tuple[_KnownFailure, ...] = (
 
 
 def advice(log: str) -> str | None:
-    """The advice for a known cause in the log, else ``None``."""
+    """Return the advice for a known cause in the log, else ``None``."""
     return next((sign.advice for sign in _SIGNS if sign.pattern.search(log)), None)
 
 
 CHECK_STAGES = ("bare", "cuobjdump", "kit")
-"""The stages of the Dockerfile of what packages are tried in; the others are of the one that compiles."""
+"""Stages of the Dockerfile of the check tools; all other stages are in the Dockerfile that compiles."""
 
 
 def _dockerfile(place: Workplace, target: str) -> Path:
@@ -273,7 +270,7 @@ def build_image(
     network: bool,
     trees: Mapping[str, Path] | None = None,
 ) -> None:
-    """Build and load a stage of a workplace's rendered Dockerfiles under ``tag``.
+    """Build a stage of a workplace's rendered Dockerfiles and load it as ``tag``.
 
     ``trees`` are named contexts. Raises ``CommandError`` with the last 30 log lines.
     """

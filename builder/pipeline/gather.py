@@ -1,4 +1,4 @@
-"""gather: find every file of a package at the place that the plan names. No pattern is searched."""
+"""The step gather finds every file of a package at the path that the plan names. No pattern is searched."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from builder.project.variants import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """The places of a package's files."""
+    """The places of a package's files on this machine."""
 
     tree: Callable[[Input], Path]
-    """A wheel's unpacked tree: ``Store.unpack``."""
+    """Returns a wheel's unpacked tree: ``Store.unpack``."""
     artifact: Path | None
-    """What the compile stage left; ``None`` for origin wheel."""
+    """Folder of the compile stage's output; ``None`` for origin wheel."""
     licence: Path
-    """Our own licence file."""
+    """Path of our own licence file."""
     directml: Path
-    """Our text on the terms for ``DirectML.dll``."""
+    """Path of our text on the terms for ``DirectML.dll``."""
     relocate: Callable[[Path], Path]
-    """A copy of one of ORT's libraries that finds its neighbours: RUNPATH ``$ORIGIN``."""
+    """Returns a copy of one of ORT's libraries that finds libraries in its folder: RUNPATH ``$ORIGIN``."""
 
 
 def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
-    """The libraries and licence texts of the plan's package.
+    """Return the libraries and licence texts of the plan's package.
 
     Raises ``IntegrityError`` naming each missing file and what needs it.
     """
@@ -53,7 +53,7 @@ def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
 def originals(
     plan: BuildPlan, members: Sequence[Member], tree: Callable[[Input], Path]
 ) -> tuple[Member, ...]:
-    """The unmodified originals of those of ``members`` that are modified copies."""
+    """Return the unmodified originals of the modified files among ``members``."""
     changed = {member.path for member in members if member.modified}
     return locate([file for file in wanted(plan) if file.path in changed], tree, None)
 
@@ -61,10 +61,10 @@ def originals(
 def locate(
     files: Sequence[RequiredFile], tree: Callable[[Input], Path], artifact: Path | None
 ) -> tuple[Member, ...]:
-    """Every wanted file, its links followed; each is a regular file that is not empty.
+    """Return every wanted file, with links followed; each is a regular file that is not empty.
 
-    ``tree`` and ``artifact`` as in ``Sources``. Raises ``IntegrityError`` naming each missing file and what
-    needs it.
+    ``tree`` and ``artifact`` are as in ``Sources``. Raises ``IntegrityError`` naming each missing file and
+    what needs it.
     """
     wheels = {file.source for file in files if file.source}
     roots: Mapping[Input | None, Path | None] = {
@@ -79,7 +79,7 @@ def locate(
 
 
 def _find(file: RequiredFile, root: Path | None) -> Member | str:
-    """The member, or a sentence on what is wrong."""
+    """Return the member, or a sentence on what is wrong."""
     for place in file.places if root else ():
         path = Path(root or "", place)
         if path.is_symlink() and not path.is_file():
@@ -105,7 +105,7 @@ def _member(file: RequiredFile, root: Path, found: Path) -> Member:
 
 
 def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
-    """Whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
+    """Return whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
     ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
     return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
 

@@ -1,9 +1,9 @@
-"""image: a runtime image's Dockerfile, its layers, its names, and what it is held to.
+"""The step image makes a runtime image's Dockerfile, layers, tags and labels, and checks the image.
 
-Layers lie in the order in which images share them, because an engine fetches what lies above the first
-layer that it lacks: system, NVIDIA's libraries by wheel, models, Python's packages, the package. Each is a
-tar whose bytes follow from its files alone, so that it is the same layer whoever builds it. A folder as a
-context is not: BuildKit goes on from its copy of an earlier build's (docs/quirks.md).
+Layers are in the order in which images share them, because an engine fetches all layers from the first one on
+that it lacks: system, NVIDIA's libraries by wheel, models, Python's packages, the package. Each is a tar
+whose bytes depend on its files alone, so every machine builds the same layer. A folder as a context would not
+do: BuildKit updates its copy of an earlier build's context (docs/quirks.md).
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from builder.ports import PushedImage
 from builder.project.inputs import Input
 
 PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
-"""Docker's name of each platform that images are made for, by that of its package."""
+"""Docker's name of each platform that images are made for, by the packages' name of it."""
 
 SYSTEM = "system"
-"""The layer of the slim Debian."""
+"""Name of the layer with the slim Debian."""
 
 _EPOCH = 1704067200
-"""2024-01-01, the time of everything above the system."""
+"""2024-01-01 in seconds since 1970, the modification time of all files above the system."""
 
 HOME = "opt/ortpacks"
-"""Where the package lies."""
+"""Folder of the package in an image."""
 
 _PYTHON = "usr/local/lib/python3.11/dist-packages"
-"""Where Debian's Python looks for packages that are not Debian's."""
+"""Folder where Debian's Python looks for packages that are not Debian's."""
 
 _MODELS = f"{HOME}/models"
 
 MODELS_LAYER = "models"
 
 _LAST = "nvidia-curand"
-"""The official build links cuRAND, what we compile does not: its layer lies above those that all share."""
+"""Layer above those that all CUDA images share: the official build links cuRAND, our compiled ones do not."""
 
 _FOR_GPUS = ("*_fp16.onnx", "*_int8.onnx")
-"""Models in other number types than fp32: an image without CUDA keeps within its budget by going without."""
+"""Models in number types other than fp32, which an image without CUDA omits to stay within its budget."""
 
 _LEFT_OUT = (
     "apsw/sqlite_extra_binaries/*",
@@ -67,12 +67,12 @@ _LEFT_OUT = (
     "*.pyi",
     "*.data/*",
 )
-"""Of wheels: the libraries that the package has, and what a program that runs models does not import."""
+"""Files of wheels that images omit: libraries that the package has, and files not needed to run models."""
 
 _REPOSITORY = re.compile(r"[a-z0-9][a-z0-9.-]*(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+")
 
 _COMMIT = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
-"""In ONNX Runtime's build information, which its host library holds as text."""
+"""The commit in ONNX Runtime's build information, which its host library has as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +85,16 @@ class ImageWheel:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceTrees:
-    """What an image with the service has besides: wheels, and the folder of its models."""
+    """The additional contents of an image with the service: wheels, and the folder of its models."""
 
     wheels: tuple[ImageWheel, ...]
     models: Path
     sources: tuple[Part, ...]
-    """What the models were made of."""
+    """Parts that the models were made from."""
 
 
 def require_repository(text: str) -> str:
-    """``text``, if it names a registry and a repository in it. Raises ``ValidationError``."""
+    """Return ``text`` if it names a registry and a repository in it. Raises ``ValidationError``."""
     host = text.partition("/")[0]
     if not _REPOSITORY.fullmatch(text) or not ("." in host or ":" in host or host == "localhost"):
         raise ValidationError(
@@ -106,7 +106,10 @@ def require_repository(text: str) -> str:
 
 
 def require_platforms(text: str) -> tuple[str, ...]:
-    """The packages' platforms of Docker's in ``text``, ``linux/amd64,linux/arm64``. ``ValidationError``."""
+    """Return the packages' names of the platforms in ``text``, such as ``linux/amd64,linux/arm64``.
+
+    Raises ``ValidationError`` for a platform without images.
+    """
     known = {name: platform for platform, name in PLATFORMS.items()}
     asked = tuple(dict.fromkeys(text.split(",")))
     for name in asked:
@@ -119,20 +122,23 @@ def require_platforms(text: str) -> tuple[str, ...]:
 
 
 def architecture(platform: str) -> str:
-    """Docker's and Debian's name of the processor of a package's platform: ``amd64``."""
+    """Return Docker's and Debian's name of the processor of a package's platform: ``amd64``."""
     return PLATFORMS[platform].rpartition("/")[2]
 
 
 def local_tag(manifest: Manifest, *, service: bool) -> str:
-    """``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``, ``ortpacks/cpu:1.21.0-arm64``."""
+    """Return the local tag: ``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal-service``.
+
+    For another platform than ``linux-x64`` the processor is added: ``ortpacks/cpu:1.21.0-arm64``.
+    """
     name = f"ortpacks/{manifest.variant}:{manifest.onnxruntime.version}{_ends(manifest, service=service)}"
     return name if manifest.platform == LINUX else f"{name}-{architecture(manifest.platform)}"
 
 
 def published_tags(manifest: Manifest, *, service: bool) -> tuple[str, ...]:
-    """The tags in a registry: of this version, of the newest, and of the newest for each architecture.
+    """Return the tags in a registry: of this version, of the newest, and of the newest for each architecture.
 
-    What a smaller profile made is nobody's newest.
+    An image of a reduced profile only gets the tag of its version.
     """
     ends = _ends(manifest, service=service)
     names = [f"{manifest.onnxruntime.version}-{manifest.variant}"]
@@ -147,13 +153,13 @@ def _ends(manifest: Manifest, *, service: bool) -> str:
 
 
 def commit_of(host_library: bytes) -> str:
-    """The commit that ONNX Runtime's host library names as its own; empty where it names none."""
+    """Return the commit that ONNX Runtime's host library names as its own; empty if it names none."""
     found = _COMMIT.search(host_library)
     return found[1].decode() if found else ""
 
 
 def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
-    """The labels of an image; ``commit`` is ONNX Runtime's, ``source`` the URL of this project."""
+    """Return the labels of an image; ``commit`` is ONNX Runtime's, ``source`` the URL of this project."""
     cuda = manifest.provider == CUDA
     title = "org.opencontainers.image"
     found = {
@@ -178,7 +184,7 @@ def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
 def dockerfile(
     loader: BaseLoader, manifest: Manifest, names: Iterable[str], named: Mapping[str, str], *, service: bool
 ) -> str:
-    """The Dockerfile of an image: ``names`` are those of its layers, in order, ``named`` its labels."""
+    """Return the Dockerfile of an image; ``names`` are its layers' names, in order, ``named`` its labels."""
     template = template_environment(loader).get_template("image.Dockerfile.j2")
     return template.render(
         layers=[SYSTEM, *names],
@@ -193,9 +199,10 @@ def dockerfile(
 def layers(
     package: Path, manifest: Manifest, wheels: Iterable[Path], models: Path | None
 ) -> Mapping[str, Mapping[str, Path]]:
-    """The layers above the system, in order: of each its files by their paths in the image.
+    """Return the layers above the system, in order: for each layer its files by their paths in the image.
 
-    ``package`` and ``wheels`` are unpacked trees; of a wheel of a later tree a file replaces an earlier one.
+    ``package`` and ``wheels`` are unpacked trees; a file of a later wheel replaces one of an earlier wheel.
+    Layers without files are left out.
     """
     theirs = {one.path: _layer(one) for one in manifest.files if one.vendor == NVIDIA and _is_library(one)}
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
@@ -217,7 +224,7 @@ def _is_library(entry: FileEntry) -> bool:
 
 
 def _layer(entry: FileEntry) -> str:
-    """The layer of one of NVIDIA's libraries: its wheel's name, ``nvidia-cudnn-cu12``."""
+    """Return the layer of one of NVIDIA's libraries: its wheel's name, ``nvidia-cudnn-cu12``."""
     return Input.parse(entry.source).requirement.partition("==")[0]
 
 
@@ -226,7 +233,10 @@ def _files(tree: Path) -> Iterator[tuple[str, Path]]:
 
 
 def write_layer(files: Mapping[str, Path], tar: Path) -> None:
-    """Write a layer: root's, readable by all, the same bytes for the same files. Raises ``DiskError``."""
+    """Write a layer: owned by root, readable by all, the same bytes for the same files.
+
+    Raises ``DiskError``.
+    """
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
     needed = sum(file.stat().st_size for file in files.values())
     with disk_errors(tar, needed), tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
@@ -245,7 +255,10 @@ def write_layer(files: Mapping[str, Path], tar: Path) -> None:
 
 
 def size_on_disk(tars: Iterable[Path]) -> int:
-    """The bytes of the files in layers. An engine with containerd's image store tells compressed ones."""
+    """Return the uncompressed bytes of the files in layers.
+
+    An engine with containerd's image store reports compressed sizes instead.
+    """
     size = 0
     for tar in tars:
         with tarfile.open(tar, "r:") as layer:
@@ -254,7 +267,7 @@ def size_on_disk(tars: Iterable[Path]) -> int:
 
 
 def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
-    """Raise ``CheckFailedError`` for an image that is too large: ``size`` bytes are more than ``budget``."""
+    """Raise ``CheckFailedError`` if an image of ``size`` bytes is larger than ``budget``."""
     if size > budget:
         raise CheckFailedError(
             f"the image of {manifest.name} has {size:,} bytes; image.budget of variants.yaml is {budget:,}"
@@ -262,9 +275,9 @@ def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
 
 
 def own_size(names: Iterable[str], image: PushedImage) -> int:
-    """The compressed bytes of an image without NVIDIA's layers and models; ``names`` of all its layers.
+    """Return the compressed bytes of an image without NVIDIA's layers and models.
 
-    These lie on the system, below all others.
+    ``names`` are those of all its layers above the system. NVIDIA's layers and models are the first of them.
     """
     others = sum(name.startswith(("nvidia-", MODELS_LAYER)) for name in names)
     return sum(image.sizes) - sum(image.sizes[1 : 1 + others])

@@ -1,4 +1,4 @@
-"""inspect: reads libraries on disk: which GPUs their code runs on, and what a package's manifest promises."""
+"""The step inspect reads libraries on disk: the GPUs that their code runs on, and manifests' promises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ FORMAT, CHANGES_FORMAT = 4, 1
 
 
 def read_file(path: str, file: Path, *, symbols: bool = True, deep: bool = False) -> Reading:
-    """Read ``file``, called ``path`` in what is shown. What keeps it from being read is a finding in it.
+    """Return the reading of ``file``, whose name in output is ``path``.
+
+    A file that cannot be read gives a finding.
 
     With ``deep`` its images are unpacked.
     """
@@ -44,7 +46,10 @@ def read_file(path: str, file: Path, *, symbols: bool = True, deep: bool = False
 
 
 def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
-    """Read the library ``file`` of another platform. Raises ``IntegrityError`` where it cannot be read."""
+    """Return the reading of a library for another platform.
+
+    Raises ``IntegrityError`` if it cannot be read.
+    """
     try:
         with _mapped(file) as buffer:
             return read_foreign(path, source, buffer)
@@ -56,7 +61,7 @@ def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
 
 @contextmanager
 def _mapped(file: Path) -> Iterator[Buffer]:
-    """The file's bytes, which are looked at where they lie and not copied."""
+    """Yield the file's bytes, mapped into memory and not copied."""
     with file.open("rb") as opened:
         if file.stat().st_size == 0:
             yield b""
@@ -66,7 +71,7 @@ def _mapped(file: Path) -> Iterator[Buffer]:
 
 
 def inspect(libraries: Iterable[tuple[str, Path]], *, deep: bool = False) -> tuple[Inspected, ...]:
-    """Read each library; a file that cannot be read is a result that says so, never a silent pass."""
+    """Return what was read of each library; a file that cannot be read gives a result with its problem."""
     return tuple(_inspected(name, file, deep=deep) for name, file in libraries)
 
 
@@ -77,21 +82,21 @@ def inspect_source(
     *,
     deep: bool = False,
 ) -> InspectedSource:
-    """Read the libraries of one source, and what the manifests of our packages in it promise of them."""
+    """Return what was read of the libraries of one source, and what our packages' manifests in it promise."""
     found = inspect(libraries, deep=deep)
     promises = (promise_of(file.read_bytes(), name.removesuffix(MANIFEST), found) for name, file in manifests)
     return InspectedSource(label, found, tuple(promises))
 
 
 def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
-    """The JSON form; its schema is ``docs/schemas/inspect.schema.json``."""
+    """Return the JSON form; its schema is ``docs/schemas/inspect.schema.json``."""
     return {"format": FORMAT, "sources": [_source(source) for source in sources]}
 
 
 def changes_document(
     old: InspectedSource, new: InspectedSource, found: Comparison, packages: PackageDifference | None
 ) -> dict[str, object]:
-    """The JSON form of a comparison; its schema is ``docs/schemas/inspect-diff.schema.json``."""
+    """Return the JSON form of a comparison; its schema is ``docs/schemas/inspect-diff.schema.json``."""
     return {
         "format": CHANGES_FORMAT,
         "sentence": changes_sentence(found),
@@ -211,7 +216,7 @@ def _entry(item: Inspected) -> dict[str, object]:
 
 
 def _deep(path: str, deep: DeepReading) -> dict[str, object]:
-    """What images unpack to; kernels by their mangled names."""
+    """Return the JSON form of what images unpack to; kernels have their mangled names."""
     return {
         "images": deep.images,
         "bytes": deep.size,
@@ -235,7 +240,7 @@ def _sorted(targets: Iterable[CodeTarget]) -> list[CodeTarget]:
 
 
 def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
-    """Counts and architectures; all of them nothing without device code."""
+    """Return counts and architectures; all of them zero or empty without device code."""
     return {
         "containers": coverage.containers if coverage else 0,
         "idle": coverage.nothing_to_run if coverage else 0,

@@ -1,4 +1,4 @@
-"""plan: decide base, origin, ORT version and profile of one variant, each with its reason."""
+"""The step plan decides base, origin, ORT version and profile of one variant, each with its reason."""
 
 from __future__ import annotations
 
@@ -32,25 +32,28 @@ from builder.rules.toolkits import lint
 T = TypeVar("T")
 
 PROVIDERS_IN_WHEELS = {platform: Path("onnxruntime/capi", name) for platform, name in PROVIDERS.items()}
-"""By platform."""
+"""Path of the CUDA provider in the official wheel, by platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """The command line's flags on what to build; ``None`` and ``"auto"`` leave it to ``variants.yaml``."""
+    """The command line's flags on what to build.
+
+    ``None`` and ``"auto"`` mean the value of ``variants.yaml``.
+    """
 
     base: str = "auto"
     offline: bool = False
-    """Ask no registry: a base on an image only where that is here already."""
+    """Whether no registry is contacted: a base on an image is used only if the engine has the image."""
     origin: Origin | None = None
     profile: Profile | None = None
     host: Host | None = None
     widen: bool = False
-    """Run wherever plain code for the set does, as ``widen: true`` of a variant asks for."""
+    """Whether the package must run on all GPUs that plain code for the set runs on (``widen: true``)."""
     mixed: bool = False
-    """Repack the wheel of ``onnxruntime.version`` where it serves, whatever version the base compiles."""
+    """Whether the wheel of ``onnxruntime.version`` is repacked if it serves, even if the base has another."""
     release: bool = False
-    """Make all layouts, and nothing that ``publish`` would refuse."""
+    """Whether all layouts are made, and plans that ``publish`` would refuse are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +74,14 @@ def plan(
     native_sm: Callable[[Path], Sequence[Arch]],
     reporter: Reporter,
 ) -> BuildPlan:
-    """The plan of one variant. Its base decides the ORT version, so all variants of a release share it.
+    """Return the plan of one variant.
 
-    A package without CUDA needs no store; one that nothing here can try needs the engine only where the base
-    is open and its version counts.
-    ``native_sm`` reads the architectures that every container of a provider library has SASS for. Raises
-    ``CompatibilityError`` for a set that the chosen toolchain cannot build, ``TransferError`` for a
-    requested base that cannot be reached.
+    Its base decides the ORT version, so all variants of a release share it.
+
+    A package without CUDA needs no store; a package that no engine here can try needs the engine only if its
+    base is open and determines the version. ``native_sm`` reads the architectures that every container of a
+    provider library has SASS for. Raises ``CompatibilityError`` for a set that the chosen toolchain cannot
+    build, and ``TransferError`` for a requested base that cannot be reached.
     """
     if wishes.release:
         project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
@@ -125,7 +129,7 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
 
 
 def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
-    """The plan of a package that is an official wheel repacked."""
+    """Return the plan of a package that is an official wheel repacked."""
     wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
     tried = variant.is_tried_here
     base = (
@@ -148,7 +152,7 @@ def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) 
 
 
 def _require_served(decided: BuildPlan, held: Sequence[Arch]) -> None:
-    """Raise ``CompatibilityError`` where the wheel lacks native code for an architecture of the set."""
+    """Raise ``CompatibilityError`` if the wheel lacks native code for an architecture of the set."""
     variant = decided.variant
     missing = _missing(replace(variant, widen=False), held)
     if missing:
@@ -160,7 +164,7 @@ def _require_served(decided: BuildPlan, held: Sequence[Arch]) -> None:
 
 
 def _for_compiled_alone(wishes: Wishes) -> list[str]:
-    """The flags among ``wishes`` that change nothing about a package that is a wheel repacked."""
+    """Return the flags among ``wishes`` that change nothing about a package that is a wheel repacked."""
     given = {
         "--origin source": wishes.origin is Origin.SOURCE,
         "--profile": wishes.profile is not None,
@@ -171,7 +175,10 @@ def _for_compiled_alone(wishes: Wishes) -> list[str]:
 
 
 def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
-    """The wheel of the toolkit's or the release's version. Only where the base is open an engine is asked."""
+    """Return the wheel of the toolkit's or the release's version.
+
+    An engine is used only if the base is open.
+    """
     if variant.toolkit:
         return ort_wheel(project.toolkits[variant.toolkit].ort_version, variant.platform)
     base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
@@ -182,21 +189,21 @@ def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: 
 
 
 def _released(project: Project, wishes: Wishes, base: str) -> str:
-    """The version of the official wheels that are repacked."""
+    """Return the version of the official wheels that are repacked."""
     return project.onnxruntime.version if wishes.mixed else project.bases[base].ort_version
 
 
 def _missing_patches(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
-    """The base's patches that an official wheel of the same version lacks, which are all of them."""
+    """Return the base's patches if the official wheel has the base's version; the wheel has none of them."""
     same = _released(project, wishes, base) == project.bases[base].ort_version
     return project.bases[base].patches if same else ()
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Decision[str]:
-    """The first base whose system can be had: an image that is present or can be pulled, or Debian.
+    """Return the first base whose system is available: an image that is present or can be pulled, or Debian.
 
-    Raises ``ValidationError`` for an unknown base, ``TransferError`` or ``ToolMissingError`` when the
-    one asked for cannot be had.
+    Raises ``ValidationError`` for an unknown base, and ``TransferError`` or ``ToolMissingError`` if the
+    requested base, or every base, is unavailable.
     """
     require_base(project, wishes.base)
     missed: list[str] = []
@@ -276,7 +283,7 @@ def _choose_origin(
 
 
 def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
-    """The variant's architectures and capabilities that ``held`` does not serve, in words."""
+    """Return the names of the variant's architectures and capabilities that ``held`` does not serve."""
     numbers = {arch.number for arch in held}
     there = [arch for arch in variant.sm if arch.number in numbers]
     narrowed = lost(there, held) if variant.widen else ()
@@ -287,7 +294,7 @@ def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
 def _reach_findings(
     decided: BuildPlan, store: Store, native_sm: Callable[[Path], Sequence[Arch]]
 ) -> Iterable[Finding]:
-    """The findings C012, from the wheel's code or the code that will be compiled."""
+    """Return the findings C012, from the wheel's code or the code that will be compiled."""
     sm = decided.variant.sm
     if decided.origin is Origin.WHEEL:
         return hold_reach(decided, native_sm(provider_in(decided, store)))
@@ -295,12 +302,15 @@ def _reach_findings(
 
 
 def provider_in(decided: BuildPlan, store: Store) -> Path:
-    """The CUDA provider in the unpacked wheel of a plan; the wheel is fetched where it is not here."""
+    """Return the path of the CUDA provider in the unpacked wheel of a plan.
+
+    The wheel is fetched if needed.
+    """
     return store.unpack(decided.ort_wheel) / PROVIDERS_IN_WHEELS[decided.variant.platform]
 
 
 def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]) -> str:
-    """The GPUs that a CUDA plan's package will run on natively, in words.
+    """Return a line with the GPUs that a CUDA plan's package will run on natively.
 
     ``native_sm`` reads the wheel of a plan that repacks one, as in ``plan``.
     """
@@ -317,7 +327,7 @@ def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]
 def decide(
     project: Project, variant: Variant, wishes: Wishes, base: Decision[str], origin: Decision[Origin]
 ) -> BuildPlan:
-    """The plan that follows from a base and an origin; nothing is asked and nothing is checked."""
+    """Return the plan that follows from a base and an origin, without any check."""
     compiled = origin.value is Origin.SOURCE
     version = project.bases[base.value].ort_version if compiled else _released(project, wishes, base.value)
     return BuildPlan(
@@ -335,7 +345,10 @@ def decide(
 
 
 def _lint(decided: BuildPlan) -> list[Finding]:
-    """The warnings that need the chosen toolchain. The others were given with ``variants.yaml``."""
+    """Return the warnings that need the chosen toolchain; ``variants.yaml`` was checked for all others.
+
+    Raises ``CompatibilityError`` if there is an error among the findings.
+    """
     if decided.origin is not Origin.SOURCE:
         return []
     project = decided.project
@@ -357,7 +370,7 @@ def _lint(decided: BuildPlan) -> list[Finding]:
 
 
 def _without_kernels(decided: BuildPlan) -> list[Finding]:
-    """The finding C011: the operators that a package of less than the full profile lacks."""
+    """Return the finding C011: the operators that a package with a reduced profile lacks."""
     if decided.profile is None:
         return []
     missing = cannot_run(decided.profile.value, decided.ort_version)

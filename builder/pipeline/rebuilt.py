@@ -1,4 +1,4 @@
-"""Two unpacked packages, compared file by file, and in device code container by container."""
+"""This module compares two unpacked packages file by file, and device code container by container."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from builder.binary.kinds.file_kinds import HEAD, kind_of
 from builder.files.digest import sha256_of
 
 _NAMED = 5
-"""Containers that are named in a line."""
+"""The most containers that a line names."""
 
 
 def differences(theirs: Path, ours: Path) -> Iterator[str]:
-    """What sets the files of two folders apart, a sentence for each that differs."""
+    """Yield a sentence for each file that differs between two folders."""
     sides = [{path.relative_to(root).as_posix(): path for path in _files(root)} for root in (theirs, ours)]
     there, here = sides
     yield from (
@@ -51,7 +51,7 @@ def _difference(theirs: Path, ours: Path) -> str:
 
 
 def _first(one: mmap.mmap, two: mmap.mmap) -> int:
-    """The offset of the first byte that differs; the shorter one's end where it begins the other."""
+    """Return the offset of the first byte that differs, or the shorter file's size if it begins the other."""
     shorter, step = min(len(one), len(two)), 1 << 16
     for start in range(0, shorter, step):
         a, b = one[start : start + step], two[start : start + step]
@@ -61,7 +61,7 @@ def _first(one: mmap.mmap, two: mmap.mmap) -> int:
 
 
 def _code(one: mmap.mmap, two: mmap.mmap) -> str:
-    """How the device code differs."""
+    """Return how the device code differs, as text."""
     if not any(kind_of(file[:HEAD]) for file in (one, two)):
         return "no device code"
     try:
@@ -80,7 +80,7 @@ def _code(one: mmap.mmap, two: mmap.mmap) -> str:
 
 
 def _containers(file: mmap.mmap) -> list[str]:
-    """The sha256 of each container's images, in the order of the file."""
+    """Return the sha256 of each container's images, in the order of the file."""
     found = []
     for container in read_containers(file):
         digest = hashlib.sha256()

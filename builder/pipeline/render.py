@@ -1,6 +1,6 @@
-"""render: the Dockerfile and the runtime image's Dockerfile of a plan, and the content of its context.
+"""The step render makes a plan's two Dockerfiles and the list of inputs in their build context.
 
-The functions return text and read no disk. The templates compute nothing.
+The functions return text and read no disk, except for the templates. The templates compute nothing.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from builder.project.variants import (
 )
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
-"""The wheels whose libraries the provider links against."""
+"""Roles of the wheels whose libraries the provider links."""
 
 _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
-"""The folder in NVIDIA's wheel where it differs from the role."""
+"""The folder in NVIDIA's wheel, for roles whose name differs from it."""
 
 _CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
-"""The context names of toolchain wheels whose role is also a bundled library's, or no valid name."""
+"""Context names of toolchain wheels whose role is also a bundled library's or is not a valid name."""
 
 _COMPILE_CONTEXTS = frozenset({"cutlass", "cudnn-frontend", "ptxas"})
-"""The contexts that only the source of ORT needs; the others make the toolchain."""
+"""Contexts that only the source of ORT needs; the toolchain needs the other contexts."""
 
 _INTERFACES = (
     ("mp11", "boost_mp11", "Boost::mp11"),
     ("gsl", "GSL", "Microsoft.GSL::GSL"),
     ("cudnn_frontend", "cudnn_frontend", ""),
 )
-"""Header-only dependencies: folder, CMake target, and the alias that ORT asks for."""
+"""Header-only dependencies: folder, CMake target, and the alias that ORT uses."""
 
 
 def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
-    """The environment of every template: an unknown name is an error, and HTML is escaped."""
+    """Return the environment of every template: an unknown name is an error, and HTML is escaped."""
     return Environment(
         loader=loader,
         undefined=StrictUndefined,
@@ -82,7 +82,7 @@ def render(
     *,
     system: tuple[DebianPackage, ...] = (),
 ) -> Rendered:
-    """Both Dockerfiles of a plan; ``system`` are the packages of the root file system that compiles.
+    """Return both Dockerfiles of a plan; ``system`` are the packages of the root file system that compiles.
 
     Raises ``ConfigError`` naming every input that the lock lacks.
     """
@@ -120,7 +120,7 @@ def _require_pins(plan: BuildPlan, lock: Lock) -> None:
 
 
 def _squeeze(text: str) -> str:
-    """The text with at most one blank line in a row, since skipped template blocks leave some."""
+    """Return the text with at most one blank line in a row, since skipped template blocks leave some."""
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
@@ -175,7 +175,7 @@ def _outputs(plan: BuildPlan) -> tuple[str, ...]:
 
 
 def _system_view(system: System, lock: Lock) -> dict[str, object]:
-    """What makes the system: ``suite`` is ``None`` on an image."""
+    """Return the templates' values on the system; ``suite`` is ``None`` on an image."""
     if isinstance(system, SuiteSystem):
         return {"suite": system.suite, "packages": system.packages}
     return {
@@ -189,7 +189,7 @@ def _system_view(system: System, lock: Lock) -> dict[str, object]:
 
 
 def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
-    """A suite of apt's archive: its address, and the name and sha256 of its signed list."""
+    """Return a suite of apt's archive: its address, and the name and sha256 of its signed list."""
     address = item.spec.removeprefix("https://")
     root, _, suite = address.removesuffix("/InRelease").partition("/dists/")
     return {
@@ -201,7 +201,7 @@ def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
 
 
 def _toolkit_view(plan: BuildPlan) -> dict[str, object]:
-    """What makes nvcc, and what it compiles: ``toolkit`` is image, redist or debian."""
+    """Return the templates' values on nvcc and its targets; ``toolkit`` is image, redist or debian."""
     toolkit = plan.on.toolkit
     targets = _targets(divide(plan.variant.sm, toolkit.version, toolkit.ptxas), plan)
     if isinstance(toolkit, UnpackedToolkit):
@@ -216,7 +216,7 @@ def _toolkit_view(plan: BuildPlan) -> dict[str, object]:
 
 
 def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
-    """What makes ORT's source: ``source`` is git or tarball."""
+    """Return the templates' values on ORT's source; ``source`` is git or tarball."""
     source = plan.on.source
     if isinstance(source, TarballSource):
         return {
@@ -235,7 +235,7 @@ def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
 
 
 def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
-    """The values for CMake, Ninja's statements and the stand-in for fatbinary."""
+    """Return the values for CMake, for Ninja's statements and for the program that replaces fatbinary."""
     version = plan.ort_version
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
@@ -249,7 +249,7 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
 
 
 def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
-    """The path prefixes of sources and the codes of these units (``builder/inside/drive.py``)."""
+    """Yield path prefixes of sources, each with the codes of its units (``builder/inside/drive.py``)."""
     version, sm = plan.ort_version, plan.variant.sm
     for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
         yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))
@@ -259,20 +259,20 @@ def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]
 
 
 def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:
-    """The codes that nvcc compiles for part of a set: PTX where the newer ptxas assembles it."""
+    """Return the codes that nvcc compiles for part of a set: PTX if the newer ptxas assembles any of it."""
     kept = [arch for arch in targets.compiled if arch in part]
     sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
     return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
 
 
 def _reference(image: Input, lock: Lock) -> str:
-    """The image by its digest, or by its tag where ``inputs.lock`` has no digest."""
+    """Return the image by its digest, or by its tag if ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
     return f"{image.spec}@{digest}" if digest else image.spec
 
 
 def _dependencies(base: TarballSource) -> list[tuple[str, str]]:
-    """The FetchContent names with their folders below /src, in order of name."""
+    """Return the FetchContent names with their folders below /src, sorted by name."""
     unpacked = {name: name for name in base.sources}
     headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
     absent = {"safeint": "nothing", "utf8_range": "nothing"}
@@ -292,7 +292,7 @@ def _by_name(inputs: Mapping[str, Input]) -> list[Input]:
 
 
 def _contexts(plan: BuildPlan) -> dict[str, Input]:
-    """The named contexts that the plan's stages read."""
+    """Return the named contexts that the plan's stages read."""
     project = plan.project
     libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
     libraries["cudnn"] = project.cudnn.wheel
@@ -310,16 +310,16 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
 
 
 def _lib_context(role: str) -> str:
-    """The name of the context that the linker's libraries of a wheel are read from.
+    """Return the name of the context that the linker's libraries of a wheel are read from.
 
     The wheel's headers are read under the role's own name. BuildKit keeps one copy of a context by its name,
-    with the paths that a stage reads: two stages under one name would each send their paths anew.
+    with the paths that a stage reads: two stages with one name would each send their paths again.
     """
     return f"{role}-lib"
 
 
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
-    """Debian's packages of the toolkit and of ORT's source, and of what checks packages on every base."""
+    """Return Debian's packages of the toolkit, of ORT's source, and of the check tools of every base."""
     toolkit, source = plan.on.toolkit, plan.on.source
     found = {plan.project.check.cuobjdump, plan.project.check.headers}
     found |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
@@ -339,17 +339,17 @@ def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
 
 
 def _toolchain_inputs(plan: BuildPlan, lock: Lock) -> list[Input]:
-    """The inputs of the compiler and of ONNX Runtime's source."""
+    """Return the inputs of the compiler and of ONNX Runtime's source."""
     system = plan.on.system
     images = (system.image, *system.snapshot) if isinstance(system, ImageSystem) else ()
     return [*_contexts(plan).values(), *_debs(plan), *_sources(plan, lock), *images]
 
 
 def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
-    """Eight hex digits over every toolchain input's pin.
+    """Return eight hex digits over every toolchain input's pin.
 
-    They name the Ninja tree and the compiler cache. The build container detects another root file system by
-    its bytes.
+    They are part of the names of the Ninja tree and the compiler cache. The build container detects another
+    root file system by its bytes.
     """
     pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan, lock)}
     parts = [plan.base, *plan.on.system.packages, *sorted(pins)]

@@ -1,7 +1,7 @@
-"""selftest: prove a package where it is unpacked: a bare container with no network and no GPU libraries.
+"""The step selftest runs an unpacked package in a bare container without network and GPU libraries.
 
-The container has the package's files and nothing of the build tree that could help. ``judge`` gives the
-findings B010 to B013 on what the models answered to fixed inputs.
+The container has the package's files and none of the build tree. ``judge`` returns the findings B010 to B013
+on the models' outputs for fixed inputs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from builder.ports import Completed, ContainerRun, Engine
 from builder.rules.dependencies import judge_loader, waits_for_driver
 
 HALF_ATTENTION = Capability(5, 3)
-"""The oldest card for grouped-query attention, which ORT has in half precision only: line 52 of 1.21.0's
-``contrib_ops/cuda/bert/cutlass_fmha/memory_efficient_attention.h``."""
+"""The oldest capability for grouped-query attention, which ORT has in half precision only.
+
+Source: line 52 of 1.21.0's ``contrib_ops/cuda/bert/cutlass_fmha/memory_efficient_attention.h``.
+"""
 
 _OLDEST = Capability(5, 0)
 
 TOLERANCE = 1e-4
-"""Largest absolute difference to the stock CPU build. Outputs lie in -1 … 1; releases differ in kernels."""
+"""Largest absolute difference from the stock CPU build. Outputs are in -1 … 1; kernels of releases differ."""
 
 _MAGIKA_BYTES = 1024
-"""What the model reads of each end of a file."""
+"""Number of bytes that the model reads of each end of a file."""
 
 _C_PROGRAM = b'#include <stdio.h>\nint main(void) {\n    return puts("hello");\n}\n' * 40
 
@@ -43,44 +45,47 @@ _FOLDER = "/selftest"
 _UNLOADED = "Failed to load shared library"
 
 _SMOKE = "smoke\n"
-"""Behind it in the output, what the smoke program said."""
+"""Line in the output after which the smoke program's own output begins."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input tensor as the smoke program takes it: raw little-endian bytes."""
+    """An input tensor in the smoke program's form: raw little-endian bytes."""
 
     name: str
     type: str
-    """``f32``, ``i32`` or ``i64``."""
+    """Element type: ``f32``, ``i32`` or ``i64``."""
     dims: tuple[int, ...]
     data: bytes
 
     @property
     def argument(self) -> str:
-        """``NAME:TYPE:DIMS:`` for the smoke program, the file's path to follow."""
+        """``NAME:TYPE:DIMS:`` for the smoke program, to be followed by the file's path."""
         dims = "x".join(map(str, self.dims)) or "scalar"
         return f"{self.name}:{self.type}:{dims}:"
 
 
 @dataclass(frozen=True)
 class SelftestTrial:
-    """A model and what it is fed."""
+    """A model and its inputs."""
 
     name: str
-    """As it is called in findings, and a file name."""
+    """Name in findings, and part of file names."""
     model: Path
     inputs: tuple[Tensor, ...]
     blind: tuple[Tensor, ...] = ()
-    """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
+    """Inputs on a virtual card, whose kernels compute nothing; empty: ``inputs``."""
     contrib: bool = False
-    """Whether its file has nodes of com.microsoft."""
+    """Whether the model's file has nodes of com.microsoft."""
     since: Capability = _OLDEST
-    """The oldest card that ORT's kernels for it run on; on older ones it is opened and not run."""
+    """The oldest capability that ORT's kernels for the model run on.
+
+    Older cards open it and do not run it.
+    """
 
 
 def silero_inputs() -> tuple[Tensor, ...]:
-    """One 32 ms frame at 16 kHz for Silero VAD: a rising tone, like the start of a vowel."""
+    """Return one 32 ms frame at 16 kHz for Silero VAD: a rising tone, like the start of a vowel."""
     frame = [0.4 * math.sin(2 * math.pi * (120 + i / 4) * i / 16000) for i in range(512)]
     return (
         Tensor("input", "f32", (1, 512), struct.pack("<512f", *frame)),
@@ -90,19 +95,25 @@ def silero_inputs() -> tuple[Tensor, ...]:
 
 
 def silero_blind_inputs() -> tuple[Tensor, ...]:
-    """The inputs with 256 samples: no kernel finds the rate to be 16 kHz, so the branch for 8 kHz runs."""
+    """Return inputs with 256 samples.
+
+    On a virtual card no kernel finds out that the rate is 16 kHz, so the model's branch for 8 kHz runs.
+    """
     _, state, rate = silero_inputs()
     return (Tensor("input", "f32", (1, 256), bytes(4 * 256)), state, rate)
 
 
 def magika_inputs() -> tuple[Tensor, ...]:
-    """A C program's first and last bytes, a number each, for Google's model of file types."""
+    """Return a C program's first and last bytes, a number each, for Google's model of file types."""
     ends = _C_PROGRAM[:_MAGIKA_BYTES] + _C_PROGRAM[-_MAGIKA_BYTES:]
     return (Tensor("bytes", "i32", (1, len(ends)), struct.pack(f"<{len(ends)}i", *ends)),)
 
 
 def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> tuple[Tensor, ...]:
-    """Rows of one length by input name, numbers of words, as all-MiniLM-L6-v2 takes them."""
+    """Return the tensors of rows of token numbers, by input name, for all-MiniLM-L6-v2.
+
+    All rows of an input have the same length.
+    """
     return tuple(
         Tensor(
             name,
@@ -116,18 +127,18 @@ def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> tuple[Ten
 
 @dataclass(frozen=True, kw_only=True)
 class SelftestBench:
-    """Where and with what packages are tried."""
+    """The engine, image, programs and models with which packages are tried."""
 
     engine: Engine
     image: str
-    """A bare image: a C library, nothing of CUDA."""
+    """Tag of a bare image: a C library, nothing of CUDA."""
     script: Path
-    """``selftest.sh``."""
+    """Path of ``selftest.sh``."""
     smoke: Path
-    """The ``ortpacks-smoke`` program."""
+    """Path of the ``ortpacks-smoke`` program."""
     trials: tuple[SelftestTrial, ...]
     stock_outputs: Callable[[Path, Sequence[Tensor]], Outputs]
-    """The stock CPU build's answer."""
+    """Returns the stock CPU build's outputs of a model for inputs."""
 
 
 def selftest(
@@ -138,11 +149,11 @@ def selftest(
     *,
     cuda: bool = True,
 ) -> tuple[Finding, ...]:
-    """Let the loader find every library's needs, ask for CUDA, run each model on what is there.
+    """Resolve every library's dependencies, request CUDA, and run each model, in one container.
 
-    ``package`` has its files by their paths below the folder ``top``, its name. ``cuda``: whether it is for
-    CUDA, so that its provider must be there. One container does it all.
-    Findings: B018 of the loader, B010 to B013 of the models.
+    ``package`` has the package's files by their paths below the folder ``top``, its name. ``cuda`` tells
+    whether it is for CUDA, so that its provider must be there. Findings: B018 for the loader, B010 to B013
+    for the models.
     """
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
         done = bench.engine.run(_request(top, package, bench, Path(folder)))
@@ -172,7 +183,7 @@ def _request(top: str, package: Mapping[str, Path], bench: SelftestBench, folder
 
 
 def _arguments(trials: Sequence[SelftestTrial]) -> list[str]:
-    """``MODEL INPUT...`` of each, ``--`` between two."""
+    """Return ``MODEL INPUT...`` of each trial, with ``--`` between two trials."""
     groups = [
         ["--", _model(trial), *(f"{item.argument}{_place(trial, item)}" for item in trial.inputs)]
         for trial in trials
@@ -181,7 +192,7 @@ def _arguments(trials: Sequence[SelftestTrial]) -> list[str]:
 
 
 def _inputs(trials: Sequence[SelftestTrial], folder: Path) -> Mapping[str, Path]:
-    """The input tensors, written to ``folder``, by their places in the container."""
+    """Write the input tensors to ``folder`` and return the files by their paths in the container."""
     files = {}
     for trial in trials:
         for item in trial.inputs:
@@ -219,11 +230,11 @@ def judge(
     cuda: bool = True,
     waits: bool = False,
 ) -> tuple[Finding, ...]:
-    """Findings on the smoke program's lines of JSON, one a model, in the order of ``references``.
+    """Return findings on the smoke program's lines of JSON, one per model, in the order of ``references``.
 
-    ``references`` are the stock build's outputs by the model's name; ``cuda``: whether the CUDA provider must
-    be there, ``waits`` that it cannot be loaded for want of a driver. What is wrong for every model is told
-    once.
+    ``references`` are the stock build's outputs by the model's name; ``cuda`` tells whether the CUDA provider
+    must be there, ``waits`` that it cannot be loaded without a driver. A finding that holds for every model
+    is returned once.
     """
     try:
         replies = [_answer(line) for line in answers.splitlines()]
@@ -241,7 +252,7 @@ def judge(
 
 
 def _answer(line: str) -> Mapping[str, object]:
-    """Raises ``ValueError`` for anything but an object."""
+    """Return the JSON object of a line. Raises ``ValueError`` for anything but an object."""
     reply = json.loads(line)
     if not isinstance(reply, dict):
         raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other
@@ -254,9 +265,9 @@ def _judge_version(reply: Mapping[str, object], wanted: str, package: str) -> It
 
 
 def _judge_cuda(reply: Mapping[str, object], package: str, *, waits: bool) -> Iterator[Finding]:
-    """The provider must be there, and either run or refuse in CUDA's own words: never fail to load.
+    """Yield B012 unless the provider is there, and either runs or fails with an error of CUDA's.
 
-    One that links the driver's library fails to load without a driver, in the words of ``_UNLOADED``.
+    A provider that links the driver's library fails to load without a driver, with the message ``_UNLOADED``.
     """
     providers = reply.get("providers")
     if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
@@ -289,7 +300,7 @@ def _judge_numbers(outputs: object, reference: Outputs, package: str, model: str
 
 
 def _worst(got: list[float], wanted: Sequence[float]) -> float:
-    """The largest difference; infinite where they are not as many, and for anything that is no number."""
+    """Return the largest difference; infinite for different lengths and if any value is not a number."""
     if len(got) != len(wanted):
         return math.inf
     apart = [abs(a - b) for a, b in zip(got, wanted, strict=False)]

@@ -1,6 +1,6 @@
-"""verify: prove a package from its archive alone: names, hashes, licences, SBOM, binaries, models that run.
+"""The step verify checks a package from its archive alone: names, hashes, licences, SBOM, binaries, models.
 
-Of a thin package NVIDIA's libraries are taken from NVIDIA's wheels, which its manifest names by their bytes.
+NVIDIA's libraries of a thin package are taken from NVIDIA's wheels, which its manifest names with sha256.
 """
 
 from __future__ import annotations
@@ -34,34 +34,37 @@ from builder.rules.wheel_records import check_recorded
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """The ports and programs that verifying needs."""
+    """The ports and programs of verifying, and the libraries that models already ran on."""
 
     archive: Archive
     bom: BomReader
     checksums: Checksums
     reporter: Reporter
     tree: Callable[[WheelEntry], Path]
-    """A wheel's unpacked tree; fetched where it is not here."""
+    """Returns a wheel's unpacked tree; the wheel is fetched if it is not in the cache."""
     record: Callable[[Path], str]
-    """The text of RECORD in such a tree."""
+    """Returns the text of RECORD in such a tree."""
     check: Callable[[Sequence[Member], Variant], BinaryReport]
-    """The check stage: what members hold, held to a variant."""
+    """The check step: compares the contents of members with a variant."""
     selftest: Callable[[Manifest, Mapping[str, Path]], Sequence[Finding]] | None
-    """Runs models on the package's files, by their paths; ``None`` where no engine is there to do it."""
+    """Runs models on the package's files, by their paths; ``None`` if no engine is to run them."""
     work: Path
-    """Folder to unpack below."""
+    """Folder below which packages are unpacked."""
     cards: Callable[[Path, Manifest, Path, BinaryReport], Sequence[Finding]] | None = None
-    """Opens models on virtual cards: the package, its manifest, where its libraries lie, what they hold."""
+    """Opens models on virtual cards, for package, manifest, folder of libraries and report.
+
+    ``None``: no cards.
+    """
     tried: dict[frozenset[tuple[str, str]], str] = field(default_factory=dict)
-    """Paths and digests of the libraries that models ran on → the package; both layouts have the same."""
+    """Package whose libraries models ran on, by the libraries' paths and digests; both layouts share them."""
 
 
 def verify(package: Path, verifier: Verifier) -> Manifest:
-    """The manifest of a package that holds what it claims.
+    """Check a package and return its manifest.
 
-    Nothing of the package is run before its bytes are proved. Raises ``CheckFailedError`` with every finding,
-    ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package), ``TransferError`` (a wheel of a
-    thin package cannot be had) or ``DiskError``.
+    Nothing of the package is run before its bytes are checked. Raises ``CheckFailedError`` with every finding
+    of a check, ``IntegrityError`` (a damaged archive), ``ValidationError`` (not a package), ``TransferError``
+    (a wheel of a thin package cannot be fetched) or ``DiskError``.
     """
     manifest = manifest_of(package, verifier.archive)
     what = f"{package.name} is not what it claims"
@@ -84,7 +87,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
 
 
 def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
-    """B008 and B016: checksums and provenance beside the package, if there are any, match its bytes."""
+    """Yield B008 and B016 if checksums or provenance next to the package do not match its bytes."""
     whole = verifier.archive.whole(package)
     own = file_digest(package) if package.name.endswith(PARTS_SUFFIX) else whole
     yield from check_checksum(package.name, own, verifier.checksums.read(package.parent))
@@ -94,19 +97,19 @@ def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> It
 
 
 def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:
-    """SBOM and NOTICE against the manifest; that they are there has been proved."""
+    """Yield findings on SBOM and NOTICE against the manifest; both files are known to exist."""
     bom = (folder / SBOM).read_bytes()
     yield from check_sbom(manifest, bom, verifier.bom.problems(bom))
     yield from check_notice(manifest, (folder / NOTICE).read_text(encoding="utf-8", errors="replace"))
 
 
 def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str, Path]:
-    """Where the files lie that the archive leaves to their wheels, proved."""
+    """Return the paths of the files that the archive leaves to their wheels, after checking their bytes."""
     sources = {entry.source for entry in manifest.absent}
     wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if wheel.source in sources}
     files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
     members = installed_members(replace(manifest, files=manifest.absent), files)
-    there = [member for member in members if member.file.is_file()]  # the findings name the others
+    there = [member for member in members if member.file.is_file()]  # findings name missing files
     found = list(check_completed(manifest, verifier.archive.digests(there)))
     records = {source: verifier.record(tree) for source, tree in wheels.items()}
     require([*found, *check_recorded(manifest, records)], what)

@@ -1,1 +1,1 @@
-"""A release of the packages in ``dist/``: checked, compared with its host, completed, then published."""
+"""This package checks the packages in ``dist/``, compares a release with its host, and publishes it."""

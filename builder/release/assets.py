@@ -1,4 +1,4 @@
-"""A release on a host, its comparison with local files, and the steps that make both equal.
+"""This module compares a release on a host with local files and finds the steps that make both equal.
 
 The functions are pure: ``compare`` and ``converge`` get what a host listed and return what to do.
 """
@@ -16,17 +16,17 @@ from builder.files.digest import LocalFile
 from builder.formats.package_names import CHECKSUMS, INDEX
 
 UPLOADED = "uploaded"
-"""The asset state of a whole file. A failed upload leaves ``starter``."""
+"""The state of a complete asset. A failed upload leaves ``starter``."""
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
 _LAST = (CHECKSUMS, INDEX)
-"""The files that name all others are uploaded last, so that half a release never looks complete."""
+"""Files that name all other files. They are uploaded last, so that half a release never looks complete."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """One file of a release as its host lists it; ``digest`` is ``sha256:<hex>`` or ``None``."""
+    """One file of a release, as its host lists it; ``digest`` is ``sha256:<hex>`` or ``None``."""
 
     name: str
     size: int
@@ -37,7 +37,7 @@ class Asset:
 
 @dataclass(frozen=True)
 class Release:
-    """A release on a host. Only its owner sees a draft, and not under its tag."""
+    """A release on a host. Only its owner sees a draft, and not by its tag."""
 
     id: int
     tag: str
@@ -47,12 +47,12 @@ class Release:
     upload_url: str
     html_url: str
     commit: str | None = None
-    """The commit that it was made for, where the host keeps one."""
+    """The commit that the release was made for, if the host stores one."""
 
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """The release as it should be."""
+    """A release as it should be on the host."""
 
     tag: str
     title: str
@@ -62,72 +62,75 @@ class ReleasePlan:
 
 
 class ReleaseHost(Protocol):
-    """A host of releases: GitHub, or a mirror's folder.
+    """A host of releases: GitHub, a mirror's folder, or a registry.
 
-    Every method raises ``TransferError`` when the host refuses or is out of reach. A folder's methods also
-    raise ``DiskError``, and ``ReleaseConflictError`` where something else lies there.
+    Every method raises ``TransferError`` if the host refuses or is out of reach. A folder's methods also
+    raise ``DiskError``, and ``ReleaseConflictError`` if something other than a release is at its place.
     """
 
     def require_access(self) -> None:
         """Raise ``TransferError`` or ``ConfigError`` unless the host lets us write. Called first."""
 
     def published(self, tag: str) -> Release | None:
-        """The published release of a tag; ``None`` when there is none, drafts or not."""
+        """Return the published release of a tag; ``None`` if there is none, also if there are drafts."""
 
     def latest(self) -> Release | None:
-        """The newest published release of any tag; ``None`` when there is none."""
+        """Return the newest published release of any tag; ``None`` if there is none."""
 
     def drafts(self, tag: str) -> Sequence[Release]:
-        """Every draft of a tag, oldest first. A tag may have several."""
+        """Return every draft of a tag, oldest first. A tag may have several."""
 
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
-        """Make an empty draft. Publishing creates a missing tag on ``commit``."""
+        """Make an empty draft and return it. Publishing creates a missing tag on ``commit``."""
 
     def assets(self, release: Release) -> tuple[Asset, ...]:
-        """The assets that the release holds now."""
+        """Return the assets that the release has now."""
 
     def download(self, asset: Asset, limit: int) -> bytes:
-        """The bytes of a small asset. Raises ``TransferError`` for one of more than ``limit`` bytes."""
+        """Return the bytes of a small asset. Raises ``TransferError`` for more than ``limit`` bytes."""
 
     def upload(self, release: Release, file: LocalFile) -> Asset:
-        """Upload one whole file; the asset has the file's size, and its digest if the host gives one.
+        """Upload one whole file and return its asset, with the size, and the digest if the host has one.
 
-        Raises ``IntegrityError`` when the host repeatedly stores other bytes.
+        Raises ``IntegrityError`` if the host repeatedly stores other bytes.
         """
 
     def delete(self, asset: Asset) -> None:
-        """Remove an asset. An asset that is gone already is no error."""
+        """Remove an asset. An asset that does not exist is no error."""
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
-        """Make a draft public, and create a missing tag on ``commit``."""
+        """Make a draft public, create a missing tag on ``commit``, and return the release."""
 
     def withdraw(self, release: Release) -> Release:
-        """Make a published release a draft again, which nobody else sees."""
+        """Make a published release a draft again, which only the owner sees, and return it."""
 
 
 class Repository(Protocol):
-    """The git repository that a host has its releases' tags in. Mirrors have none.
+    """The git repository in which a host has its releases' tags. Mirrors have none.
 
-    Both methods raise ``TransferError`` when the host refuses or is out of reach.
+    Both methods raise ``TransferError`` if the host refuses or is out of reach.
     """
 
     def commit_of(self, tag: str) -> str | None:
-        """The commit that the tag names now; ``None`` where there is no such tag."""
+        """Return the commit of the tag; ``None`` if there is no such tag."""
 
     def has_immutable_releases(self) -> bool | None:
-        """Whether what is published can never change; ``None``, and a warning, if the host does not tell."""
+        """Return whether published releases can never change.
+
+        ``None``, with a warning, if the host does not report it.
+        """
 
 
 class Status(Enum):
-    """The comparison of one name on both sides. The value is its mark in the table."""
+    """Result of comparing one name on both sides. The value is its mark in the table."""
 
     EQUAL = "✔"
     MISSING = "↑"
     DIFFERS = "✘"
     BROKEN = "⚠"
-    """An upload that never finished."""
+    """An upload that was not completed."""
     EXTRA = "+"
-    """On the host, not here."""
+    """A file on the host that is not local."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,12 @@ class StatusRow:
 
 
 def holds(asset: Asset, file: LocalFile) -> bool:
-    """Whether the asset is the file: uploaded, of the same size, and of the same digest if there is one."""
+    """Return whether the asset is the file: uploaded, of the same size, and of the same digest if known."""
     return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
 
 
 def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusRow]:
-    """A row for every name of either side, in upload order."""
+    """Return a row for every name of either side, in upload order."""
     here = {file.name: file for file in files}
     there = {asset.name: asset for asset in assets}
     names = sorted({*here, *there}, key=_upload_order)
@@ -156,7 +159,7 @@ def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusR
 
 
 def converge(rows: Sequence[StatusRow]) -> tuple[list[tuple[Asset, str]], list[LocalFile]]:
-    """What makes a draft equal: assets to delete, each with its reason, then files to upload in order."""
+    """Return what makes a draft equal: assets to delete, each with a reason, and files to upload in order."""
     differing = [row for row in rows if row.status is not Status.EQUAL]
     return [(row.asset, row.note) for row in differing if row.asset], [
         row.file for row in differing if row.file
@@ -164,18 +167,18 @@ def converge(rows: Sequence[StatusRow]) -> tuple[list[tuple[Asset, str]], list[L
 
 
 def complete(rows: Sequence[StatusRow]) -> bool:
-    """Whether the release holds exactly the files."""
+    """Return whether the release has exactly the files."""
     return all(row.status is Status.EQUAL for row in rows)
 
 
 def render_table(rows: Sequence[StatusRow]) -> list[str]:
-    """The table's lines: mark, name, bytes and note, in columns."""
+    """Return the table's lines: mark, name, bytes and note, in columns."""
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
 
 
 def require_tag(tag: str) -> str:
-    """``tag``, if git accepts it. Raises ``ConfigError``."""
+    """Return ``tag`` if git accepts it. Raises ``ConfigError`` if not."""
     if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
         raise ConfigError(
             f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
@@ -184,7 +187,7 @@ def require_tag(tag: str) -> str:
 
 
 def parse_checksums(text: str) -> Mapping[str, str]:
-    """The hex digests by name. Raises ``ValueError`` for a line that is not ``<hex>  <name>``."""
+    """Return the hex digests by name. Raises ``ValueError`` for a line that is not ``<hex> <name>``."""
     sums = {}
     for number, line in enumerate(text.splitlines(), start=1):
         digest, _, name = line.partition(" ")

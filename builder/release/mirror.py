@@ -1,4 +1,4 @@
-"""``releases.json``, a mirror's list of its releases, and the tags that a mirror can hold.
+"""``releases.json`` is a mirror's list of its releases. This module reads and writes it, and checks tags.
 
 Fields: docs/schemas/mirror.schema.json.
 """
@@ -19,13 +19,13 @@ FORMAT = 1
 LISTING = "releases.json"
 
 LATEST = "latest"
-"""The name of the link to the newest release."""
+"""Name of the link to the newest release."""
 
 SIMPLE = "simple"
-"""The folder with the pages of the releases' wheels, for pip and uv."""
+"""Folder with the pages of the releases' wheels, for pip and uv."""
 
 LISTING_LIMIT = 16 << 20
-"""The largest file that is read, in bytes: some hundred thousand releases."""
+"""The largest file that is read, in bytes; about a hundred thousand releases."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,27 @@ class MirrorRelease:
 
     tag: str
     published: str
-    """When it first became public on this mirror: UTC, like ``2026-11-21T23:30:00Z``."""
+    """Time when the release first became public on this mirror: UTC, like ``2026-11-21T23:30:00Z``."""
     index: str
-    """Path of its ``index.json``, from the folder that ``releases.json`` is in."""
+    """Path of its ``index.json``, relative to the folder of ``releases.json``."""
     sha256: str
-    """Of that ``index.json``."""
+    """Hex sha256 of that ``index.json``."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """The whole file; the fields stand in its order."""
+    """The whole file; the fields are in its order."""
 
     format: int
     releases: tuple[MirrorRelease, ...]
-    """The last published first."""
+    """Releases, the last published first."""
 
 
 EMPTY = Mirror(FORMAT, ())
 
 
 def mirror_tag(tag: str) -> str:
-    """``tag``, if a folder can have that name. Raises ``ConfigError``."""
+    """Return ``tag`` if a folder of a mirror can have that name. Raises ``ConfigError`` if not."""
     require_tag(tag)
     if "/" in tag:
         raise ConfigError(
@@ -69,15 +69,15 @@ def mirror_tag(tag: str) -> str:
 
 
 def entry(tag: str, published: str, sha256: str) -> MirrorRelease:
-    """The list's entry of the release ``tag``."""
+    """Return the list's entry of the release ``tag``."""
     return MirrorRelease(tag, published, f"{tag}/{INDEX}", sha256)
 
 
 def merged(known: Mirror, found: Sequence[MirrorRelease], folders: Collection[str]) -> Mirror:
-    """The new list: releases that were never listed before, in the order given, then the known ones.
+    """Return the new list: releases that were never listed before, in the order given, then the known ones.
 
-    A known release keeps its place and its time while its folder exists, even when its index cannot be read.
-    Its hash is that of ``found``.
+    A known release keeps its position and time while its folder exists, even if its index cannot be read. Its
+    hash is that of ``found``.
     """
     now = {release.tag: release for release in found}
     old = {release.tag for release in known.releases}
@@ -91,7 +91,7 @@ def merged(known: Mirror, found: Sequence[MirrorRelease], folders: Collection[st
 
 
 def tag_in(index: bytes) -> str | None:
-    """The tag that an ``index.json`` of any format names; ``None`` for any other bytes."""
+    """Return the tag that an ``index.json`` of any format names; ``None`` for any other bytes."""
     try:
         value = json.loads(index)
     except (ValueError, RecursionError):
@@ -101,15 +101,15 @@ def tag_in(index: bytes) -> str | None:
 
 
 def dumps(mirror: Mirror) -> str:
-    """The file's text. The same releases give the same bytes."""
+    """Return the file's text. The same releases give the same bytes."""
     return json.dumps(to_json(mirror), indent=2, ensure_ascii=False) + "\n"
 
 
 def loads(text: str | bytes, where: str) -> Mirror:
-    """The list in a file's text; ``where`` names the file in errors.
+    """Return the list in a file's text; ``where`` names the file in errors.
 
-    Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (an unknown
-    format, or impossible values).
+    Raises ``ParseError`` for what is not JSON, ``SchemaError`` with every wrong key, and ``ValidationError``
+    for an unknown format or impossible values.
     """
     value = parse_json(text, where)
     require_format(value, [FORMAT], where)

@@ -1,4 +1,4 @@
-"""The release notes: which package is for which GPUs, how to install it, and what changed.
+"""The release notes list the GPUs of each package, how to install it, and what changed.
 
 The changes are those between this release's index and the previous one's.
 """
@@ -25,11 +25,14 @@ from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits
 
 _INDEX_LIMIT = 16 << 20
-"""The largest index that is read, in bytes. A real one has some thousand."""
+"""The largest index that is read, in bytes. A real one has some thousand bytes."""
 
 
 def previous_index(tag: str, ports: PublishPorts) -> Index | None:
-    """The index of the newest release but ``tag``'s; ``None`` where there is none or it cannot be read."""
+    """Return the index of the newest release; ``None`` if that is ``tag``'s, or there is none to read.
+
+    An index that cannot be read gives a warning.
+    """
     release = ports.host.latest()
     if release is None or release.tag == tag:
         return None
@@ -49,7 +52,10 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
 
 
 def card_tables(prepared: PreparedRelease, reporter: Reporter) -> Mapping[str, str]:
-    """The tables of virtual cards by package file, where ``verify --card all`` left a grid for its bytes."""
+    """Return the tables of virtual cards by package file, for packages with a grid of their bytes.
+
+    ``verify --card all`` makes the grid.
+    """
     tables = {}
     places = {file.name: file.path for file in prepared.files}
     for package in distinct(prepared.index.packages):
@@ -79,7 +85,7 @@ def release_notes(
     loader: BaseLoader,
     cards: Mapping[str, str],
 ) -> str:
-    """The Markdown of ``release-notes.md.j2``, filled from the index and ``card_tables``."""
+    """Return the Markdown of ``release-notes.md.j2``, filled from the index and ``card_tables``."""
     environment = template_environment(loader)
     index = prepared.index
     packages = distinct(index.packages)
@@ -101,7 +107,10 @@ _NOTICEABLE = 0.01
 
 
 def changes(old: Index, new: Index) -> tuple[str, ...]:
-    """One sentence each for new and removed packages, versions, GPUs, drivers, sizes, the model table."""
+    """Return a sentence for each new or removed package, and each change of versions, GPUs, drivers or sizes.
+
+    A changed model table is one sentence.
+    """
     before, after = _by_title(old), _by_title(new)
     lines = [f"New: {title}." for title in sorted(after.keys() - before.keys())]
     lines += [f"Gone: {title}." for title in sorted(before.keys() - after.keys())]
@@ -113,7 +122,7 @@ def changes(old: Index, new: Index) -> tuple[str, ...]:
 
 
 def _by_title(index: Index) -> dict[str, IndexPackage]:
-    """The packages by variant, platform, layout and kind of archive, in words."""
+    """Return the packages by variant, platform, layout and kind of archive, as text."""
     return {
         f"{one.variant} ({one.platform}, {one.layout}, {one.file[one.file.rindex('.tar') :]})": one
         for one in index.packages
@@ -140,7 +149,7 @@ def _how(package: IndexPackage) -> str:
 
 
 def _gpu_changes(old: IndexPackage, new: IndexPackage) -> Iterator[str]:
-    """The compute capabilities whose support changed: ``none → native on compute capability 12.1``."""
+    """Yield the compute capabilities whose support changed: ``none → native on compute capability 12.1``."""
     moved: dict[tuple[str, str], list[str]] = {}
     names: Sequence[str] = sorted({*old.capabilities, *new.capabilities}, key=Capability.parse)
     for name in names:

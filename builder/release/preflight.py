@@ -1,7 +1,9 @@
-"""The checks before a release is touched. All of them run, so that one run reports everything.
+"""This module checks a release before its host is changed.
 
-Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422
-that GitHub gives a body of more than 125,000 characters.
+All checks run, so that one run reports everything.
+
+Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422 that
+GitHub gives a body of more than 125,000 characters.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ class Candidate:
 
     manifest: Manifest
     file: LocalFile
-    """The archive, or the ``.parts.json`` of one that was cut."""
+    """The archive, or the ``.parts.json`` of an archive in parts."""
 
 
 @dataclass(frozen=True)
 class Leniency:
-    """The refusals that a flag lifts."""
+    """The findings that flags allow."""
 
     lean: bool = False
     """``--allow-lean``: packages compiled with less than the full profile."""
@@ -58,7 +60,7 @@ class Leniency:
 
 
 def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
-    """The findings of files held to GitHub's limits and to ``listed``, the ``SHA256SUMS`` of bundling."""
+    """Return findings on GitHub's limits and on differences from ``listed``, bundling's ``SHA256SUMS``."""
     findings = [finding for file in files for finding in _check_file(file, listed)]
     missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
     findings += [
@@ -73,7 +75,7 @@ def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[F
 
 
 def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Finding]:
-    """The findings of the packages, one by one and against each other."""
+    """Return findings on the packages, one by one and compared with each other."""
     return [
         *([] if allow.lean else _check_profile(candidates)),
         *([] if allow.unresolved else _check_base(candidates)),
@@ -84,14 +86,14 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Fin
 
 
 def check_complete(candidates: Sequence[Candidate], names: Iterable[str]) -> list[Finding]:
-    """The findings of packages that ``variants.yaml`` has by these names, and the release has not."""
+    """Return a finding for each of the packages ``names`` of ``variants.yaml`` that the release lacks."""
     there = {candidate.manifest.variant for candidate in candidates}
     advice = "Its users would find nothing for their GPU. `./run build --all --release`, or --allow-partial."
     return [Finding(Code.R015, name, advice) for name in names if name not in there]
 
 
 def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
-    """The findings that ``check_packages`` would give for the packages of a plan, before any is made."""
+    """Return the findings of ``check_packages`` that a plan's packages would have, before any is made."""
     if plan.origin is not Origin.SOURCE:
         return []
     open_ = [item.key for item in base_inputs(plan.project, plan.base, lock) if lock.is_open(item)]
@@ -103,13 +105,13 @@ def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
 
 
 def check_pins(base: str, open_: Iterable[str]) -> list[Finding]:
-    """The findings of inputs of a base, by their keys, that nothing pins."""
+    """Return a finding for each unpinned input of a base; ``open_`` are their keys."""
     advice = f"{LOCK_MISSING}: base {base} is made of it. Then commit inputs.lock"
     return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in open_]
 
 
 def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
-    """The findings of archives and parts that the index names and the release lacks."""
+    """Return a finding for each archive or part that the index names and the release lacks."""
     there = {(file.name, file.size, file.sha256) for file in files}
     named = (
         part
@@ -125,14 +127,14 @@ def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
 
 
 def check_notes(body: str) -> list[Finding]:
-    """The finding of release notes that are too long."""
+    """Return the finding on release notes that are too long."""
     if len(body) <= MAX_BODY:
         return []
     return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
 
 
 def check_immutable(immutable: bool | None) -> list[Finding]:
-    """The finding of a host whose releases can be changed; none where it does not tell."""
+    """Return the finding on a host whose releases can be changed; none if the host does not report it."""
     if immutable is not False:
         return []
     advice = (
@@ -187,9 +189,10 @@ def _unknown_base(name: str, base: str) -> Finding:
 
 
 def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
-    """R010 for each CUDA: its packages are alike but for their GPUs, and a client chooses by these alone.
+    """Yield R010 if the packages of one CUDA major version have different versions.
 
-    Packages for other providers are official builds, and DirectML's has versions of its own.
+    These packages differ only in their GPUs, and a client chooses by GPUs alone. Packages for other providers
+    are official builds, and DirectML's has versions of its own.
     """
     manifests = [item.manifest for item in candidates]
     for number in sorted({version_of(one.cuda)[0] for one in manifests if one.cuda}):
@@ -206,7 +209,10 @@ def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
-    """A client could not choose between two archives of one layout and kind for the same GPUs."""
+    """Yield R011 for an archive of the same layout and kind as another one for the same GPUs.
+
+    A client could not choose between them.
+    """
     first: dict[tuple[str, str, str, str], str] = {}
     for candidate in candidates:
         manifest, name = candidate.manifest, candidate.file.name
@@ -218,7 +224,10 @@ def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _check_layouts(candidates: Sequence[Candidate]) -> Iterator[Finding]:
-    """The layouts of a variant must promise the same: a client chooses by one and may install another."""
+    """Yield R014 for layouts of a variant that promise different things.
+
+    A client chooses by one layout and may install another.
+    """
     first: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
         manifest = candidate.manifest
@@ -233,5 +242,5 @@ def _promise(manifest: Manifest) -> tuple[object, ...]:
 
 
 def _compiled(candidate: Candidate) -> bool:
-    """Whether the package was compiled here. A repacked wheel has no profile and no base of ours."""
+    """Return whether the package was compiled here. A repacked wheel has no profile and no base of ours."""
     return candidate.manifest.onnxruntime.origin == Origin.SOURCE.value

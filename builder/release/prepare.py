@@ -1,6 +1,7 @@
-"""The files of a release: packages proved and hashed, then SBOMs, licences page, index and checksums.
+"""This module prepares the files of a release: it checks and hashes packages, then writes the other files.
 
-Also publishing's options, ports and result, and the addresses of a release. Nothing here asks the host.
+The other files are SBOMs, licences page, index, checksums and signatures. The module also has publishing's
+options, ports and result, and the addresses of a release. Nothing here contacts the host.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from builder.release.preflight import (
 from builder.release.signing import Signing, signed_targets
 
 ROOTS = "trust"
-"""The project's folder of roots."""
+"""Name of the project's folder of roots."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +60,11 @@ class PublishPorts:
     write: Callable[[Path], AbstractContextManager[IO[bytes]]]
     """Opens a file that appears whole or not at all."""
     loader: BaseLoader
-    """Finds ``release-notes.md.j2`` and ``licences.html.j2``."""
+    """Loader of ``release-notes.md.j2`` and ``licences.html.j2``."""
     repository: Repository | None = None
-    """``None``: a mirror."""
+    """The host's git repository; ``None`` for a mirror."""
     signing: Signing | None = None
-    """``None``: the project has no root, so that its releases are not signed."""
+    """Roots and signers; ``None`` if the project has no root, so that its releases are not signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +73,13 @@ class PublishOptions:
 
     tag: str | None = None
     dry_run: bool = False
-    """Show what would be done; nothing is written to the host."""
+    """Whether to show what would be done and write nothing to the host."""
     commit: str | None = None
-    """Where a tag that is not there yet is made; by default the host's choice."""
+    """Commit on which a missing tag is made; ``None``: the host's choice."""
     draft: bool = False
-    """Stop before the release becomes public."""
+    """Whether to stop before the release becomes public."""
     replace: bool = False
-    """A published release that differs becomes a draft again, and public once it is equal."""
+    """Whether a published release that differs becomes a draft, and public again once it is equal."""
     allow: Leniency = field(default_factory=Leniency)
     keys: tuple[Path, ...] = ()
     """Files of keys that sign."""
@@ -89,17 +90,17 @@ class State(StrEnum):
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
-    """It was there already, equal."""
+    """Public before, and equal."""
     DRAFT = "draft"
     DRY_RUN = "dry-run"
     DIFFERS = "differs"
-    """Public, and not what is here. Only ``release_status`` tells it; ``publish`` refuses or replaces."""
+    """Public, and different from the local files. Only ``release_status`` returns it."""
     ABSENT = "absent"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """The state at the end, with every file of both sides."""
+    """The state of the release at the end, with every file of both sides."""
 
     tag: str
     state: State
@@ -108,7 +109,10 @@ class Published:
 
 
 def archives_in(directory: Path) -> list[Path]:
-    """The packages in a folder: archives and ``.parts.json`` files. ``NothingToDoError`` if there is none."""
+    """Return the packages in a folder, sorted: archives and ``.parts.json`` files.
+
+    Raises ``NothingToDoError`` if there is none.
+    """
     ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
     found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
     if not found:
@@ -117,9 +121,9 @@ def archives_in(directory: Path) -> list[Path]:
 
 
 def release_tag(directory: Path, project: Project, archive: Archive, tag: str | None = None) -> str:
-    """The release's tag: ``tag``, or ``publish.tag`` with the packages' ORT version.
+    """Return the release's tag: ``tag``, or ``publish.tag`` with the packages' ORT version.
 
-    The client needs it before packages are checked, so a package that cannot be read is skipped here and
+    The client needs the tag before packages are checked, so a package that cannot be read is skipped here and
     reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
     """
     manifests = []
@@ -130,7 +134,7 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:
-    """The ORT versions of a release's packages for its oldest CUDA, or of all where none is for CUDA."""
+    """Return the ORT versions of a release's packages for its oldest CUDA, or of all if none is for CUDA."""
     found = list(manifests)
     oldest = min((version_of(manifest.cuda)[0] for manifest in found if manifest.cuda), default=None)
     of_it = (one for one in found if oldest is None or (one.cuda and version_of(one.cuda)[0] == oldest))
@@ -138,7 +142,7 @@ def versions_of(manifests: Iterable[Manifest]) -> set[str]:
 
 
 def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
-    """``wanted``, or ``publish.tag`` with the only version, else with ``onnxruntime.version``.
+    """Return ``wanted``, or ``publish.tag`` with the only version, else with ``onnxruntime.version``.
 
     Raises ``ConfigError`` for a tag that git refuses.
     """
@@ -147,17 +151,17 @@ def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
 
 
 def index_url(publishing: Publish, tag: str) -> str:
-    """The address of a release's index."""
+    """Return the address of a release's index."""
     return f"{downloads(publishing, tag)}/{INDEX}"
 
 
 def downloads(publishing: Publish, tag: str) -> str:
-    """The address of a release's files, without a final slash."""
+    """Return the address of a release's files, without a final slash."""
     return f"{web_root(publishing.api)}/{publishing.repository}/releases/download/{tag}"
 
 
 def web_root(api: str) -> str:
-    """The web address of an API's host: github.com for api.github.com, else the server itself."""
+    """Return the web address of an API's host: github.com for api.github.com, else the server itself."""
     split = urlsplit(api)
     return f"{split.scheme}://{split.netloc.removeprefix('api.')}"
 
@@ -170,13 +174,13 @@ class PreparedRelease:
     title: str
     index: Index
     files: tuple[LocalFile, ...]
-    """Every asset. ``SHA256SUMS`` in ``dist`` names all of them but itself."""
+    """Every asset. ``SHA256SUMS`` names all of them except itself and the files of the signature."""
 
 
 def prepare(
     directory: Path, project: Project, ports: PublishPorts, options: PublishOptions
 ) -> PreparedRelease:
-    """Prove the packages in ``directory`` and write SBOMs, licences page, index and checksums beside them.
+    """Check the packages in ``directory``, write the release's other files there, and return the release.
 
     Raises ``NothingToDoError`` (no packages) or ``CheckFailedError`` (every finding).
     """
@@ -209,7 +213,7 @@ def prepare(
 
 
 def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
-    """The files that ``SHA256SUMS`` names and itself, as they lie in ``directory`` now."""
+    """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
     names = {*ports.checksums.read(directory), CHECKSUMS, TARGETS}
     names |= {path.name for path in directory.glob(root_name("*"))}
     found = sorted(directory / name for name in names)
@@ -217,7 +221,7 @@ def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
 
 
 def stored(file: LocalFile) -> StoredArchive:
-    """The archive that ``file`` is, or the one whose parts it names. Raises ``ConfigError``."""
+    """Return the archive that ``file`` is, or the archive whose parts it lists. Raises ``ConfigError``."""
     if not file.name.endswith(PARTS_SUFFIX):
         return StoredArchive(file.name, file.size, file.sha256)
     whole = parts_format.loads(file.path.read_bytes(), file.name)
@@ -225,7 +229,7 @@ def stored(file: LocalFile) -> StoredArchive:
 
 
 def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:
-    """The packages, the client, and every other file that ``SHA256SUMS`` names."""
+    """Return the packages, the client, and every other file that ``SHA256SUMS`` names."""
     named = [directory / name for name in {*listed, CLIENT}]
     return sorted({*archives, *(path for path in named if path.is_file())})
 
@@ -236,12 +240,12 @@ def _local_file(path: Path) -> LocalFile:
 
 
 def _made_anew(name: str) -> bool:
-    """Whether every publish writes this file itself, so that an older one does not count."""
+    """Return whether every publish writes this file itself, so that an older one is ignored."""
     return name in {INDEX, CHECKSUMS, LICENCES_PAGE} or name.endswith(SBOM_SUFFIX)
 
 
 def _client_line(files: Iterable[LocalFile]) -> dict[str, str]:
-    """The client's digest. Its line in ``SHA256SUMS`` is older than the client."""
+    """Return the client's digest by its name, since its line in ``SHA256SUMS`` may be of an older client."""
     return {file.name: file.sha256 for file in files if file.name == CLIENT}
 
 
@@ -261,7 +265,7 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
 def _write_index(
     directory: Path, index: Index, files: Sequence[LocalFile], ports: PublishPorts
 ) -> list[LocalFile]:
-    """Write ``index.json`` and ``SHA256SUMS``, both before the host is asked."""
+    """Write ``index.json`` and ``SHA256SUMS``, before the host is contacted, and return both files."""
     with ports.write(directory / INDEX) as stream:
         stream.write(index_format.dumps(index).encode())
     written = _local_file(directory / INDEX)
@@ -270,7 +274,10 @@ def _write_index(
 
 
 def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> list[LocalFile]:
-    """Write the project's roots and ``targets.json``, which names all ``files``; none without a root."""
+    """Write the project's roots and ``targets.json``, which names all ``files``; return these files.
+
+    Without a root nothing is signed.
+    """
     signing, file = ports.signing, directory / TARGETS
     if signing is None:
         ports.reporter.say(f"unsigned: {ROOTS}/ holds no root (docs/security.md)")
@@ -301,12 +308,12 @@ class Component:
     """A wheel, ``nvidia-cublas-cu12==12.9.1.4``; or ``compiled``."""
     vendor: str
     licence: str
-    """The text's path in the package."""
+    """Path of the licence's text in the package."""
     files: tuple[str, ...]
 
 
 def write_pages(directory: Path, candidates: Sequence[Candidate], ports: PublishPorts) -> list[Path]:
-    """Write SBOMs and the licences page from the packages' bytes; remove SBOMs of packages that are gone.
+    """Write SBOMs and the licences page from the packages' bytes and return them; remove stale SBOMs.
 
     Raises ``IntegrityError`` for a package without SBOM, NOTICE or one of its licences.
     """
@@ -330,7 +337,7 @@ def _remove(stale: Sequence[Path], directory: Path, ports: PublishPorts) -> None
 
 
 def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:
-    """The package's SBOM, NOTICE and licence texts by their paths in it."""
+    """Return the package's SBOM, NOTICE and licence texts, by their paths in the package."""
     wanted = {SBOM, NOTICE, *(entry.licence for entry in one.manifest.files)}
     found = ports.archive.read(one.file.path, wanted)
     missing = ", ".join(sorted(wanted - found.keys()))
@@ -350,7 +357,7 @@ def _licences(
 
 
 def components(manifest: Manifest) -> tuple[Component, ...]:
-    """The package's files grouped by source, vendor and licence."""
+    """Return the package's libraries grouped by source, vendor and licence."""
 
     def key(entry: FileEntry) -> tuple[str, str, str]:
         source = entry.source.removeprefix("wheel:") if entry.member else "compiled"
@@ -366,7 +373,7 @@ def components(manifest: Manifest) -> tuple[Component, ...]:
 def _distinct_texts(
     candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]]
 ) -> list[tuple[str, str]]:
-    """Each distinct licence text with its path; a path with two texts appears twice."""
+    """Return each distinct licence text with its path; a path with two texts is listed twice."""
     found = {
         (path, content.decode("utf-8", errors="replace")): None
         for one in candidates

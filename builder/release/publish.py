@@ -1,7 +1,7 @@
-"""publish: make a release on a host equal to ``dist/``, then public.
+"""The step publish makes a release on a host equal to ``dist/``, then public.
 
-The release is compared with the files, changed where it differs, compared again, and published only when
-both are equal. A second run does nothing; an interrupted run is continued by the next one.
+The release is compared with the files, changed where it differs, compared again, and published only if both
+are equal. A second run does nothing; the next run continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from builder.release.prepare import (
 def publish_release(
     directory: Path, project: Project, ports: PublishPorts, options: PublishOptions
 ) -> Published:
-    """Make the release on the host equal to ``directory``, then public.
+    """Make the release on the host equal to ``directory``, then public, and return its state.
 
-    Raises ``NothingToDoError`` (no packages), ``CheckFailedError`` (findings, before the host is asked),
+    Raises ``NothingToDoError`` (no packages), ``CheckFailedError`` (findings, before the host is contacted),
     ``ReleaseConflictError`` (published already with other bytes), ``IntegrityError`` or ``TransferError``.
     """
     with ports.reporter.step("preflight"):
@@ -55,12 +55,12 @@ def publish_release(
 
 
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
-    """The state of the release ``tag`` compared with ``directory``. Nothing is written."""
+    """Return the state of the release ``tag`` compared with ``directory``. Nothing is written."""
     return observe(tag, files_there(directory, ports), ports)
 
 
 def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
-    """The state of the release ``tag`` compared with ``files``. Nothing is written."""
+    """Return the state of the release ``tag`` compared with ``files``. Nothing is written."""
     public, release, rows = _look(tag, files, ports)
     equal = State.PUBLISHED if complete(rows) else State.DIFFERS
     state = equal if public else State.DRAFT if release else State.ABSENT
@@ -68,10 +68,10 @@ def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Publis
 
 
 def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOptions) -> Published:
-    """Make the host's release equal to the plan. A draft stays after any failure for the next run.
+    """Make the host's release equal to the plan and return its state. After a failure the draft stays.
 
-    Raises ``ReleaseConflictError`` before anything is written where the tag is public with other files and
-    may not be replaced, ``IntegrityError`` where the host stores other bytes, ``TransferError``.
+    Raises ``ReleaseConflictError`` before anything is written if the tag is public with other files and may
+    not be replaced, ``IntegrityError`` if the host has other bytes, and ``TransferError``.
     """
     public, release, rows = _look(plan.tag, plan.files, ports)
     if public is not None and complete(rows):
@@ -91,7 +91,7 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
         return Published(tag=plan.tag, state=State.DRY_RUN, url=url, rows=rows)
     draft = ports.host.withdraw(public) if public else release
     draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, commit)
-    if public is not None:  # a host need not take everything over into the draft
+    if public is not None:  # the draft may lack some of the release's files
         rows = tuple(compare(plan.files, ports.host.assets(draft)))
     _act(draft, rows, ports)
     rows = _observe_again(plan, draft, ports)
@@ -107,10 +107,10 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
 def _wanted_commit(
     tag: str, draft: Release | None, ports: PublishPorts, options: PublishOptions
 ) -> str | None:
-    """The commit that the tag must name: the one that was built, or the draft's, or the one it names now.
+    """Return the commit that the tag must name: the built one, else the draft's, else the tag's present one.
 
-    ``None``: a mirror, or a tag that is not there and that the host makes on a branch. Raises
-    ``ReleaseConflictError`` where the tag names another.
+    ``None`` means a mirror, or a missing tag that the host creates on a branch. Raises
+    ``ReleaseConflictError`` if the tag names another commit.
     """
     now = _tagged_commit(tag, ports)
     wanted = options.commit or (draft.commit if draft else None) or now
@@ -124,7 +124,7 @@ def _tagged_commit(tag: str, ports: PublishPorts) -> str | None:
 
 
 def _require_tag(release: Release, wanted: str | None, ports: PublishPorts) -> None:
-    """Raise ``ReleaseConflictError`` where the tag of a draft or public release names another commit."""
+    """Raise ``ReleaseConflictError`` if the tag of a draft or public release names another commit."""
     now = _tagged_commit(release.tag, ports) if wanted else None
     if now not in (None, wanted):
         raise _moved(release.tag, wanted, now, _stays(release))
@@ -142,9 +142,9 @@ def _stays(release: Release) -> str:
 
 
 def _wanted_immutable(tag: str, ports: PublishPorts, options: PublishOptions) -> bool | None:
-    """Whether the release must come out immutable; ``None``: the host does not tell whether it will.
+    """Return whether the release must become immutable; ``None`` if the host does not report its setting.
 
-    Raises ``CheckFailedError`` where it would not.
+    Raises ``CheckFailedError`` if the host's releases can be changed and no flag allows this.
     """
     if ports.repository is None or options.allow.mutable:
         return False
@@ -154,7 +154,10 @@ def _wanted_immutable(tag: str, ports: PublishPorts, options: PublishOptions) ->
 
 
 def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit: str | None) -> Release:
-    """Publish, and take back what somebody changed in the moment before."""
+    """Publish the draft and return the release; withdraw it if files or tag were changed meanwhile.
+
+    Raises ``IntegrityError`` for changed files and ``ReleaseConflictError`` for a changed tag.
+    """
     _require_tag(draft, commit, ports)
     public = ports.host.publish(draft, plan.title, plan.body, commit)
     if table := _differences(plan, public, ports):
@@ -167,15 +170,19 @@ def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit:
 
 
 def _differences(plan: ReleasePlan, public: Release, ports: PublishPorts) -> str:
-    """What of the published release is not as planned, as a table."""
+    """Return the published files that differ from the plan, as a table; empty if there are none."""
     if complete(compare(plan.files, public.assets)):
         return ""
-    rows = compare(plan.files, ports.host.assets(public))  # a host need not tell of all files in its answer
+    rows = compare(plan.files, ports.host.assets(public))  # the answer may lack some files
     return "\n".join(render_table([row for row in rows if row.status is not Status.EQUAL]))
 
 
 def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None) -> Release:
-    """The release. One that came out changeable is taken back, or told of where nobody knew how it would."""
+    """Return the release after comparing whether it is immutable with ``wanted``.
+
+    A release that must be immutable and is not is withdrawn, with an ``IntegrityError``; for ``None`` there
+    is only a warning.
+    """
     if wanted is False or public.immutable:
         return public
     if wanted is None:
@@ -192,7 +199,10 @@ def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None
 
 
 def _taken_back(public: Release, ports: PublishPorts, then: str) -> str:
-    """Make a release that should not be public a draft again. What it is now, and what to do."""
+    """Make a release that should not be public a draft again.
+
+    Return its new state and what to do, as text.
+    """
     if public.immutable:
         return f"It is public and immutable: delete {public.html_url} and use a new --tag."
     ports.host.withdraw(public)
@@ -213,7 +223,7 @@ def _require_replaceable(public: Release, options: PublishOptions) -> None:
 def _look(
     tag: str, files: Sequence[LocalFile], ports: PublishPorts
 ) -> tuple[Release | None, Release | None, tuple[StatusRow, ...]]:
-    """The published release, that or the draft, and the table, which is shown."""
+    """Return the published release, the published release or draft, and the table, which is also shown."""
     public = ports.host.published(tag)
     release = public or _draft(tag, ports)
     rows = tuple(compare(files, ports.host.assets(release) if release else ()))
@@ -222,7 +232,7 @@ def _look(
 
 
 def _draft(tag: str, ports: PublishPorts) -> Release | None:
-    """The oldest draft of the tag."""
+    """Return the oldest draft of the tag; ``None`` if there is none. Further drafts give warnings."""
     drafts = ports.host.drafts(tag)
     for other in drafts[1:]:
         ports.reporter.warn(f"another draft of {tag} is left alone; delete it by hand: {other.html_url}")

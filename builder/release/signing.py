@@ -1,7 +1,7 @@
-"""Signing a release: the roots of the project, and ``targets.json``, which names every file of a release.
+"""This module signs a release: it writes the project's roots, and ``targets.json``, which names every file.
 
-The forms are The Update Framework's (``builder.formats.trust``). A key is Ed25519; its id is the sha256 of
-its canonical form, as the specification has it (section 4.2).
+The formats are The Update Framework's (``builder.formats.trust``). A key is Ed25519; its id is the sha256 of
+its canonical form, as in the specification (section 4.2).
 """
 
 from __future__ import annotations
@@ -21,27 +21,33 @@ from builder.formats.trust import TARGETS, Root, canonical, read_root, read_targ
 _SPECIFICATION = "1.0.31"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _KEPT = timedelta(days=30)
-"""A signature that expires sooner is made anew."""
+"""The least remaining validity of a signature that is kept; one that expires sooner is replaced."""
 
 TARGETS_DAYS, ROOT_DAYS = 730, 3650
-"""How long signatures hold. A release is installed for years; one that nobody renews is no longer trusted."""
+"""Days for which signatures are valid.
+
+A release is installed for years, and trusted until its signature expires.
+"""
 
 Document = dict[str, object]
 
 
 class Signer(Protocol):
-    """Who has a private key."""
+    """A holder of a private key."""
 
     public: bytes
-    """32 bytes."""
+    """Public key, 32 bytes."""
 
     def sign(self, message: bytes) -> bytes:
-        """The signature, 64 bytes. Raises ``ToolFailedError`` where an agent refuses."""
+        """Return the signature, 64 bytes.
+
+        Raises ``ToolMissingError`` if an agent does not answer or refuses.
+        """
 
 
 @dataclass(frozen=True)
 class Signing:
-    """The project's roots, oldest first, and who signs now."""
+    """The project's roots, oldest first, and the signers."""
 
     roots: Sequence[bytes]
     signers: Sequence[Signer]
@@ -49,27 +55,27 @@ class Signing:
 
     @property
     def newest(self) -> Root:
-        """The root that clients come to. Raises ``IntegrityError`` where one lacks signatures."""
+        """The newest root, which clients arrive at. Raises ``IntegrityError`` if a root lacks signatures."""
         return read_roots(self.roots)[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RootChange:
-    """What another version of the root has instead; ``None``: as before."""
+    """The values that differ in the next version of the root; ``None``: as before."""
 
     root_keys: Sequence[bytes] | None = None
     release_keys: Sequence[bytes] | None = None
     threshold: int | None = None
-    """Of the root's keys; one key signs a release."""
+    """Number of root keys that must sign a root; one key is enough to sign a release."""
 
 
 def key_id(public: bytes) -> str:
-    """The name of a key in metadata."""
+    """Return the id of a key in metadata."""
     return hashlib.sha256(canonical(_key(public))).hexdigest()
 
 
 def read_roots(contents: Sequence[bytes]) -> list[Root]:
-    """The roots, each held to the one before. Raises ``IntegrityError``."""
+    """Return the roots, each verified with its predecessor. Raises ``IntegrityError``."""
     roots: list[Root] = []
     for version, content in enumerate(contents, start=1):
         roots.append(read_root(content, root_name(version), roots[-1] if roots else None))
@@ -77,7 +83,7 @@ def read_roots(contents: Sequence[bytes]) -> list[Root]:
 
 
 def next_root(before: bytes | None, change: RootChange, now: datetime) -> Document:
-    """An unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
+    """Return an unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
     signed = _signed(before) if before else {}
     keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in _all(change)}}
     root, release = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
@@ -96,7 +102,7 @@ def next_root(before: bytes | None, change: RootChange, now: datetime) -> Docume
         "expires": _until(now, ROOT_DAYS),
         "consistent_snapshot": False,
         "keys": {name: keys[name] for name in sorted({*root, *release})},
-        # The specification wants all four; snapshot and timestamp are not used.
+        # The specification requires all four roles; snapshot and timestamp are not used.
         "roles": {
             "root": {"keyids": root, "threshold": threshold},
             "targets": releases,
@@ -107,7 +113,10 @@ def next_root(before: bytes | None, change: RootChange, now: datetime) -> Docume
 
 
 def with_signatures(content: bytes, signers: Iterable[Signer]) -> bytes:
-    """A file of metadata with these signatures too; one of the same key is replaced."""
+    """Return a metadata file with additional signatures.
+
+    A signature replaces an earlier one of the same key.
+    """
     document = json.loads(content)
     message = canonical(document["signed"])
     made = {one["keyid"]: one["sig"] for one in document["signatures"]}
@@ -116,15 +125,17 @@ def with_signatures(content: bytes, signers: Iterable[Signer]) -> bytes:
 
 
 def envelope(signed: object, signatures: Mapping[str, str] | None = None) -> bytes:
-    """A file of metadata."""
+    """Return the bytes of a metadata file."""
     entries = [{"keyid": name, "sig": value} for name, value in sorted((signatures or {}).items())]
     return (json.dumps({"signatures": entries, "signed": signed}, indent=1) + "\n").encode()
 
 
 def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Signing) -> bytes:
-    """``targets.json`` for these files; the one from ``before`` where it names the same and holds for long.
+    """Return ``targets.json`` for these files.
 
-    Raises ``IntegrityError`` where those who sign now are not enough.
+    ``before`` if it names the same files and stays valid long enough.
+
+    Raises ``IntegrityError`` if the signers are not enough.
     """
     named = {file.name: {"length": file.size, "hashes": {"sha256": file.sha256}} for file in files}
     root = signing.newest
@@ -202,7 +213,7 @@ def _until(now: datetime, days: int) -> str:
 
 
 def roots_in(folder: Path) -> list[bytes]:
-    """The files ``1.root.json``, ``2.root.json`` … of a folder, as far as there is no gap."""
+    """Return the contents of ``1.root.json``, ``2.root.json`` … in a folder, up to the first gap."""
     found: list[bytes] = []
     while (file := folder / root_name(len(found) + 1)).is_file():
         found.append(file.read_bytes())

@@ -1,1 +1,1 @@
-"""Wheels for pip and uv: the official ones with a package's CUDA provider in place of their own."""
+"""This package makes wheels for pip and uv: official wheels with a package's CUDA provider."""

@@ -1,4 +1,4 @@
-"""What stands in a wheel's ``.dist-info`` and file name, and where its provider looks for NVIDIA's libraries.
+"""Contents of a wheel's ``.dist-info``, its file name, and where its provider looks for NVIDIA's libraries.
 
 Sources: "Binary distribution format" and "Core metadata" of packaging.python.org; PEP 639 for licences, PEP
 600 for ``manylinux``, and auditwheel's table of it for the versions of GLIBCXX.
@@ -24,20 +24,23 @@ from builder.package.archive import BUILT
 from builder.project.inputs import Input
 
 DISTRIBUTION = "ortpacks-onnxruntime-gpu"
-"""Its import is ``onnxruntime``, as of the official ones, so two of them cannot stand side by side."""
+"""Name of the distribution.
+
+Its import is ``onnxruntime``, so it cannot be installed beside an official one.
+"""
 
 OFFICIAL = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
-"""The official distributions that wheels are made of, by the provider of their package."""
+"""Official distributions that wheels are made of, by the provider of their package."""
 
 STEM = DISTRIBUTION.replace("-", "_")
 
 CAPI = "onnxruntime/capi/"
 
 DESCRIPTION = "ortpacks.json"
-"""The file of ``.dist-info`` that says which package the wheel was made of, and what it runs on."""
+"""File of ``.dist-info`` that names the wheel's package and the GPUs that it runs on."""
 
 LICENCES = ("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt")
-"""The official wheel's texts, by their path in it."""
+"""Licence texts of the official wheel, by their path in it."""
 
 OUR_LICENCE = "ortpacks/LICENSE"
 
@@ -56,24 +59,24 @@ class OfficialWheel:
 
     @property
     def tags(self) -> frozenset[Tag]:
-        """The tags of its name."""
+        """Tags in the wheel's name."""
         return parse_wheel_filename(self.file)[3]
 
 
 def info_folder(version: str) -> str:
-    """The name of ``.dist-info``."""
+    """Return the name of ``.dist-info``."""
     return f"{STEM}-{version}.dist-info"
 
 
 def wheel_name(manifest: Manifest, official: OfficialWheel) -> str:
-    """The file name of the wheel that is made of ``official`` and the package of ``manifest``."""
+    """Return the file name of the wheel that is made of ``official`` and the package of ``manifest``."""
     tags = wheel_tags(manifest, official)
     parts = [sorted({getattr(tag, part) for tag in tags}) for part in ("interpreter", "abi", "platform")]
     return "-".join([f"{STEM}-{manifest.onnxruntime.version}", *(".".join(part) for part in parts)]) + ".whl"
 
 
 def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
-    """The official wheel's tags; where the package needs newer libraries, that of a system that has them."""
+    """Return the official wheel's tags, or that of a newer system if the package needs newer libraries."""
     least = _least_manylinux(manifest)
     if manifest.provider != CUDA or any(_minor(tag.platform) >= least for tag in official.tags):
         return tuple(sorted(official.tags, key=str))
@@ -82,7 +85,7 @@ def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
 
 
 def _least_manylinux(manifest: Manifest) -> int:
-    """N of the oldest ``manylinux_2_N`` with the GLIBC and GLIBCXX of the package's libraries."""
+    """Return N of the oldest ``manylinux_2_N`` with the GLIBC and GLIBCXX that the package needs."""
     glibc = version_of(manifest.glibc or "2.17")[1]
     wanted = version_of(manifest.glibcxx or "0")
     compilers = [minor for minor, newest in _GLIBCXX if version_of(newest) >= wanted]
@@ -94,21 +97,21 @@ def _minor(platform: str) -> int:
 
 
 def nvidia_wheels(manifest: Manifest) -> tuple[str, ...]:
-    """NVIDIA's wheels that the package's libraries come from, ``nvidia-cublas-cu12==12.9.1.4``."""
+    """Return the NVIDIA wheels of the package's libraries, ``nvidia-cublas-cu12==12.9.1.4``, sorted."""
     theirs = {entry.source for entry in _nvidia_libraries(manifest)}
     return tuple(sorted(Input.parse(source).requirement for source in theirs))
 
 
 def runpath(manifest: Manifest) -> str:
-    """Where the provider looks: beside itself, and in the folders of NVIDIA's wheels in ``site-packages``."""
+    """Return the provider's RUNPATH: its own folder, and those of NVIDIA's wheels in ``site-packages``."""
     folders = sorted({str(PurePosixPath(str(one.member)).parent) for one in _nvidia_libraries(manifest)})
     return ":".join(["$ORIGIN", *(f"$ORIGIN/../../{folder}" for folder in folders)])
 
 
 def unlinked(manifest: Manifest) -> tuple[str, ...]:
-    """What the provider must name besides its own NEEDED: NVRTC, where it does not.
+    """Return the libraries that the provider must name in addition to its own NEEDED: NVRTC, if it lacks it.
 
-    cuDNN opens it, and looks for it in ``nvidia/nvrtc/lib``, which is not where NVIDIA's wheel has it.
+    cuDNN opens NVRTC and looks for it in ``nvidia/nvrtc/lib``, which is not its folder in NVIDIA's wheel.
     """
     needed = next((one.needed for one in manifest.files if one.path == f"lib/{PROVIDER}"), ())
     names = [PurePosixPath(one.path).name for one in _nvidia_libraries(manifest)]
@@ -122,7 +125,7 @@ def _nvidia_libraries(manifest: Manifest) -> Iterator[FileEntry]:
 
 
 def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
-    """The package's files that replace the official wheel's: the provider, and a bridge that was compiled."""
+    """Return the package's files that replace the official wheel's: the provider, and a compiled bridge."""
     if manifest.provider != CUDA:
         return ()
     names = {f"lib/{PROVIDER}": True, f"lib/{BRIDGE}": False}
@@ -134,13 +137,16 @@ def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
 
 
 def wheel_text(tags: Iterable[Tag], generator: str) -> str:
-    """The file WHEEL."""
+    """Return the text of the file WHEEL."""
     lines = ["Wheel-Version: 1.0", f"Generator: {generator}", "Root-Is-Purelib: false"]
     return "\n".join([*lines, *(f"Tag: {tag}" for tag in tags)]) + "\n"
 
 
 def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str:
-    """The file METADATA: the official one's requirements and NVIDIA's wheels; ``page`` is the project's."""
+    """Return the text of METADATA, with the official requirements and NVIDIA's wheels.
+
+    ``page`` is the project's home page.
+    """
     theirs = HeaderParser().parsestr(official.metadata)
     classifiers = [one for one in theirs.get_all("Classifier", []) if not one.startswith("License ::")]
     fields = [
@@ -161,7 +167,7 @@ def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str
 
 
 def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
-    """What the wheel requires: what the official one does without its extras, and NVIDIA's wheels exactly."""
+    """Return the official wheel's requirements without its extras, and NVIDIA's wheels by exact version."""
     theirs = (one for one in official if "extra" not in str(Requirement(one).marker))
     return (*theirs, *nvidia_wheels(manifest))
 
@@ -195,10 +201,13 @@ def _description(manifest: Manifest) -> str:
 
 
 def description_json(manifest: Manifest, entry: object) -> str:
-    """The file ``ortpacks.json``: the package's ``entry`` as in a release's ``index.json``."""
+    """Return the text of ``ortpacks.json``.
+
+    ``entry`` is the package's entry in a release's ``index.json``.
+    """
     return json.dumps({"format": 1, "requires": nvidia_wheels(manifest), "package": entry}, indent=2) + "\n"
 
 
 def is_wheeled(manifest: Manifest) -> bool:
-    """Whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
+    """Return whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
     return manifest.platform == LINUX and manifest.provider in OFFICIAL

@@ -1,4 +1,4 @@
-"""The wheels of a package, one for each Python that the official wheel is made for: all of them, or none."""
+"""This module makes the wheels of a package, one for each Python of the official wheel: all or none."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ from builder.wheels.distribution import (
 from builder.wheels.wheel_bom import describe_wheel
 
 WHEELS = "wheels"
-"""The folder of ``dist`` that has one of a variant's wheels for each variant."""
+"""Subfolder of ``dist`` with a folder of wheels for each variant."""
 
 SBOM = "sboms/ortpacks.cdx.json"
 
 _COPIED = ("entry_points.txt", "top_level.txt")
-"""Files of ``.dist-info`` that are the official wheel's own."""
+"""Files of ``.dist-info`` that are copied from the official wheel."""
 
 _MB = 1_000_000
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What all wheels of a package are made of."""
+    """Values and files that all wheels of a package are made of."""
 
     manifest: Manifest
     archive: StoredArchive
     taken: Mapping[FileEntry, Path]
-    """What stands in place of the official wheel's files, and the file here."""
+    """Files that replace the official wheel's, by their entries in the manifest."""
     licence: bytes
     page: str
-    """Of the project, on the web."""
+    """URL of the project's home page."""
 
 
 def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[str]) -> tuple[Path, ...]:
-    """The packages at ``paths``, and those of ``variants`` in ``dist``.
+    """Return the packages at ``paths``, and those of ``variants`` in ``dist``.
 
     Raises ``NothingToDoError`` and ``ValidationError``.
     """
@@ -85,9 +85,9 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
 
 
 def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, ...]:
-    """Make the wheels of each variant's best package, where they are not there yet: the variants' names.
+    """Make the wheels of each variant's best package unless they exist; return the variants that have wheels.
 
-    Packages that no wheels are made of are passed over. Raises as ``make_wheels``.
+    Packages that no wheels can be made of are left out. Raises what ``make_wheels`` does.
     """
     archive = wiring.archive(wiring.reporter)
     found: dict[str, list[tuple[Path, Manifest]]] = {}
@@ -108,13 +108,13 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
 
 
 def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
-    """Full before thin, then the forms in the order that build makes them."""
+    """Return the sort key of a package: full before thin, then the forms in the order of ``Form``."""
     package, manifest = one
     return manifest.layout, list(Form).index(form_of(package.name))
 
 
 def _are_of(folder: Path, package: Path) -> bool:
-    """Whether the wheels in ``folder`` are of this very package."""
+    """Return whether the wheels in ``folder`` were made of this package."""
     wheel = next(iter(sorted(folder.glob("*.whl"))), None)
     if wheel is None:
         return False
@@ -129,9 +129,9 @@ def _stored(package: Path) -> StoredArchive:
 
 
 def package_of(wiring: Wiring, variant: str) -> Path:
-    """The variant's package in ``dist``: the full one where there are both. Raises ``NothingToDoError``.
+    """Return the variant's package in ``dist``, the full one if there are both layouts.
 
-    Packages of several versions are no answer either: whose wheels are wanted must be said.
+    Raises ``NothingToDoError`` if there is none, or if there are packages of several versions.
     """
     archive = wiring.archive(wiring.reporter)
     found = [(one, manifest_of(one, archive)) for one in archives_in(wiring.dist)]
@@ -147,10 +147,10 @@ def package_of(wiring: Wiring, variant: str) -> Path:
 
 
 def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
-    """Write the wheels of ``package`` to ``dist/wheels/<variant>``, whole or not at all; those before go.
+    """Write the wheels of ``package`` to ``dist/wheels/<variant>``, all or none, in place of earlier ones.
 
-    Raises ``NothingToDoError`` for a package of another platform or provider, ``ConfigError`` for an ONNX
-    Runtime whose wheels are not pinned, ``IntegrityError``, ``CheckFailedError`` and ``DiskError``.
+    Returns their paths. Raises ``NothingToDoError`` for a package of another platform or provider, or of an
+    ONNX Runtime whose wheels are not pinned, ``IntegrityError``, ``CheckFailedError`` and ``DiskError``.
     """
     manifest = manifest_of(package, wiring.archive(wiring.reporter))
     officials = official_wheels(wiring.lock, manifest, package.name)
@@ -175,7 +175,10 @@ def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
 
 
 def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Input, Pin]:
-    """The official wheels, by Python, that ``package`` can be put into; they are of its ONNX Runtime."""
+    """Return the pinned official wheels of the package's ONNX Runtime, one for each Python.
+
+    Raises ``NothingToDoError`` for a package that no wheels are made of, or if none is pinned.
+    """
     version = manifest.onnxruntime.version
     if not is_wheeled(manifest):
         raise NothingToDoError(
@@ -201,7 +204,7 @@ def _wanted(manifest: Manifest) -> str:
 
 
 def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> _Source:
-    """Take what wheels need out of the package, held to the manifest, and set where the provider looks."""
+    """Extract what wheels need from the package, verify its digests, and set the provider's RUNPATH."""
     entries = {entry.path: entry for entry in manifest.files}
     wanted = {OUR_TEXT, *(entry.path for entry in replaced(manifest))}
     digests = {path: unpack(folder, path, chunks) for path, chunks in members_of(package) if path in wanted}
@@ -224,7 +227,7 @@ def _relocated(wiring: Wiring, manifest: Manifest, library: Path) -> Path:
 
 
 def _require_coverage(manifest: Manifest, taken: Mapping[FileEntry, Path]) -> None:
-    """B007 where the file that goes in holds other code than the manifest says."""
+    """Raise ``CheckFailedError`` with B007 if a library for the wheel has other code than promised."""
     claimed = {entry.path: coverage_line(entry) for entry in manifest.coverage}
     findings = []
     for entry, file in taken.items():
@@ -244,7 +247,10 @@ def _wheel(
     folder: Path,
     before: Sequence[Path],
 ) -> Path:
-    """One wheel in ``folder``. What was compressed for the first one ``before`` is not compressed again."""
+    """Write one wheel to ``folder`` and return its path.
+
+    Libraries are compressed only for the first wheel.
+    """
     theirs = f"{file.name.partition('-cp')[0]}.dist-info/"
     ours = f"{info_folder(source.manifest.onnxruntime.version)}/"
     with opened_wheel(file) as archive:
@@ -267,7 +273,10 @@ def _wheel(
 def _copied(
     writer: WheelWriter, archive: ZipFile, known: Mapping[str, Digest], without: tuple[str, ...]
 ) -> Mapping[str, Digest]:
-    """Copy what RECORD knows of another wheel but the paths that begin with one of ``without``."""
+    """Copy the files in another wheel's RECORD except paths that begin with one of ``without``.
+
+    Return digests.
+    """
     members = [one for one in archive.infolist() if one.filename in known]
     kept = {one.filename: one for one in members if not one.filename.startswith(without)}
     for path, member in kept.items():
@@ -278,7 +287,10 @@ def _copied(
 def _libraries(
     writer: WheelWriter, instead: Mapping[str, Path], before: Sequence[Path]
 ) -> Mapping[str, Digest]:
-    """Write the package's libraries: compressed, or as they are in the wheel that was made first."""
+    """Write the package's libraries and return their digests.
+
+    They are compressed for the first wheel and copied from it into the other wheels.
+    """
     if not before:
         return {path: writer.add(path, copy, EXECUTABLE) for path, copy in instead.items()}
     digests = {path: file_digest(copy) for path, copy in instead.items()}
@@ -291,7 +303,7 @@ def _libraries(
 def _texts(
     source: _Source, upstream: OfficialWheel, archive: ZipFile, theirs: str
 ) -> Iterator[tuple[str, bytes]]:
-    """The files of ``.dist-info`` but the SBOM and RECORD."""
+    """Yield name and content of each file of ``.dist-info`` except SBOM and RECORD."""
     manifest, file = source.manifest, source.archive
     yield "METADATA", metadata_text(manifest, upstream, source.page).encode()
     yield "WHEEL", wheel_text(wheel_tags(manifest, upstream), "ortpacks").encode()

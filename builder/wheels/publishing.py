@@ -1,7 +1,7 @@
-"""The wheels in ``dist`` for installers: as a package index, among a release's files, on a mirror.
+"""This module publishes the wheels in ``dist``: as a package index, among a release's files, on a mirror.
 
-An index is a folder for any static web server, or for ``--find-links``. Each variant's wheels are there with
-their properties inside, the CPU's as they are. Whole or not at all.
+An index is a folder for any static web server, or for ``--find-links``. Each variant's wheels are in it with
+their properties inside, the CPU's wheels unchanged. An index is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from builder.wheels.simple_pages import ListedFile, project_pages, root_pages
 from builder.wheels.variant_properties import Properties, labels, variants_json
 
 _ENDS = (".whl", "-variants.json")
-"""Of the files that an index lists."""
+"""Ends of the names of files that an index lists."""
 
 _VARIANT = "variant.json"
-"""The file of ``.dist-info`` with the properties of the wheel."""
+"""File of ``.dist-info`` with the properties of the wheel."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class _Made:
 
 
 def write_index(wiring: Wiring, to: Path) -> Path:
-    """Write the index of ``dist/wheels`` into the folder ``to``; its own project there is replaced.
+    """Write the index of ``dist/wheels`` into the folder ``to``, in place of an earlier one; return ``to``.
 
-    Raises ``NothingToDoError`` without wheels, ``ValidationError`` for a version without one for the CPU and
-    a folder of something else, ``IntegrityError`` and ``DiskError``.
+    Raises ``NothingToDoError`` without wheels, ``ValidationError`` for a version without a wheel for the CPU
+    and for a folder with other files, ``IntegrityError`` and ``DiskError``.
     """
     found = _wheels_in(wiring.dist / WHEELS)
     if not _is_free(to):
@@ -88,10 +88,10 @@ def write_index(wiring: Wiring, to: Path) -> Path:
 
 
 def add_wheels(wiring: Wiring) -> None:
-    """Make the wheels of the packages in ``dist`` files of the release, where ``bundle.wheels`` says so.
+    """Add the wheels of the packages in ``dist`` to the release's files if ``bundle.wheels`` is set.
 
-    Wheels that are missing are made; files of earlier wheels are none of the release any more. Raises as
-    ``make_wheels`` and ``write_index``.
+    Missing wheels are made; files of earlier wheels are removed from the release. Raises what ``make_wheels``
+    and ``write_index`` do.
     """
     dist = wiring.dist
     put: dict[str, str] = {}
@@ -113,7 +113,7 @@ def add_wheels(wiring: Wiring) -> None:
 
 
 def require_place(mirror: MirrorFolder) -> None:
-    """Raise ``ReleaseConflictError`` where something else lies at the pages' place on a mirror."""
+    """Raise ``ReleaseConflictError`` if a mirror's folder for the pages has other files."""
     if not _is_free(place := mirror.root / SIMPLE):
         raise ReleaseConflictError(
             f"{place} is not the index of wheels that a mirror has there.",
@@ -122,7 +122,7 @@ def require_place(mirror: MirrorFolder) -> None:
 
 
 def write_mirror_pages(mirror: MirrorFolder) -> None:
-    """Write the pages over the wheels of a mirror's releases; without wheels there are none.
+    """Write the pages over the wheels of a mirror's releases; without wheels there are no pages.
 
     Each version's wheels are those of the release that became public last. Raises ``ReleaseConflictError``
     and ``DiskError``.
@@ -141,7 +141,7 @@ def write_mirror_pages(mirror: MirrorFolder) -> None:
 
 
 def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
-    """The wheels in a release's folder on a mirror, by version; its ``SHA256SUMS`` tells their digests."""
+    """Return the wheels in a release's folder on a mirror, by version, with digests from ``SHA256SUMS``."""
     sums = ChecksumFile().read(folder)
     names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))
     found: dict[str, list[ListedFile]] = {}
@@ -153,7 +153,10 @@ def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
 
 
 def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_Made, ...]:
-    """The wheels of ``variants``, by default of every one, by version."""
+    """Return the wheels of ``variants``, or of every variant, sorted by version.
+
+    Raises ``NothingToDoError`` without wheels, and ``ValidationError`` for a version without one for the CPU.
+    """
     files = sorted(folder.glob(f"*/{STEM}-*.whl"))
     chosen = (file for file in files if variants is None or file.parent.name in variants)
     found = [_Made(file, _package_of(file)) for file in chosen]
@@ -172,7 +175,7 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
 
 
 def _package_of(file: Path) -> IndexPackage:
-    """What the wheel says of its package. Raises ``ConfigError`` where it is none of ours."""
+    """Return the wheel's entry on its package. Raises ``ConfigError`` if the wheel is not one of ours."""
     with opened_wheel(file) as archive:
         path = f"{'-'.join(file.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
         if path not in archive.namelist():
@@ -183,21 +186,21 @@ def _package_of(file: Path) -> IndexPackage:
 
 
 def _is_free(to: Path) -> bool:
-    """Whether nothing is there, or an index of wheels."""
+    """Return whether the path does not exist, or is an empty folder or an index of wheels."""
     if not to.is_dir():
         return not os.path.lexists(to)
     return (to / DISTRIBUTION).is_dir() or not any(to.iterdir())
 
 
 def _write_files(wiring: Wiring, found: Sequence[_Made], fresh: Path) -> None:
-    """Write all files of an index but its pages into the new folder ``fresh``."""
+    """Write all files of an index except its pages into the new folder ``fresh``."""
     fresh.mkdir()
     for _, of_version in groupby(found, key=lambda one: one.version):
         _write_version(wiring, tuple(of_version), fresh)
 
 
 def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None:
-    """The wheels of one version, and the document that tells their variants."""
+    """Write the wheels of one version, and the document with the properties of their variants."""
     packages = {one.package.name: one.package for one in found}
     index = Index(index_format.FORMAT, WHEELS, tuple(packages.values()), ())
     given = labels(index)
@@ -222,12 +225,15 @@ def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None
 
 
 def _label(variant: str) -> str:
-    """A variant's name as installers spell it: without dashes, which end a part of a wheel's name."""
+    """Return a variant's name in the spelling of installers.
+
+    It has no dashes, which separate the parts of a wheel's name.
+    """
     return variant.replace("-", "_")
 
 
 def _labelled(one: _Made, properties: Mapping[str, Properties], folder: Path) -> Path:
-    """The wheel with its properties inside, and its label in its name."""
+    """Write the wheel with its properties inside and its label in its name; return its path."""
     (label,) = properties
     info = info_folder(one.version)
     wheel = folder / f"{one.file.stem}-{label}.whl"
@@ -242,7 +248,7 @@ def _labelled(one: _Made, properties: Mapping[str, Properties], folder: Path) ->
 
 
 def _with_metadata(wheel: Path) -> None:
-    """Write its METADATA beside a wheel, so that installers need not fetch the wheel to read it."""
+    """Write a wheel's METADATA to a file of its own, which installers read without fetching the wheel."""
     with opened_wheel(wheel) as archive:
         info = "-".join(wheel.name.split("-")[:2])
         content = archive.read(f"{info}.dist-info/METADATA")

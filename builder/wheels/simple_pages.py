@@ -1,4 +1,4 @@
-"""The pages of a package index: HTML (PEP 503), JSON (PEP 691, PEP 700), where metadata lies (PEP 714)."""
+"""Pages of a package index: HTML (PEP 503), JSON (PEP 691, PEP 700), place of metadata (PEP 714)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _API = "1.1"
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file that the pages list. ``size`` in bytes."""
+    """A file that the pages list; ``size`` is in bytes."""
 
     name: str
     size: int
     sha256: str
     requires_python: str = ""
     metadata_sha256: str = ""
-    """Of ``<name>.metadata``; empty where there is none."""
+    """Hex sha256 of ``<name>.metadata``; empty if there is none."""
     folder: str = ""
-    """Where it lies, from the page, with a slash at the end; empty: beside it."""
+    """The file's folder, relative to the page, with a slash at the end; empty: the page's own folder."""
 
 
 def root_pages() -> Mapping[str, str]:
-    """The pages above the project's, which list it, by file name."""
+    """Return the pages above the project's page, which list the project, by file name."""
     link = f'<a href="{DISTRIBUTION}/">{DISTRIBUTION}</a>'
     return {HTML: _html("Simple index", [link]), JSON: _json({"projects": [{"name": DISTRIBUTION}]})}
 
 
 def project_pages(files: Iterable[ListedFile]) -> Mapping[str, str]:
-    """The project's pages, by file name."""
+    """Return the project's pages, by file name."""
     listed = tuple(files)
     versions = sorted({file.name.split("-")[1] for file in listed}, key=Version)
     return {

@@ -1,10 +1,9 @@
-"""The properties that make an installer choose the wheel which ``select`` would choose for a GPU.
+"""This module finds properties by which an installer chooses the wheel that ``select`` chooses for a GPU.
 
 NVIDIA's provider (``nvidia-variant-provider``, built into uv) gives a GPU of capability 8.6 the values
 ``86_real``, ``85_real`` … ``80_real``, ``80_virtual`` of ``sm_arch``, best first, and its driver the values
-up to its CUDA version of ``cuda_version_lower_bound``, which count before ``sm_arch``. So ``120_real`` is
-taken by 12.1 too, whatever the code inside is: a value is given only where each GPU that takes it is served.
-
+up to its CUDA version of ``cuda_version_lower_bound``, which have priority over ``sm_arch``. So 12.1 also
+accepts ``120_real``, whatever code the wheel has: a value is used only if each GPU that accepts it is served.
 Sources: drafts PEP 825 and PEP 850, variantlib 0.2.2, uv 0.13.9.
 """
 
@@ -33,7 +32,7 @@ _PROVIDER = {
 _NAMESPACE = "nvidia"
 
 CARDS = tuple(gpu.device for gpu in MODELS if not gpu.module)
-"""The GPUs that NVIDIA lists, but for Jetson modules: no wheel for x86-64 comes to those."""
+"""GPUs that NVIDIA lists, without Jetson modules, which do not install wheels for x86-64."""
 
 Properties = Mapping[str, tuple[str, ...]]
 """Values by feature, of NVIDIA's namespace."""
@@ -41,15 +40,18 @@ Properties = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Labels:
-    """The properties of each variant by its name, and what no property could be found for."""
+    """The properties of each variant by its name, and the GPUs for which no property was found."""
 
     properties: Mapping[str, Properties]
     lost: tuple[str, ...]
-    """One sentence for each GPU that a variant serves and no installer will choose it for."""
+    """A sentence for each GPU that a variant serves and that no installer chooses the variant for."""
 
 
 def labels(index: Index) -> Labels:
-    """The properties of the index's packages for CUDA. Raises ``ValidationError`` for two of one variant."""
+    """Return the properties of the index's packages for CUDA.
+
+    Raises ``ValidationError`` for two packages of one variant.
+    """
     packages = {package.variant: package for package in index.packages if package.provider == CUDA}
     if len(packages) != sum(package.provider == CUDA for package in index.packages):
         raise ValidationError("Two packages are of one variant: an index of wheels takes one.")
@@ -80,7 +82,7 @@ def labels(index: Index) -> Labels:
 
 
 def variants_json(properties: Mapping[str, Properties]) -> str:
-    """The document that an index has of a version, or, of one variant, a wheel has in its ``.dist-info``."""
+    """Return the JSON document of a version's variants for an index, or of one variant for its wheel."""
     document = {
         "$schema": SCHEMA,
         "default-priorities": {"namespace": [_NAMESPACE]},
@@ -91,7 +93,10 @@ def variants_json(properties: Mapping[str, Properties]) -> str:
 
 
 def _chosen(device: Capability, driver: str, index: Index) -> tuple[str, bool] | None:
-    """The variant that ``select`` takes, and whether it is native there; ``None`` where it takes no GPU."""
+    """Return the variant that ``select`` chooses, and whether it is native.
+
+    ``None`` if it chooses no GPU package.
+    """
     machine = Device(0, "", "a GPU", device, None, driver)
     choice = select([machine], index, LINUX)
     if choice.package is None or not choice.on_gpu:
@@ -104,7 +109,7 @@ def _value(device: Capability, *, native: bool) -> str:
 
 
 def _takers(device: Capability, *, native: bool) -> Iterator[Capability]:
-    """The GPUs that the provider gives this value to."""
+    """Yield the GPUs to which the provider gives this value."""
     for other in CARDS:
         if other.major == device.major and (not native or other.minor >= device.minor):
             yield other

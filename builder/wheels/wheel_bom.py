@@ -1,4 +1,4 @@
-"""The SBOM in a wheel (PEP 770): every file, and whose it is."""
+"""This module makes the SBOM in a wheel (PEP 770), which lists every file and its origin."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def describe_wheel(
     digests: Mapping[str, Digest],
     taken: Sequence[FileEntry],
 ) -> Bom:
-    """The SBOM of the wheel called ``name``.
+    """Return the SBOM of the wheel called ``name``.
 
-    ``official`` is the wheel it is made of, ``digests`` are of all its files but RECORD and the SBOM by path,
-    ``taken`` those of them that come from the package of ``manifest``; all of them are ONNX Runtime's.
+    ``official`` is the wheel it is made of; ``digests`` are of all its files except RECORD and the SBOM, by
+    path; ``taken`` are the files that come from the package of ``manifest``, all of them ONNX Runtime's.
     """
     info = name.partition("-cp")[0] + ".dist-info/"
     licence = BomLicence("MIT", spdx=True, text=f"{info}licenses/{LICENCES[0]}")
@@ -69,7 +69,7 @@ def describe_wheel(
 
 
 def _required(manifest: Manifest) -> tuple[BomComponent, ...]:
-    """NVIDIA's wheels, none of whose files is inside."""
+    """Return components for NVIDIA's wheels, none of whose files is inside."""
     known = {Input.parse(one.source).requirement: one.sha256 for one in manifest.wheels}
     return tuple(
         BomComponent(

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions on the provider that works here, with the reason where it is not the GPU."""
+"""ONNX Runtime sessions on the best provider that works, with the reason if it is not the GPU."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ __all__ = ["ProviderError", "Report", "Session", "Step", "open_session"]
 
 
 def __getattr__(name: str) -> object:
-    """What needs onnxruntime is imported when it is first used: ``doctor`` says where that is missing."""
+    """Import what needs onnxruntime on first use, so that ``doctor`` can report a missing onnxruntime."""
     if name not in ("Session", "open_session"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ortpacks_runtime import session  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``python -m ortpacks_runtime doctor``: the provider that a session gets here, and why not a better one."""
+"""``python -m ortpacks_runtime doctor`` shows the provider that a session gets, and why not a better one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ ONE_NODE = base64.b64decode(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. 0: there is a session; 1: there is none, or not on the provider that is wanted."""
+    """Run the command and return its exit code.
+
+    0: a session was opened; 1: none was, or not on the provider that ``--strict`` requires.
+    """
     given = _parser().parse_args(arguments)
     log = logging.getLogger("ortpacks_runtime")
-    log.disabled = True  # the report says it
+    log.disabled = True  # the report has the same
     try:
         report = _report(given)
     except (ProviderError, OSError) as error:

@@ -1,8 +1,9 @@
-"""A library without code under one name that leads the loader to another file.
+"""This module makes a library without code whose name leads the loader to another file: an alias.
 
-ONNX Runtime opens ``libonnxruntime_providers_cuda.so`` by its name. The loader does not recognise one that is
-loaded already, since that file has no ``DT_SONAME``. It recognises an alias, which has one and needs the
-package's file by its path. ``dlsym`` on an alias searches what the alias needs, too (dlsym(3)).
+ONNX Runtime opens ``libonnxruntime_providers_cuda.so`` by its name. The loader does not find a loaded library
+by this name, since the file has no ``DT_SONAME``. It finds an alias, which has one, and whose NEEDED entry is
+the path of the package's file. ``dlsym`` on an alias also searches the libraries that the alias needs
+(dlsym(3)).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 _HEADER = struct.Struct("<4s5B7xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<QQ")
-"""``Elf64_Ehdr``, ``Elf64_Phdr`` and ``Elf64_Dyn``: elf(5)."""
+"""Layouts of ``Elf64_Ehdr``, ``Elf64_Phdr`` and ``Elf64_Dyn``: elf(5)."""
 
 _DYN, _LOAD, _DYNAMIC, _GNU_STACK, _READ_WRITE = 3, 1, 2, 0x6474E551, 6
 _NULL, _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 0, 1, 4, 5, 6, 10, 11, 14
@@ -23,7 +24,7 @@ _SYMBOL, _PAGE = 24, 4096
 
 
 def load_as(name: str, file: Path) -> None:
-    """Load ``file`` and make it what ``dlopen(name)`` finds from now on. Raises ``OSError``."""
+    """Load ``file`` so that ``dlopen(name)`` finds it from then on. Raises ``OSError``."""
     with tempfile.TemporaryDirectory(prefix="ortpacks-alias-") as folder:
         alias = Path(folder) / name
         alias.write_bytes(alias_of(name, file))
@@ -31,7 +32,7 @@ def load_as(name: str, file: Path) -> None:
 
 
 def alias_of(name: str, file: Path) -> bytes:
-    """The alias' bytes: a shared library for the machine that ``file`` is for. Raises ``OSError``."""
+    """Return the bytes of the alias, a shared library for the machine of ``file``. Raises ``OSError``."""
     with file.open("rb") as library:
         (machine,) = struct.unpack_from("<H", library.read(20), 18)
     strings = b"\0" + name.encode() + b"\0" + str(file.resolve()).encode() + b"\0"

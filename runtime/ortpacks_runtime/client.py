@@ -1,6 +1,7 @@
-"""The ortpacks client, ``ortpacks.pyz``: asked in a process of its own about GPUs, packages and failures.
+"""This module runs the ortpacks client, ``ortpacks.pyz``, in a process of its own.
 
-Its answers are JSON of ``docs/schemas/client.schema.json``.
+The client answers questions about GPUs, packages and failures, in JSON of
+``docs/schemas/client.schema.json``.
 """
 
 from __future__ import annotations
@@ -14,23 +15,26 @@ from pathlib import Path
 from typing import Any
 
 CLIENT = "ORTPACKS_CLIENT"
-"""The environment variable that names another ``ortpacks.pyz`` than the one beside this file."""
+"""The environment variable with the path of an ``ortpacks.pyz`` other than the one in this folder."""
 
 _SECONDS = 60
 
 _GENERAL = ("D401",)
-"""A finding that names no cause: a session fails."""
+"""Code of a finding that only says that a session fails, without a cause."""
 
 _NO_DRIVER = ("D003",)
-"""The note that there is no GPU and no driver, the cause where ``libcuda`` is not found."""
+"""Code of the note that there is no GPU and no driver, which is the cause if ``libcuda`` is not found."""
 
 
 class ClientError(RuntimeError):
-    """The client cannot be started, or does not answer."""
+    """The client cannot be started, does not answer, or answers with an error."""
 
 
 def ask(*arguments: str) -> dict[str, Any]:
-    """The answer of a client's command. Raises ``ClientError``, also where the answer is an error."""
+    """Return the answer of a client's command.
+
+    Raises ``ClientError``, also for an answer that is an error.
+    """
     argv = [sys.executable, _client(), *arguments, "--json"]
     try:
         done = subprocess.run(
@@ -52,15 +56,16 @@ def ask(*arguments: str) -> dict[str, Any]:
 
 @cache
 def devices() -> tuple[dict[str, Any], ...]:
-    """The NVIDIA GPUs that CUDA may use, in its order, each with its ``profile``. Raises ``ClientError``.
+    """Return the NVIDIA GPUs that CUDA may use, in CUDA's order, each with its ``profile``.
 
-    They are asked for once: what this process takes of their memory makes no later profile smaller.
+    The client runs only once, so the memory that this process takes later makes no profile smaller. Raises
+    ``ClientError``.
     """
     return tuple(ask("detect")["devices"])
 
 
 def advice(failure: str) -> str:
-    """What to do about the words of a failure, by ``doctor``; empty where it knows nothing."""
+    """Return the advice of ``doctor`` on a failure's message; empty if it has none."""
     try:
         findings = ask("doctor", "--said", failure)["findings"]
     except ClientError:

@@ -1,7 +1,7 @@
-"""The libraries that the CUDA provider comes from: an installed package's, or those of the onnxruntime wheel.
+"""The CUDA provider's libraries: those of an installed package, or those of the onnxruntime wheel.
 
-The wheel's Python module opens its providers by name. What is loaded already under that name is taken in
-place of the wheel's, so loading a package's provider first binds Python to it, in a running process.
+The wheel's Python module opens its providers by name. A library that is already loaded under that name is
+used instead of the wheel's, so loading a package's provider first makes Python use it in the running process.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SHARED, _PROVIDER = "libonnxruntime_providers_shared.so", "libonnxruntime_provi
 DYLIB = "ORT_DYLIB_PATH"
 
 _NEEDS = {CUDA: "libcuda.so.1", TENSORRT: "libnvinfer.so.10"}
-"""A library that tells fast whether a provider can work: the driver's, TensorRT's own."""
+"""Library whose loading shows fast whether a provider can work: the driver's, TensorRT's own."""
 
 
 _WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", DIRECTML: "onnxruntime-directml"}
-"""The distribution of ONNX Runtime that has a provider; COREML is in ``onnxruntime`` for macOS."""
+"""Distribution of ONNX Runtime that has a provider; ``onnxruntime`` has COREML on macOS."""
 
 _OURS = "ortpacks-onnxruntime-gpu"
-"""The distribution of the wheels that ``./run wheel`` makes: its import is ``onnxruntime`` too."""
+"""Distribution of the wheels that ``./run wheel`` makes; its import is ``onnxruntime`` too."""
 
 _BY_GPU = f"uv pip install --reinstall --preview-features wheel-variants {_OURS}"
 
@@ -42,19 +42,22 @@ _LINUX = "linux"
 
 @dataclass(frozen=True)
 class Libraries:
-    """Where the provider libraries lie."""
+    """The folder of provider libraries, and what is known of them."""
 
     name: str
-    """The package's name, or ``onnxruntime-gpu 1.21.0 (wheel)``."""
+    """The package's name, or ``onnxruntime 1.21.0 (wheel)``."""
     folder: Path
     capabilities: dict[str, str] | None
-    """Compute capability → ``native``, ``jit``, ``partial`` or ``none``; ``None``: the wheel does not say."""
+    """Support by compute capability: ``native``, ``jit``, ``partial`` or ``none``.
+
+    ``None``: unknown for a wheel.
+    """
     note: str = ""
-    """Why an installed package is not used, or what it cannot run."""
+    """Reason why an installed package is not used, or the number of operators that it lacks."""
 
 
 def find() -> Libraries:
-    """The libraries of ``ORT_DYLIB_PATH``, else of the client's installed package, else of the wheel."""
+    """Return the libraries of ``ORT_DYLIB_PATH``, else of the client's package, else of the wheel."""
     named = os.environ.get(DYLIB)
     try:
         host = named or ask("env")["variables"][DYLIB]
@@ -66,7 +69,7 @@ def find() -> Libraries:
 
 
 def require(provider: str) -> None:
-    """``ProviderError`` unless this onnxruntime has ``provider`` and the machine what it needs first."""
+    """Raise ``ProviderError`` unless onnxruntime has ``provider`` and the library that it needs loads."""
     if ORT_NAMES[provider] not in onnxruntime.get_available_providers():
         version, wheel = onnxruntime.__version__, _WHEELS.get(provider, "onnxruntime")
         if _description() and provider == CUDA:
@@ -80,9 +83,10 @@ def require(provider: str) -> None:
 
 
 def load(libraries: Libraries, provider: str) -> None:
-    """Load the library of ``provider`` and all it needs. Raises ``ProviderError`` with the loader's words.
+    """Load the library of ``provider`` and all that it needs.
 
-    Outside of Linux ONNX Runtime does it by itself, from its wheel.
+    Raises ``ProviderError`` with the loader's message. On systems other than Linux, ONNX Runtime loads its
+    wheel's library itself.
     """
     if sys.platform != _LINUX:
         return
@@ -105,7 +109,7 @@ def _load(name: str) -> None:
 
 
 def _installed() -> str | None:
-    """ONNX Runtime's version in the package in use; ``None`` without one."""
+    """Return ONNX Runtime's version in the package in use; ``None`` without a package."""
     try:
         host = os.environ.get(DYLIB) or ask("env")["variables"][DYLIB]
         manifest = json.loads((Path(host).parents[1] / "manifest.json").read_text(encoding="utf-8"))
@@ -115,7 +119,10 @@ def _installed() -> str | None:
 
 
 def _of_package(folder: Path) -> Libraries:
-    """Raises ``ProviderError`` for a package that this Python's onnxruntime cannot use."""
+    """Return the libraries of a package.
+
+    Raises ``ProviderError`` if this Python's onnxruntime cannot use them.
+    """
     try:
         manifest: dict[str, Any] = json.loads((folder.parent / "manifest.json").read_text(encoding="utf-8"))
         name, ort = manifest["name"], manifest["onnxruntime"]
@@ -143,7 +150,7 @@ def _of_wheel(note: str) -> Libraries:
 
 
 def _description() -> dict[str, Any] | None:
-    """What the wheel says of its package; ``None`` where the onnxruntime in use is of no wheel of ours."""
+    """Return the entry of our wheel on its package; ``None`` if onnxruntime is not from one of our wheels."""
     try:
         ours = metadata.distribution(_OURS)
         package = json.loads(ours.read_text("ortpacks.json") or "")["package"]

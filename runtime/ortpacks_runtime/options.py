@@ -1,4 +1,4 @@
-"""The options of ONNX Runtime that a device's profile asks for, and the file of a model for a level."""
+"""This module chooses ONNX Runtime's options for a device's profile, and the file of a model for a level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ortpacks_runtime.providers import CUDA, TENSORRT
 
 _SUFFIXES = {"int8": ("_int8", "_quantized"), "fp16": ("_fp16",), "bf16": ("_bf16",), "fp32": ("",)}
-"""Endings of a model's file name by number type, as Hugging Face's ``optimum`` writes them."""
+"""Ends of a model's file name by number type, as Hugging Face's ``optimum`` writes them."""
 
 _CPU_DTYPES = {"low": ("int8", "fp32"), "medium": ("fp32",), "high": ("fp32",)}
 
@@ -19,9 +19,9 @@ Profile = Mapping[str, Any]
 
 
 def model_file(model: Path, level: str, profile: Profile | None) -> Path:
-    """The file beside ``model`` whose number type the level prefers on the device, else ``model`` itself.
+    """Return the file next to ``model`` whose number type the level prefers on the device, else ``model``.
 
-    ``encoder_fp16.onnx`` stands beside ``encoder.onnx``.
+    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``.
     """
     for dtype in (profile["dtypes"] if profile else _CPU_DTYPES)[level]:
         for suffix in _SUFFIXES[dtype]:
@@ -32,15 +32,15 @@ def model_file(model: Path, level: str, profile: Profile | None) -> Path:
 
 
 def dtype_of(file: Path) -> str | None:
-    """The number type that the file's name tells; ``None`` where it tells none."""
+    """Return the number type that the file's name ends with; ``None`` if it ends with none."""
     told = (dtype for dtype, ends in _SUFFIXES.items() for end in ends if end and file.stem.endswith(end))
     return next(told, None)
 
 
 def provider_options(provider: str, ordinal: int, level: str, profile: Profile | None) -> dict[str, str]:
-    """The provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
+    """Return the provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
 
-    TensorRT's flags are ``True`` and ``False``, CUDA's ``1`` and ``0``: each refuses the other's.
+    TensorRT's flags are ``True`` and ``False``, CUDA's ``1`` and ``0``; each provider refuses the other form.
     """
     if profile is None:
         return {}
@@ -67,6 +67,6 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
 
 
 def engine_cache() -> Path:
-    """The folder of TensorRT's compiled engines."""
+    """Return the folder of TensorRT's compiled engines."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "ortpacks" / "tensorrt"

@@ -1,4 +1,4 @@
-"""The GPU of a session, and the libraries that its provider comes from."""
+"""This module chooses the GPU of a session, and the libraries of its provider."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ortpacks_runtime.providers import ProviderError
 from ortpacks_runtime.settings import Settings
 
 _RANKS = {"native": 0, "jit": 1, "partial": 2}
-"""How a package runs on a GPU, by its manifest, the best first."""
+"""Ranks of the support that a package's manifest states for a GPU, the best first."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The GPU and the libraries that a session is to be opened with."""
+    """The GPU and the libraries for a session."""
 
     libraries: str
     device: dict[str, Any] | None = None
@@ -27,12 +27,15 @@ class Place:
 
     @property
     def profile(self) -> Profile | None:
-        """The settings for the GPU."""
+        """Settings for the GPU; ``None`` without a GPU."""
         return self.device["profile"] if self.device else None
 
 
 def prepare(name: str, wanted: Settings) -> Place:
-    """The place with its libraries loaded. Raises ``ProviderError`` with the first thing that is missing."""
+    """Load the libraries and return the place.
+
+    Raises ``ProviderError`` with the first thing that is missing.
+    """
     found = libraries.find()
     try:
         known = devices()
@@ -47,7 +50,10 @@ def prepare(name: str, wanted: Settings) -> Place:
 
 
 def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:
-    """The GPU that was asked for, else the one that the libraries serve best and that has the most memory."""
+    """Return the requested GPU, else the one that the libraries serve best; of equals, that with most memory.
+
+    Raises ``ProviderError`` if there is no such GPU, or if the libraries have no code for it.
+    """
     numbered = list(enumerate(known))
     if not numbered:
         raise ProviderError("no NVIDIA GPU was found")
@@ -65,7 +71,10 @@ def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted:
 
 
 def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:
-    """0 for native code; more is worse. What a wheel holds is not known: it is taken for native."""
+    """Return 0 for native code, and a higher number for worse support.
+
+    A wheel without this fact counts as native.
+    """
     if found.capabilities is None:
         return 0
     return _RANKS.get(found.capabilities.get(device["capability"] or "", "none"), len(_RANKS))

@@ -1,4 +1,4 @@
-"""Execution providers: names, aliases, and the order in which ``auto`` tries them."""
+"""This module has the execution providers: names, aliases, and the order in which ``auto`` tries them."""
 
 from __future__ import annotations
 
@@ -25,33 +25,36 @@ _CHAINS = {
 
 
 class ProviderError(RuntimeError):
-    """A provider was asked for that does not work here, or a setting is wrong."""
+    """A requested provider does not work here, or a setting is wrong."""
 
     def __init__(self, what: str, do: str = "") -> None:
-        """``do`` is what the user can do about it, where that is known."""
+        """``what`` is the problem, ``do`` what the user can do about it, empty if that is not known."""
         super().__init__(f"{what}: {do}" if do else what)
         self.what = what
         self.do = do
 
 
 def chain(provider: str, platform: str) -> tuple[str, ...]:
-    """The providers to try, the first one first. ``platform`` is ``sys.platform``.
-
-    The CPU ends every chain.
-    """
+    """Return the providers to try, in order; ``platform`` is ``sys.platform``. The CPU is always the last."""
     if provider == AUTO:
         return _CHAINS.get(platform, (CPU,))
     return tuple(dict.fromkeys((provider, CPU)))
 
 
 def provider_of(text: str, origin: str) -> str:
-    """The provider that ``text``, a name or an alias, stands for. ``ProviderError`` names ``origin``."""
+    """Return the provider of ``text``, a name or an alias.
+
+    Raises ``ProviderError``, which names ``origin``.
+    """
     name = text.strip().lower()
     return one_of(ALIASES.get(name, name), (AUTO, *ORT_NAMES), origin, also=tuple(ALIASES))
 
 
 def one_of(text: str, names: tuple[str, ...], origin: str, also: tuple[str, ...] = ()) -> str:
-    """``text`` if it is one of ``names``. ``ProviderError`` with the nearest of ``names`` and ``also``."""
+    """Return ``text`` if it is one of ``names``.
+
+    Raises ``ProviderError`` with the nearest of ``names`` and ``also``.
+    """
     if text in names:
         return text
     near = difflib.get_close_matches(text, (*names, *also), n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""The account of how a session came to its provider."""
+"""The report tells how a session got its provider."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One provider that was tried."""
+    """An attempt to use one provider."""
 
     provider: str
     taken: bool
     reason: str
-    """Why it was refused, or what was placed on it."""
+    """Reason of the refusal, or the nodes that were placed on the provider."""
     advice: str = ""
-    """What to do, by the client's ``doctor``."""
+    """Advice to the user, from the client's ``doctor``."""
 
 
 @dataclass
 class Report:
-    """The provider of a session, and how it came to it. It changes where the session is reopened."""
+    """The provider of a session, and the steps that led to it. It changes when the session is reopened."""
 
     provider: str = ""
-    """The provider in use: ``cpu``, ``cuda`` …"""
+    """Provider in use: ``cpu``, ``cuda`` …"""
     proved: bool = False
     """Whether a run has computed on ``provider``; until then the session was only opened with it."""
     steps: list[Step] = field(default_factory=list)
     device: Mapping[str, Any] | None = None
     """The GPU in use, with its profile, as the client's ``detect`` describes it."""
     libraries: str = ""
-    """The package or wheel that the provider's libraries come from."""
+    """Package or wheel of the provider's libraries."""
     model: str = ""
-    """The file that was opened."""
+    """Path of the opened file."""
     dtype: str | None = None
-    """The number type of that file; ``None`` where its name does not say it."""
+    """Number type of that file; ``None`` if its name does not say it."""
     level: str = "medium"
     options: Mapping[str, str] = field(default_factory=dict)
     """The options of the provider."""
     batch: int | None = None
-    """Items to begin a batch with; halved where the GPU's memory did not hold one."""
+    """Number of items for the first batch; it is halved when a batch does not fit into the GPU's memory."""
     nodes: Mapping[str, int] = field(default_factory=dict)
-    """ONNX Runtime's provider → nodes that the warm-up ran on it."""
+    """Number of nodes that the warm-up ran, by ONNX Runtime's name of the provider."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def fallback(self) -> Step | None:
-        """The last provider that was refused; ``None`` where the first one was taken."""
+        """The last provider that was refused; ``None`` if the first one was taken."""
         refused = [step for step in self.steps if not step.taken]
         return refused[-1] if refused else None
 
     def value(self) -> dict[str, Any]:
-        """The report for JSON."""
+        """Return the report as values for JSON."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The report for people."""
+        """Return the report as lines of text."""
         told = [f"{self.provider}{'' if self.proved else ' (not run yet)'}: {self.libraries}"]
         if self.device:
             told.append(f"  on GPU {self.device['index']}: {self.device['name']}")

@@ -1,4 +1,4 @@
-"""Opens a model on the best provider that works, and says why it is not a better one."""
+"""This module opens a model on the best provider that works, and reports why it is not a better one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NVIDIA = (CUDA, TENSORRT)
 _MEMORY = re.compile(
     r"out of memory|Failed to allocate memory|is smaller than requested bytes|ALLOC_FAILED|CUDA failure 2:"
 )
-"""How ONNX Runtime, CUDA, cuDNN and cuBLAS tell that the GPU's memory, or the limit on it, is full."""
+"""Messages of ONNX Runtime, CUDA, cuDNN and cuBLAS for a GPU whose memory, or the limit on it, is full."""
 
 _DEVICE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS|CUFFT|CURAND) (failure|error)\b|\bTensorRT EP\b|DXGI_ERROR|887A00"
 )
-"""How they and DirectML tell that the GPU, or its driver, failed."""
+"""Messages of the CUDA libraries, TensorRT and DirectML for a failure of the GPU or its driver."""
 
 _NUMBERED = re.compile(r"\b(CUDA|CUDNN|CUBLAS|CUFFT) failure \d+: [^;]+")
 
@@ -45,22 +45,22 @@ _CALLERS_FAULTS = (
     *("InvalidArgument", "InvalidProtobuf", "InvalidGraph", "NoSuchFile"),
     *("ValueError", "TypeError", "KeyError"),
 )
-"""ONNX Runtime's exceptions, and its Python's, for a wrong input or model, whatever words they quote."""
+"""Exceptions of ONNX Runtime and of its Python module for a wrong input or model, whatever their message."""
 
 _BATCH = re.compile(r"batch(_?size)?|N")
-"""Names of a dimension whose items do not depend on each other, as exporters write them."""
+"""Names that exporters give to a dimension whose items do not depend on each other."""
 
 _STILL_LOADING_SECONDS = 10
 
 
 class _Inner(onnxruntime.InferenceSession):  # type: ignore[misc] # onnxruntime ships no types
-    """ONNX Runtime's session without its own fallback, which prints and hides why it was needed."""
+    """ONNX Runtime's session without its own fallback, which prints, and hides the cause."""
 
     _enable_fallback = property(lambda _self: False, lambda _self, _value: None)
 
 
 class Session:
-    """An open model. ``run`` is that of ``onnxruntime.InferenceSession``."""
+    """An open model. ``run`` has the parameters of ``onnxruntime.InferenceSession.run``."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Session:
         path: Path,
         recording: Recording | None = None,
     ) -> None:
-        """``inner`` is a session that ``report`` describes, and ``path`` the model that was asked for.
+        """``inner`` is a session that ``report`` describes, and ``path`` the requested model.
 
-        ``recording`` is where ``inner`` records its runs, where no run has proved the provider yet.
+        ``recording`` is the folder where ``inner`` records its runs, if no run has proved the provider yet.
         """
         self._inner = inner
         self._path = path
@@ -83,23 +83,27 @@ class Session:
 
     @property
     def inner(self) -> onnxruntime.InferenceSession:
-        """ONNX Runtime's session. It is another one after the session was reopened on the CPU."""
+        """ONNX Runtime's session, which is replaced when the session is reopened on the CPU."""
         return self._inner
 
     def example_inputs(self) -> dict[str, Any]:
-        """Ones for every input. Raises ``WarmUpError`` for an input that is no tensor of plain numbers."""
+        """Return ones for every input.
+
+        Raises ``WarmUpError`` for an input that is not a tensor of plain numbers.
+        """
         return warm_up.made_up(self._inner)
 
     def run(self, outputs: Sequence[str] | None, feed: Feed, options: Any = None) -> list[Any]:
-        """Compute. A batch that the GPU's memory does not hold is halved; the CPU replaces a GPU that fails.
+        """Run the model and return the outputs.
 
-        ``report`` and, once, the log tell both. With ``strict`` the failure is raised instead.
+        A batch that does not fit into the GPU's memory is halved, and a GPU that fails is replaced by the
+        CPU. ``report`` has both, and the log has each once. With ``strict`` the failure is raised instead.
         """
         used = self._inner
         try:
             found = used.run(outputs, feed, options)
         except Exception as error:
-            if used is not self._inner:  # another thread has reopened it meanwhile
+            if used is not self._inner:  # another thread has reopened the session
                 return self.run(outputs, feed, options)
             if self.settings.strict or self.report.provider == CPU or not _failed(error):
                 raise
@@ -109,7 +113,10 @@ class Session:
         return list(found)
 
     def _prove(self, used: onnxruntime.InferenceSession) -> None:
-        """Look where the nodes of the first run were. Raises ``ProviderError`` with ``strict``."""
+        """Count on which providers the nodes of the first run ran.
+
+        Raises ``ProviderError`` with ``strict``.
+        """
         with self._reopening:
             if self.report.proved or used is not self._inner:
                 return
@@ -147,7 +154,7 @@ class Session:
         return self.run(outputs, feed, options)
 
     def _reopen(self, error: Exception) -> None:
-        """Go on with the CPU. Raises ``error`` itself where the CPU does not open the model."""
+        """Reopen the session on the CPU. Raises ``error`` if the CPU does not open the model."""
         try:
             made, file, note = _file_opened(self._path, self.settings, CPU, Place(_wheel()), None)
         except Exception as failure:
@@ -175,17 +182,17 @@ def open_session(
     threads: int | None = None,
     feed: Feed | None = None,
 ) -> Session:
-    """Open ``model`` on the first provider of a chain that runs it; the CPU ends every chain.
+    """Open ``model`` on the first provider of a chain that runs it; the CPU is the last of every chain.
 
     ``provider`` is a name or alias (``auto``, ``cpu``, ``cuda``, ``gpu``, ``tensorrt``, ``coreml`` …),
     ``device`` a GPU by its number in CUDA's order or its UUID, ``level`` one of ``low``, ``medium`` and
-    ``high``, ``threads`` the number of those that compute on the CPU. What is ``None`` is taken from the
+    ``high``, ``threads`` the number of threads that compute on the CPU. A value of ``None`` is taken from the
     environment, else from ``config.toml``, else it is ``auto``, the GPU that fits best, ``medium``, false and
-    a thread for each core. ``feed`` are inputs for the warm-up, else they are made up.
+    a thread for each core. ``feed`` are inputs for the warm-up; without it they are made up.
 
-    Raises ``ProviderError`` for a wrong setting and, with ``strict``, where another provider than
-    ``provider`` would be used; ``FileNotFoundError`` for what is no file, ``TypeError`` for what is no path;
-    what ONNX Runtime raises for a model that the CPU cannot open either.
+    Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
+    would be used; ``FileNotFoundError`` for a path without a file, ``TypeError`` for a value that is not a
+    path; and what ONNX Runtime raises for a model that the CPU cannot open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -225,9 +232,9 @@ def _tell_fallback(step: Step) -> None:
 def _try(
     path: Path, name: str, wanted: Settings, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
-    """Open the model on ``name`` and run it. Raises ``ProviderError`` where a provider but the CPU cannot.
+    """Open the model on ``name`` and run it. Raises ``ProviderError`` if a provider other than the CPU fails.
 
-    The second value is the folder that the session records in, where no run has proved the provider.
+    Returns the session, and its recording if no run has proved the provider.
     """
     if name == CPU:
         return _taken(path, name, wanted, Place(_wheel()), report, feed)
@@ -274,7 +281,7 @@ def _file_opened(
     place: Place,
     recording: Recording | None,
 ) -> tuple[onnxruntime.InferenceSession, Path, str]:
-    """The session, the file that it opened, and a note where that is not the file that the level prefers."""
+    """Return the session, the opened file, and a note if it is not the file that the level prefers."""
     options = provider_options(name, place.ordinal, wanted.level, place.profile)
     providers = [(name, options)]
     if name == TENSORRT:
@@ -286,7 +293,7 @@ def _file_opened(
             if _inputs(inner) == _inputs(_plain(path)):
                 return inner, preferred, ""
             note = f"{preferred.name} takes other inputs than {path.name}, which is used"
-        except Exception as error:  # noqa: BLE001 - the file that was asked for decides
+        except Exception as error:  # noqa: BLE001 - the requested file is used instead
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
     return _opened(path, providers, wanted.threads, recording), path, note
 
@@ -299,7 +306,7 @@ def _opened(
 ) -> onnxruntime.InferenceSession:
     asked = onnxruntime.SessionOptions()
     asked.intra_op_num_threads = threads or 0
-    # Threads that spin until the next run take a core from everything else that the program does meanwhile.
+    # Threads that spin between two runs would take cores from the rest of the program.
     asked.add_session_config_entry("session.force_spinning_stop", "1")
     if recording is not None:
         warm_up.record(asked, recording.folder)
@@ -311,7 +318,7 @@ def _opened(
 
 
 def _plain(file: Path) -> onnxruntime.InferenceSession:
-    """A session that is only asked for its inputs."""
+    """Return a session whose inputs are read and that never runs."""
     asked = onnxruntime.SessionOptions()
     asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return _Inner(str(file), asked, providers=[ORT_NAMES[CPU]])
@@ -322,7 +329,10 @@ def _inputs(inner: onnxruntime.InferenceSession) -> list[tuple[str, str]]:
 
 
 def _warm(inner: onnxruntime.InferenceSession, name: str, feed: Feed | None) -> tuple[bool, str]:
-    """Whether a run succeeded, or why there was none. ``ProviderError`` where the provider fails."""
+    """Run the session once; return whether it ran, and why not if it did not.
+
+    Raises ``ProviderError`` if the provider fails.
+    """
     try:
         inner.run(None, warm_up.made_up(inner) if feed is None else dict(feed))
     except WarmUpError as error:
@@ -337,7 +347,7 @@ def _warm(inner: onnxruntime.InferenceSession, name: str, feed: Feed | None) -> 
 
 
 def _recording() -> Recording | None:
-    """A folder for what a session records; ``None`` where nothing can be written."""
+    """Return a folder for a session's records; ``None`` if nothing can be written."""
     with suppress(OSError):
         return Recording()
     return None
@@ -345,7 +355,10 @@ def _recording() -> Recording | None:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """TensorRT compiles an engine when a model is first loaded: the log says so while that lasts."""
+    """Log, while the block lasts, that TensorRT compiles an engine.
+
+    It compiles one when a model is first loaded. Other providers log nothing.
+    """
     if name != TENSORRT:
         yield
         return
@@ -367,14 +380,14 @@ def _told(name: str) -> Iterator[None]:
 
 
 def _failed(error: Exception) -> bool:
-    """Whether the device failed, and not the model or its inputs."""
+    """Return whether the device failed, and not the model or its inputs."""
     if type(error).__name__ in _CALLERS_FAULTS:
         return False
     return bool(_MEMORY.search(str(error)) or _DEVICE.search(str(error)))
 
 
 def _first_line(text: str) -> str:
-    """CUDA's own words with their number, else the first line."""
+    """Return CUDA's own message with its number, else the first line."""
     cuda = _NUMBERED.search(text)
     if cuda:
         return cuda[0].strip()
@@ -387,7 +400,7 @@ def _wheel() -> str:
 
 
 def _batch_of(inner: onnxruntime.InferenceSession, feed: Feed) -> int:
-    """The batch's size where every input and output begins with the one batch dimension, else 1."""
+    """Return the batch size if every input and output begins with the same batch dimension, else 1."""
     shapes = [value.shape for value in (*inner.get_inputs(), *inner.get_outputs())]
     names = {str(shape[0]) if shape else "" for shape in shapes}
     if len(names) != 1 or not _BATCH.fullmatch(name := names.pop()):

@@ -17,7 +17,11 @@ else:
     import tomli as tomllib
 
 LEVELS = ("low", "medium", "high")
-"""The least memory and time; what loses no quality that is measured; the model's own numbers."""
+"""Names of the levels.
+
+``low`` takes the least memory and time, ``medium`` loses no measured quality, ``high`` keeps the model's own
+numbers.
+"""
 
 CONFIG = "ORTPACKS_CONFIG"
 
@@ -31,10 +35,10 @@ VARIABLES = {
     "embedding_dim": ("ORTPACKS_EMBEDDING_DIM",),
     "auto_download": ("ORTPACKS_AUTO_DOWNLOAD",),
 }
-"""The environment variables of each setting; the first that is set and not empty counts."""
+"""Environment variables of each setting; the first that is set and not empty counts."""
 
 _MOST_DIGITS = 4
-"""Of a GPU's number."""
+"""The most digits of a GPU's number."""
 
 _FLAGS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -44,28 +48,28 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What to open a session with."""
+    """The settings with which a session is opened."""
 
     provider: str = AUTO
     device: int | str | None = None
-    """A GPU by its number in CUDA's order or its UUID; ``None``: the one that fits best."""
+    """A GPU by its number in CUDA's order or its UUID; ``None``: the GPU that fits best."""
     level: str = "medium"
     strict: bool = False
-    """Whether a session on another provider than the one asked for is an error."""
+    """Whether a session on another provider than the requested one is an error."""
     model_name: str | None = None
     embedding_dim: int | None = None
     auto_download: bool = False
-    """Nothing here downloads a model; where the service lacks its own, it says that to who set this."""
+    """Has no effect: no model is downloaded. If the service lacks its model, its message says so."""
     threads: int | None = None
-    """Threads that compute on the CPU; ``None``: one for each core, also where a container may use fewer."""
+    """Threads that compute on the CPU; ``None``: one for each core, even if a container may use fewer."""
 
 
 def settings(given: Mapping[str, object], env: Mapping[str, str] = os.environ) -> Settings:
-    """The settings; ``given`` are the arguments, of which ``None`` says nothing.
+    """Return the settings; ``given`` are the arguments, of which ``None`` counts as not given.
 
-    ``config.toml`` is read from the folder that the process runs in, or from the file that
-    ``ORTPACKS_CONFIG`` names; its table ``ai`` counts. Raises ``ProviderError`` for a wrong value, with where
-    it stands, and for a key that nobody reads: in the folder's file only for one that is almost right.
+    ``config.toml`` is read from the process's current folder, or from the file that ``ORTPACKS_CONFIG``
+    names; only its table ``ai`` counts. Raises ``ProviderError`` for a wrong value, with its origin, and for
+    an unknown key: in the current folder's file only for a key that resembles a known one.
     """
     found: dict[str, tuple[object, str]] = dict(_configured(env))
     for name, variables in VARIABLES.items():
@@ -90,7 +94,7 @@ def _configured(env: Mapping[str, str]) -> Mapping[str, tuple[object, str]]:
     if not isinstance(table, dict):
         raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
     keys = tuple(field.name for field in fields(Settings))
-    if not named:  # a file of the application: its table may have keys of its own
+    if not named:  # an application's file may have keys of its own in this table
         table = {key: value for key, value in table.items() if get_close_matches(key, keys, 1)}
     return {
         one_of(key, keys, f"{file}: [ai]"): (value, f"{file}: ai.{key} = {value!r}")

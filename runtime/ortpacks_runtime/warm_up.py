@@ -1,4 +1,4 @@
-"""The first run of a session: proves that the provider computes, and counts the nodes it was given."""
+"""The first run of a session shows whether the provider computes, and which provider runs each node."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ Feed = Mapping[str, Any]
 
 
 class WarmUpError(RuntimeError):
-    """No input could be made up for a model, or it does not take the one that was."""
+    """No input can be made up for a model."""
 
 
 def made_up(session: onnxruntime.InferenceSession) -> dict[str, Any]:
-    """Ones for every input, with 1 for each dimension that is not fixed. Raises ``WarmUpError``."""
+    """Return ones for every input, with size 1 for each dimension that is not fixed.
+
+    Raises ``WarmUpError``.
+    """
     feed: dict[str, Any] = {}
     for wanted in session.get_inputs():
         if wanted.type not in _TYPES:
@@ -49,22 +52,25 @@ def made_up(session: onnxruntime.InferenceSession) -> dict[str, Any]:
 
 
 class Recording:
-    """A folder for what a session records of its runs. It is removed by ``close``, or with this object."""
+    """A folder for a session's records of its runs. It is removed by ``close``, or with this object."""
 
     def __init__(self) -> None:
-        """Raises ``OSError`` where no folder can be made."""
+        """Raises ``OSError`` if no folder can be made."""
         self.folder = tempfile.mkdtemp(prefix="ortpacks-warm-up-")
         self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def record(options: onnxruntime.SessionOptions, folder: str) -> None:
-    """Let the session that is opened with ``options`` record its runs in ``folder``, until ``nodes_of``."""
+    """Make a session that is opened with ``options`` record its runs in ``folder``, until ``nodes_of``."""
     options.enable_profiling = True
     options.profile_file_prefix = str(Path(folder) / "warm-up")
 
 
 def nodes_of(session: onnxruntime.InferenceSession) -> dict[str, int]:
-    """ONNX Runtime's provider → nodes that ran on it since the session was opened. Recording ends."""
+    """Return the number of nodes that ran since the session was opened, by ONNX Runtime's provider.
+
+    The recording ends.
+    """
     events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     ran = {
         (event["args"].get("node_index"), event["name"]): event["args"]["provider"]

@@ -1,4 +1,4 @@
-"""``python -m ortpacks_service``: the service on one port, until SIGTERM."""
+"""``python -m ortpacks_service`` runs the service on one port until SIGTERM."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from ortpacks_service.options import read_options
 _FATAL = 4
 
 _GRACE_SECONDS = 6
-"""For requests that run when SIGTERM comes; container engines kill after 10."""
+"""Seconds for running requests after SIGTERM; container engines kill the process after 10."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until a signal ends the process. 2: a setting is wrong; 1: the port cannot be had."""
+    """Serve until a signal ends the process, and return the exit code.
+
+    2: a setting is wrong; 1: the port cannot be opened.
+    """
     options = read_options(arguments, os.environ)
     try:
         settings({})
@@ -32,10 +35,10 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"ortpacks_service: {error}\n")
         return 2
     try:
-        # Before models are opened: while a thread opens one, Python cannot end in order.
+        # This comes before models are opened: while a thread opens one, Python cannot exit cleanly.
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         listening = socket.create_server((options.host, options.port), family=family)
-        # asyncio does so for sockets of its own; without, an answer waits 40 ms for the client's next packet.
+        # asyncio sets this for its own sockets; else an answer waits 40 ms for the client's next packet.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         why = str(error.strerror or error).partition(" (while")[0]
@@ -44,11 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     log_as_json()
     logging.getLogger("ortpacks_service").info("serving", extra={"host": options.host, "port": options.port})
-    onnxruntime.set_default_logger_severity(_FATAL)  # what it logs it also raises, and the log is JSON
+    onnxruntime.set_default_logger_severity(_FATAL)  # ONNX Runtime raises what it logs
     config = uvicorn.Config(
         make_app(options), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
     )
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what uvicorn raises again at its end is no error
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # uvicorn raises SIGINT again at its end
     uvicorn.Server(config).run([listening])
     return 0
 

@@ -1,4 +1,4 @@
-"""The application: routes, limits, errors as JSON, and the life of the service behind them."""
+"""The application: routes, limits, errors as JSON, and the start and end of the service."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _PAGE = Path(__file__).with_name("page.html")
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _CLIENT_LEFT = 499
-"""nginx's status of a request whose client did not wait for an answer."""
+"""nginx's status for a request whose client disconnected before the answer."""
 
 _STREAMED = "/vad"
-"""The route whose audio may last longer than a request may take."""
+"""The route without a time limit, since its audio may take longer than a request may."""
 
 
 def make_app(options: Options) -> Starlette:
-    """The application. Raises ``ProviderError`` for a wrong setting when it starts."""
+    """Return the application. When it starts, it raises ``ProviderError`` for a wrong setting."""
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -67,7 +67,7 @@ def make_app(options: Options) -> Starlette:
 
 
 class _Watch:
-    """Counts requests, limits their time, and answers their errors; one that nobody expected is logged."""
+    """Middleware that counts requests, limits their time, answers their errors, and logs unexpected ones."""
 
     def __init__(self, app: ASGIApp, seconds: int) -> None:
         self._app = app
@@ -92,7 +92,7 @@ class _Watch:
             await self._answer(status, error, scope, receive, watched)
         except ClientDisconnect:
             status = _CLIENT_LEFT
-        except asyncio.CancelledError:  # uvicorn's word after the time that a signal leaves
+        except asyncio.CancelledError:  # from uvicorn, when the time after a signal is over
             ending = RequestError("the service ends before the request was served", 503, 1)
             await self._answer(status, ending, scope, receive, watched)
         except TimeoutError:
@@ -109,13 +109,13 @@ class _Watch:
     async def _answer(
         self, begun: int, error: RequestError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer, unless an answer has begun: then the connection just ends."""
+        """Send the error, unless an answer has begun; then the connection is closed without one."""
         if not begun:
             await _response(scope["path"], error)(scope, receive, send)
 
 
 def _response(path: str, error: RequestError) -> Response:
-    """The error in the form of the route's protocol: OpenAI's, or KServe's."""
+    """Return the error in the form of the route's protocol: OpenAI's, or KServe's."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     kind = "invalid_request_error" if error.code < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
     told: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
@@ -162,12 +162,12 @@ async def _metrics(request: Request) -> Response:
 
 
 async def _vad(request: Request) -> Response:
-    """A WAV file → a line of JSON for each segment of speech, as soon as it has ended."""
+    """Answer a WAV file with a line of JSON for each segment of speech, as soon as the segment has ended."""
     service: Service = request.app.state.service
     session = service.models.session(DETECTOR)
     reader, pieces = WavReader(), request.stream()
     samples = np.zeros(0, np.float32)
-    async for piece in pieces:  # until the header is there: an error can still have a status
+    async for piece in pieces:  # up to the header, an error can have a status
         samples = reader.samples(piece)
         if reader.begun:
             break
@@ -187,7 +187,10 @@ async def _vad(request: Request) -> Response:
 
 
 class _Lines(Response):
-    """Lines of JSON as they come. Starlette's own class reads the request's body while it answers."""
+    """A response of lines of JSON, sent as they are made.
+
+    Starlette's own class would read the request's body while it answers.
+    """
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
         super().__init__(media_type="application/x-ndjson")

@@ -1,4 +1,4 @@
-"""Requests that wait at the same time are computed together."""
+"""This module computes texts of requests that wait at the same time in one batch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ortpacks_service.errors import FullQueueError
 
 @dataclass(frozen=True)
 class _Part:
-    """Texts that are computed in one batch; at most a batch of them."""
+    """Texts of one request, at most a batch of them, which are computed together."""
 
     texts: Sequence[str]
     answer: asyncio.Future[Embeddings]
 
 
 class Batcher:
-    """A queue before a model. No request waits for others to come; those that came meanwhile share a batch.
+    """A queue for a model. No request waits for later ones; requests that wait already share a batch.
 
-    ``batch`` is asked before each run: it falls where a GPU's memory did not hold one.
+    ``batch`` is called before each run, since the batch size falls when a GPU's memory is too small.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Batcher:
         self._observe = observe
         self._waiting: deque[_Part] = deque()
         self._changing = threading.Lock()
-        """Held for a change of what waits, and of whether the thread works on it."""
+        """Lock for the queue and for whether the thread works on it."""
         self._working = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
         self.length = 0
-        """The number of texts that wait or are computed."""
+        """Number of texts that wait or are computed."""
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """The texts' vectors, in their order. Raises ``FullQueueError``, or what the model raises."""
+        """Return the texts' vectors, in their order. Raises ``FullQueueError``, or what the model raises."""
         if self.length and self.length + len(texts) > self._room:
             raise FullQueueError(self.length)
         loop, size = asyncio.get_running_loop(), self._batch()
@@ -65,13 +65,13 @@ class Batcher:
             self.length -= len(texts)
 
     def close(self) -> None:
-        """Compute nothing more than what is being computed."""
+        """Drop the texts that wait; the running batch ends."""
         with self._changing:
             self._waiting.clear()
         self._thread.shutdown(wait=False)
 
     def _begin(self, parts: Iterable[_Part], loop: asyncio.AbstractEventLoop) -> None:
-        """Let the parts wait; an idle thread begins to work."""
+        """Add the parts to the queue, and start the thread if it is idle."""
         with self._changing:
             self._waiting.extend(parts)
             if not self._working:
@@ -79,19 +79,22 @@ class Batcher:
                 self._working = True
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Compute what waits, in the thread, until nothing does."""
+        """Compute the parts in the queue, in the thread, until there are none."""
         while parts := self._next():
             texts = [text for part in parts for text in part.texts]
             try:
                 self._observe(len(texts))
                 found: Embeddings | Exception = self._compute(texts)
-            except Exception as error:  # noqa: BLE001 - it is each request's answer
+            except Exception as error:  # noqa: BLE001 - each request gets it as its answer
                 found = error
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(_deal, parts, found)
 
     def _next(self) -> list[_Part]:
-        """The parts for one batch; those whose request is gone are dropped. None: the thread rests."""
+        """Return the parts of the next batch, without those of cancelled requests.
+
+        Empty if the thread may rest.
+        """
         with self._changing:
             taken = self._taken()
             self._working = bool(taken)
@@ -112,7 +115,7 @@ class Batcher:
 
 
 def _deal(parts: Sequence[_Part], found: Embeddings | Exception) -> None:
-    """Answer each part with its share of what was computed for all of them, or with the failure."""
+    """Give each part its share of the batch's result, or the failure."""
     at = 0
     for part in parts:
         end = at + len(part.texts)

@@ -1,4 +1,4 @@
-"""Requests' bodies to values."""
+"""Readers of requests' bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ortpacks_service.errors import RequestError
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body. Raises ``RequestError`` for one that is larger than the service takes."""
+    """Return the whole body. Raises ``RequestError`` for an encoded or too large one."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise RequestError(
@@ -29,7 +29,7 @@ async def body_of(request: Request) -> bytes:
 
 
 async def object_of(request: Request) -> Mapping[str, Any]:
-    """The body's JSON object. Raises ``RequestError``."""
+    """Return the body's JSON object. Raises ``RequestError`` for anything else."""
     try:
         found = orjson.loads(await body_of(request))
     except orjson.JSONDecodeError as error:
@@ -40,7 +40,7 @@ async def object_of(request: Request) -> Mapping[str, Any]:
 
 
 def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
-    """A text, or a list of texts. Raises ``RequestError``."""
+    """Return the texts under ``key``, a text or a list of at most ``most`` texts. Raises ``RequestError``."""
     if key not in body:
         there = f"; found {', '.join(map(repr, body))[:100]}" if body else ""
         raise RequestError(f"{key}: a text or a list of texts is wanted{there}")
@@ -56,7 +56,10 @@ def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
 
 
 def count_of(body: Mapping[str, Any], key: str, default: int, most: int) -> int:
-    """A whole number from 1 to ``most``. Raises ``RequestError``."""
+    """Return the whole number from 1 to ``most`` under ``key``.
+
+    Raises ``RequestError`` for any other value.
+    """
     value = body.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {str(value)[:20]}")

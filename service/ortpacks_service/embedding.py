@@ -1,4 +1,4 @@
-"""Texts to vectors of length 1."""
+"""This module turns texts into vectors of length 1."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from ortpacks_runtime import Session
 from tokenizers import Tokenizer
 
 _MAX_TOKENS = 256
-"""``max_seq_length`` of all-MiniLM-L6-v2 (sentence_bert_config.json); what follows is cut off."""
+"""The most tokens of a text; further ones are cut off.
+
+Source: ``max_seq_length`` of all-MiniLM-L6-v2 (sentence_bert_config.json).
+"""
 
 _MAX_CHARACTERS = 64 * _MAX_TOKENS
-"""The tokenizer reads a text to its end before it cuts: more of it would only take its time."""
+"""The most characters that the tokenizer gets, since it reads a text to its end before it cuts."""
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The answer for some texts."""
+    """Vectors and numbers of tokens of some texts."""
 
     vectors: NDArray[np.float32]
-    """(texts, dimensions)."""
+    """Array of shape (texts, dimensions)."""
     tokens: NDArray[np.int64]
-    """Tokens of each text."""
+    """Number of tokens of each text."""
 
 
 def joined(parts: Sequence[Embeddings], order: Sequence[int]) -> Embeddings:
-    """The parts as one; their rows, one after the other, are those of the texts at ``order``."""
+    """Return the parts as one; their rows, one after the other, are those of the texts at ``order``."""
     if len(parts) == 1 and len(order) == 1:
         return parts[0]
     back = np.argsort(order)
@@ -40,10 +43,10 @@ def joined(parts: Sequence[Embeddings], order: Sequence[int]) -> Embeddings:
 
 
 class Embedder:
-    """A sentence transformer: a model and the tokenizer beside it."""
+    """A sentence transformer: a model and its tokenizer."""
 
     def __init__(self, session: Session, tokenizer: Path) -> None:
-        """Raises ``ValueError`` for what is no tokenizer, or no model of tokens and vectors."""
+        """Raises ``ValueError`` for a file that is not a tokenizer, or a model of other inputs or outputs."""
         self._session = session
         try:
             self._tokenizer = Tokenizer.from_file(str(tokenizer))
@@ -55,7 +58,7 @@ class Embedder:
         (self.dimensions,) = self.embed(["?"]).vectors.shape[1:]
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
-        """The vectors of the texts."""
+        """Return the vectors of the texts."""
         found = self._tokenizer.encode_batch_fast([text[:_MAX_CHARACTERS] for text in texts])
         ids = np.array([one.ids for one in found], np.int64)
         mask = np.array([one.attention_mask for one in found], np.int64)
@@ -65,7 +68,7 @@ class Embedder:
 
 
 def _normalised(value: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Rows of length 1; of a vector for each token the mean over the tokens that are no padding."""
+    """Return rows of length 1. Vectors for each token are averaged over the tokens that are not padding."""
     rows = value.astype(np.float32, copy=False)
     if rows.ndim == 3:  # noqa: PLR2004 - (texts, tokens, width): exported without pooling
         rows = (rows * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Errors that a request is answered with."""
+"""Errors that are answers to requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RequestError(Exception):
 
 
 class FullQueueError(RequestError):
-    """More is waiting than the service takes on."""
+    """Too many texts wait already."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} texts are waiting already. Try again in a second.", 503, 1)

@@ -1,4 +1,4 @@
-"""The log: a line of JSON for each event, to stderr."""
+"""This module writes the log to stderr, a line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Json(logging.Formatter):
 
 
 class _Once(logging.Filter):
-    """Lets each warning pass once: models that fall back for the same reason are told with one line."""
+    """A filter that passes each warning once, so that models with the same fallback give one line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Once(logging.Filter):
 
 
 def log_as_json() -> None:
-    """Let every logger of the process write JSON, that of the runtime layer no warning twice."""
+    """Make every logger of the process write JSON, and the runtime layer's logger each warning only once."""
     logging.getLogger("ortpacks_runtime").addFilter(_Once())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())

@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells Prometheus."""
+"""The metrics that ``/metrics`` gives to Prometheus."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The service's numbers."""
+    """The service's metrics."""
 
     def __init__(self, reports: Callable[[], Iterable[tuple[str, Report]]], queue: Callable[[], int]) -> None:
-        """``reports`` are the open models' by name, ``queue`` is the number of texts that wait."""
+        """``reports`` returns the open models' reports by name, ``queue`` the number of texts that wait."""
         self._registry = CollectorRegistry()
         self._registry.register(_Providers(reports))
         self.seconds = Histogram(
@@ -44,12 +44,12 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """The numbers in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _Providers(Collector):
-    """Each open model's provider, read when it is asked for: a session may be reopened on the CPU."""
+    """Each open model's provider, read on every request, since a session may be reopened on the CPU."""
 
     def __init__(self, reports: Callable[[], Iterable[tuple[str, Report]]]) -> None:
         self._reports = reports

@@ -1,4 +1,4 @@
-"""``/v2``: any model of the folder by the Open Inference Protocol (KServe v2), as Triton serves it."""
+"""``/v2`` serves any model of the folder by the Open Inference Protocol (KServe v2), as Triton does."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from ortpacks_service.tensors import DATATYPES, HEADER_LENGTH, Array, answer, re
 _VERSION = "1"
 
 _WRONG_INPUT = ("InvalidArgument", "ValueError", "RuntimeError", "Fail")
-"""What ONNX Runtime raises for inputs that a model does not take."""
+"""Names of ONNX Runtime's exceptions for inputs that a model does not accept."""
 
 
 async def server(_request: Request) -> Response:
-    """The server's name and extensions."""
+    """Return the server's name and extensions."""
     return JSONResponse(
         {"name": "ortpacks-service", "version": "1.0.0", "extensions": ["binary_tensor_data"]}
     )
 
 
 async def live(_request: Request) -> Response:
-    """The process answers."""
+    """Return that the process answers."""
     return JSONResponse({"live": True})
 
 
 async def ready(request: Request) -> Response:
-    """Every model is open and has run."""
+    """Return whether every model is open, with status 503 if not."""
     service: Service = request.app.state.service
     return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
 
@@ -49,7 +49,7 @@ def _named(request: Request) -> str:
 
 
 async def model_ready(request: Request) -> Response:
-    """The model is open and has run."""
+    """Return whether the model is open, with status 503 if not."""
     name, service = _named(request), request.app.state.service
     model = service.models.named.get(name)
     if model is None:
@@ -59,7 +59,7 @@ async def model_ready(request: Request) -> Response:
 
 
 async def metadata(request: Request) -> Response:
-    """The model's inputs and outputs; -1 stands for a size that may vary."""
+    """Return the model's inputs and outputs; a size of -1 may vary."""
     name = _named(request)
     session: Session = request.app.state.service.models.session(name)
     inner = session.inner
@@ -75,7 +75,7 @@ def _described(value: Any) -> dict[str, Any]:
 
 
 async def infer(request: Request) -> Response:
-    """Run the model. What the event loop does is bounded: a body's tensors are read in a thread."""
+    """Run the model. A body's tensors are read in a thread, so that the event loop stays free."""
     name, service = _named(request), request.app.state.service
     session: Session = service.models.session(name)
     body, header = await body_of(request), request.headers.get(HEADER_LENGTH)
@@ -92,14 +92,14 @@ async def infer(request: Request) -> Response:
 
     try:
         response: Response = await service.in_thread(run)
-    except asyncio.CancelledError:  # nobody waits for it any more
+    except asyncio.CancelledError:  # the client has disconnected
         stop.terminate = True
         raise
     return response
 
 
 def _outputs(session: Session, name: str, wanted: list[str] | None) -> list[str]:
-    """The outputs that were asked for, else all tensors. Raises ``RequestError``."""
+    """Return the requested outputs, else all tensors. Raises ``RequestError``."""
     kinds = {value.name: value.type for value in session.inner.get_outputs()}
     chosen = wanted or [output for output, kind in kinds.items() if kind in DATATYPES]
     for output in chosen:

@@ -1,4 +1,4 @@
-"""The models of a folder, each opened on a provider of its own while the service already answers."""
+"""The models of a folder, each opened on its own provider while the service already answers."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Model:
     folder: Path
     state: str = WAITING
     reason: str = ""
-    """Why it failed."""
+    """Reason why the model could not be opened."""
     began: float = 0.0
-    """When its loading began, by ``time.monotonic``."""
+    """Time when loading began, by ``time.monotonic``."""
     session: Session | None = field(default=None, repr=False)
 
     def value(self) -> dict[str, Any]:
-        """How far it is, for ``/readyz``."""
+        """Return the model's state as values for ``/readyz``."""
         told: dict[str, Any] = {"state": self.state}
         if self.state == LOADING:
             seconds = time.monotonic() - self.began
@@ -62,7 +62,7 @@ class Model:
 
 
 class Models:
-    """The folder's models by name. A thread opens one after the other, those that are wanted first."""
+    """The folder's models by name. A thread opens them one after the other, those in ``first`` first."""
 
     def __init__(self, folder: Path, first: tuple[str, ...]) -> None:
         found = {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{_FILE}"))}
@@ -71,9 +71,10 @@ class Models:
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
 
     def load(self, opened: Mapping[str, Callable[[Model, Session], None]], feeds: Mapping[str, Feed]) -> None:
-        """Begin to open the models in a thread.
+        """Start a thread that opens the models.
 
-        ``opened`` has what follows the opening of a model, by name, ``feeds`` the inputs of its first run.
+        ``opened`` has functions to call after a model is opened, by its name; ``feeds`` the inputs of a
+        model's first run.
         """
 
         def all_of_them() -> None:
@@ -84,11 +85,11 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """Whether every model is open and has run."""
+        """Whether every model is open. A model whose first run was not possible counts as open."""
         return all(model.state == READY for model in self.named.values())
 
     def session(self, name: str) -> Session:
-        """The open model. Raises ``RequestError`` where there is none of that name, or not yet."""
+        """Return the open model. Raises ``RequestError`` if there is none of that name, or it is not open."""
         model = self.named.get(name)
         if model is None:
             known = ", ".join(self.named) or "none"
@@ -105,11 +106,11 @@ class Models:
             session = open_session(model.folder / _FILE, **_asked(model.folder / _CONFIG), feed=feed)
             if then:
                 then(model, session)
-        except Exception as error:  # noqa: BLE001 - the service goes on with the others, and says why
+        except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged
             model.reason = " ".join(str(error).split())[:500]
             model.state = FAILED
             told = (model.name, model.reason)
-            log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason says it all
+            log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason is enough
             return
         model.session, model.state = session, READY
         fallback = session.report.fallback
@@ -125,7 +126,10 @@ class Models:
 
 
 def _asked(file: Path) -> dict[str, Any]:
-    """The arguments of ``open_session`` that the table ``ai`` of the model's ``config.toml`` names."""
+    """Return the arguments of ``open_session`` in the table ``ai`` of the model's ``config.toml``.
+
+    Raises ``ProviderError`` for a file that cannot be read or has another key.
+    """
     if not file.is_file():
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The command line of the service; a flag that is not given comes from the environment."""
+"""The command line of the service; the environment has the values of flags that are not given."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 EMBEDDER, DETECTOR = "all-MiniLM-L6-v2", "silero_vad"
-"""The models of ``/embed`` and ``/vad``: folders of ``--models``."""
+"""Names of the models of ``/embed`` and ``/vad``: folders in ``--models``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the service is started with."""
+    """The flags that the service is started with."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Options:
 
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str]) -> Options:
-    """The options. Ends the process with exit code 2 and a sentence for a wrong one."""
+    """Return the options. A wrong one ends the process with exit code 2 and a message."""
     given = _parser(sys.argv[1:] if arguments is None else arguments, env).parse_args(arguments)
     return Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
 
@@ -43,7 +43,7 @@ def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.Argume
     def flag(name: str, default: str, kind: Callable[[str], object], what: str) -> None:
         variable = f"ORTPACKS_{name.upper().replace('-', '_')}"
         given = env.get(variable) or default
-        if given.startswith("tcp://"):  # Kubernetes' word for a Service named ortpacks, and no setting
+        if given.startswith("tcp://"):  # set by Kubernetes for a Service named ortpacks
             given = default
         try:
             kind(given)

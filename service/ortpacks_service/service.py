@@ -1,4 +1,4 @@
-"""The running service: models, the queue before the embedding model, the store, the numbers."""
+"""The running service: models, the queue of the embedding model, the store, the metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ortpacks_service.speech import a_frame
 from ortpacks_service.store import Store, StoreError
 
 _WAITING_RUNS, _STREAM_RUNS = 64, 4
-"""Requests without a queue of their own that may wait, and parts of streams among them that run at once."""
+"""The most requests that may wait for a thread, and the most parts of streams that run at once."""
 
 _NO_DOWNLOAD = ", and nothing is downloaded, though auto_download is set: nothing here could prove its bytes"
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Service:
-    """Everything behind the routes. It is made within the event loop that it runs in."""
+    """All state behind the routes. It must be created in the event loop that it runs in."""
 
     def __init__(self, options: Options) -> None:
         """Raises ``ProviderError`` for a wrong setting."""
@@ -52,37 +52,40 @@ class Service:
         self._running = 0
 
     def begin(self) -> None:
-        """Open the models in a thread; ``/readyz`` tells how far it is."""
+        """Open the models in a thread; ``/readyz`` shows their states."""
         if without := self._no_embedder():
             log.error(without)
         self.models.load({self.embedder_name: self._opened}, {DETECTOR: a_frame()})
 
     def end(self) -> None:
-        """Leave what runs: a store that is not closed has lost nothing."""
+        """Stop without waiting for running work; the store loses nothing if it is not closed."""
         self.batcher.close()
         for threads in (self._threads, self._store_thread):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def reports(self) -> Iterator[tuple[str, Report]]:
-        """Each open model's report by the model's name."""
+        """Yield each open model's report with the model's name."""
         for model in self.models.named.values():
             if model.session is not None:
                 yield model.name, model.session.report
 
     @property
     def ready(self) -> bool:
-        """Whether every model is open and has run, the embedding model among them."""
+        """Whether every model is open, and the embedding model is one of them."""
         return self._embedder is not None and self.models.ready
 
     @property
     def missing(self) -> str:
-        """What no waiting will bring: an embedding model that is not there, models that cannot be opened."""
+        """Reason why the service cannot become ready: a missing embedding model, or models that fail.
+
+        Else empty.
+        """
         return self._no_embedder() or "; ".join(
             f"{model.name}: {model.reason}" for model in self.models.named.values() if model.state == FAILED
         )
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """The vectors of the texts. Raises ``RequestError``."""
+        """Return the vectors of the texts. Raises ``RequestError``."""
         report = self.models.session(self.embedder_name).report
         with self.metrics.seconds.time():
             found = await self.batcher.embed(texts)
@@ -90,19 +93,25 @@ class Service:
         return found
 
     async def in_thread(self, run: Callable[[], T]) -> T:
-        """What ``run`` returns, in a thread. Raises ``RequestError`` where too many wait."""
+        """Run ``run`` in a thread and return its result.
+
+        Raises ``RequestError`` if too many requests wait.
+        """
         if self._running >= _WAITING_RUNS:
             waiting = f"{self._running} requests are waiting already. Try again in a second."
             raise RequestError(waiting, 503, 1)
         return await self._submitted(self._threads, run)
 
     async def in_stream(self, run: Callable[[], T]) -> T:
-        """The same for a part of a stream that has begun: it waits its turn."""
+        """Run a part of a stream in a thread and return its result, after waiting for its turn."""
         async with self._streams:
             return await self._submitted(self._threads, run)
 
     async def in_store(self, run: Callable[[Store], T]) -> T:
-        """What ``run`` returns of the store of ``/add`` and ``/search``. Raises ``RequestError``."""
+        """Run ``run`` with the store of ``/add`` and ``/search`` and return its result.
+
+        Raises ``RequestError``.
+        """
         dimensions = self._ready_embedder().dimensions
 
         def opened() -> T:
@@ -118,16 +127,16 @@ class Service:
     async def _submitted(self, threads: ThreadPoolExecutor, run: Callable[[], T]) -> T:
         self._running += 1
         future = asyncio.get_running_loop().run_in_executor(threads, run)
-        future.add_done_callback(self._done)  # a request that is gone still keeps its thread
+        future.add_done_callback(self._done)  # counts also for cancelled requests
         return await asyncio.shield(future)
 
     def _done(self, future: asyncio.Future[T]) -> None:
         self._running -= 1
         if not future.cancelled():
-            future.exception()  # so that nobody's failure is not told as never looked at
+            future.exception()  # asyncio logs exceptions that are never read
 
     def _no_embedder(self) -> str:
-        """Why no embedding model will come, and what to do; empty where it is there."""
+        """Return why there is no embedding model, and what to do; empty if there is one."""
         if self.embedder_name in self.models.named:
             return ""
         return (

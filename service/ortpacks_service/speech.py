@@ -1,4 +1,4 @@
-"""Speech in audio, by Silero's model, while the audio comes in."""
+"""This module finds speech in audio by Silero's model, while the audio arrives."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from ortpacks_runtime import Session
 from ortpacks_service.errors import RequestError
 
 _WINDOWS = {16000: (512, 64), 8000: (256, 32)}
-"""Samples a second → samples of a frame, and samples before it that the model is given too."""
+"""Samples of a frame, and samples before it that the model also gets, by samples per second."""
 
 _STATE = (2, 1, 128)
 
 _SPEECH, _SILENCE = 0.5, 0.35
-"""Silero's own thresholds: a frame from the first on begins speech, one below the second may end it."""
+"""Silero's thresholds: a frame of at least the first begins speech, a frame below the second may end it."""
 
 _SHORTEST_SPEECH, _SHORTEST_SILENCE, _PAD = 0.25, 0.1, 0.03
-"""Seconds, as in Silero's ``get_speech_timestamps``."""
+"""Durations in seconds, as in Silero's ``get_speech_timestamps``."""
 
 _LONGEST_HEADER = 1 << 20
-"""Bytes of a WAV file before its samples, at most: pictures and texts may come first."""
+"""The most bytes of a WAV file before its samples; pictures and texts may come first."""
 
 _RIFF = struct.Struct("<4sI4s")
 _CHUNK = struct.Struct("<4sI")
 _FORMAT = struct.Struct("<HHIIHH")
-"""RIFF's header, a chunk's, and WAVEFORMAT: format, channels, samples and bytes a second, bytes and bits."""
+"""Layouts of RIFF's header, a chunk's header, and WAVEFORMAT.
+
+WAVEFORMAT has format, channels, samples and bytes per second, bytes per sample of all channels, and bits.
+"""
 
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _SUBFORMAT = 24
-"""Where WAVEFORMATEXTENSIBLE has the format that it stands for."""
+"""Offset of the actual format in WAVEFORMATEXTENSIBLE."""
 
 _UNKNOWN_SIZES = (0, 0x7FFFFFFF)
-"""Who writes a stream does not know its size: none, or this and more."""
+"""Sizes that writers of streams give for an unknown size: 0, or this maximum and more."""
 
 
 def a_frame() -> dict[str, NDArray[Any]]:
-    """Silence as the model's inputs: made up ones it does not take."""
+    """Return silence as the model's inputs, since the model does not accept made up ones."""
     return {
         "input": np.zeros((1, sum(_WINDOWS[16000])), np.float32),
         "state": np.zeros(_STATE, np.float32),
@@ -58,29 +61,29 @@ class Segment:
 
 
 class WavReader:
-    """A WAV file that comes in pieces: 16 bits, one channel, 8 or 16 kHz."""
+    """A reader of a WAV file that arrives in pieces: 16 bits, one channel, 8 or 16 kHz."""
 
     def __init__(self) -> None:
         self._head = b""
         self._rest = b""
         self._rate: int | None = None
         self._left: int | None = None
-        """Bytes of samples that are to come; ``None`` where the file does not say how many there are."""
+        """Bytes of samples that are still to come; ``None`` if the file does not say how many there are."""
 
     @property
     def begun(self) -> bool:
-        """Whether the header has come."""
+        """Whether the whole header has arrived."""
         return self._rate is not None
 
     @property
     def rate(self) -> int:
-        """Samples a second. Raises ``RequestError`` unless the header has come."""
+        """Samples per second. Raises ``RequestError`` unless the whole header has arrived."""
         if self._rate is None:
             raise RequestError("the body is no whole WAV file: it ends within its header")
         return self._rate
 
     def samples(self, piece: bytes) -> NDArray[np.float32]:
-        """The samples that have come with ``piece``, -1 to 1. Raises ``RequestError`` for another format."""
+        """Return the samples in ``piece``, from -1 to 1. Raises ``RequestError`` for another format."""
         if self._rate is None:
             self._head += piece
             piece = self._after_header()
@@ -93,7 +96,10 @@ class WavReader:
         return np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768)
 
     def _after_header(self) -> bytes:
-        """What follows the header, once it is there. A RIFF file is a row of chunks."""
+        """Return the bytes after the header; empty until it is complete.
+
+        A RIFF file is a sequence of chunks.
+        """
         head = self._head
         if not b"RIFF".startswith(head[:4]) or not b"WAVE".startswith(head[8:12]):
             raise RequestError("the body is no WAV file: it does not begin with RIFF and WAVE")
@@ -115,7 +121,10 @@ class WavReader:
 
 
 def _rate_of(described: bytes | None) -> int:
-    """The samples a second of a WAV file's ``fmt`` chunk. Raises ``RequestError`` for another format."""
+    """Return the samples per second of a WAV file's ``fmt`` chunk.
+
+    Raises ``RequestError`` for another format.
+    """
     if described is None or len(described) < _FORMAT.size:
         raise RequestError("the body is no WAV file: it does not tell its format before its samples")
     kind, channels, rate, _, _, bits = _FORMAT.unpack_from(described)
@@ -131,7 +140,7 @@ def _rate_of(described: bytes | None) -> int:
 
 
 class SpeechDetector:
-    """The model's memory of one piece of audio."""
+    """The model's state for one audio stream."""
 
     def __init__(self, session: Session, rate: int) -> None:
         self._session = session
@@ -143,7 +152,7 @@ class SpeechDetector:
         self._segments = Segments(rate, self._frame)
 
     def feed(self, samples: NDArray[np.float32]) -> Iterator[Segment]:
-        """The segments that end within the samples."""
+        """Yield the segments that end within the samples."""
         data = np.concatenate([self._rest, samples])
         whole = len(data) - len(data) % self._frame
         self._rest = data[whole:]
@@ -151,7 +160,7 @@ class SpeechDetector:
             yield from self._segments.after(self._probability(data[start : start + self._frame]))
 
     def finish(self) -> Iterator[Segment]:
-        """The segments that end with the audio."""
+        """Yield the segments that end with the audio."""
         rest = len(self._rest)
         if rest:
             padded = np.pad(self._rest, (0, self._frame - rest))
@@ -167,10 +176,10 @@ class SpeechDetector:
 
 
 class Segments:
-    """Frames' probabilities of speech to segments, by the rules of Silero's ``get_speech_timestamps``."""
+    """Turns probabilities of speech into segments, by the rules of Silero's ``get_speech_timestamps``."""
 
     def __init__(self, rate: int, frame: int) -> None:
-        """``rate`` is in samples a second, ``frame`` in samples."""
+        """``rate`` is in samples per second, ``frame`` in samples."""
         self._rate = rate
         self._frame = frame
         self._at = 0
@@ -178,7 +187,7 @@ class Segments:
         self._silent_since: int | None = None
 
     def after(self, probability: float) -> Iterator[Segment]:
-        """The segment that ends with the next frame, if one does."""
+        """Yield the segment that ends with the next frame, if one does."""
         here = self._at
         self._at += self._frame
         if probability >= _SPEECH:
@@ -191,7 +200,10 @@ class Segments:
                 yield from self._ended(self._silent_since, self._silent_since + _PAD * self._rate)
 
     def finish(self, missing: int) -> Iterator[Segment]:
-        """The segment that the end of the audio ends; ``missing`` samples of the last frame never came."""
+        """Yield the segment that ends with the audio.
+
+        ``missing`` is the number of samples that the last frame lacks.
+        """
         end = self._at - missing
         yield from self._ended(end, end)
 

@@ -1,6 +1,8 @@
-"""Texts and their vectors on disk, and the nearest of them. The store is SQLite with sqlite-vec.
+"""This module stores texts and their vectors on disk, and finds the nearest ones.
 
-SQLite comes with apsw: the ``sqlite3`` of many Pythons (macOS', pyenv's) loads no extension.
+It uses SQLite with sqlite-vec.
+
+SQLite comes with apsw, since the ``sqlite3`` of many Pythons (macOS', pyenv's) loads no extension.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 _FILE = "store.sqlite"
 
 _BUSY_MS = 5000
-"""How long a write waits for that of another process."""
+"""The most milliseconds that a write waits for another process's write."""
 
 _SCHEMA = """
 create table if not exists made (model text not null, dimensions integer not null);
@@ -30,14 +32,17 @@ create virtual table if not exists vectors using vec0(embedding float[{}] distan
 
 
 class StoreError(RuntimeError):
-    """A store that cannot be opened or written."""
+    """A store cannot be opened, read or written."""
 
 
 class Store:
-    """The texts of ``/add``. What ``add`` has returned is on disk, whatever happens to the process."""
+    """The texts of ``/add``. When ``add`` returns, its texts are on disk, whatever happens to the process."""
 
     def __init__(self, folder: Path, model: str, dimensions: int) -> None:
-        """Open the store, or make it. Raises ``StoreError``; for another model's vectors too."""
+        """Open the store, or create it.
+
+        Raises ``StoreError``, also for a store of another model's vectors.
+        """
         self._file = folder / _FILE
         self._lock = Lock()
         with self._told():
@@ -62,7 +67,10 @@ class Store:
             )
 
     def _write_ahead(self) -> None:
-        """Switch the file to a log of writes. SQLite does not wait for another process that does so."""
+        """Switch the file to a write-ahead log.
+
+        SQLite does not wait for another process that does the same.
+        """
         until = time.monotonic() + _BUSY_MS / 1000
         while not self._switched():
             if time.monotonic() > until:
@@ -78,10 +86,13 @@ class Store:
         return False
 
     def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> list[int]:
-        """Keep texts and their vectors; the number of each. Raises ``StoreError``: then none was kept."""
+        """Store texts and their vectors and return their numbers.
+
+        Raises ``StoreError``, and then stores none.
+        """
         with self._told(), self._base:
             numbers = [self._insert(text, vector) for text, vector in zip(texts, vectors, strict=True)]
-        return numbers  # noqa: RET504 - the commit comes between
+        return numbers  # noqa: RET504 - the commit comes before the return
 
     def _insert(self, text: str, vector: NDArray[np.float32]) -> int:
         self._base.execute("insert into texts (text) values (?)", (text,))
@@ -91,7 +102,7 @@ class Store:
         return number
 
     def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
-        """The nearest texts, the nearest first, with the cosine of the angle to each."""
+        """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score."""
         with self._told():
             rows: list[tuple[Any, ...]] = self._base.execute(
                 "select texts.id, texts.text, distance from vectors join texts on texts.id = vectors.rowid "
@@ -102,7 +113,7 @@ class Store:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """One caller at a time; SQLite's errors and the disk's as ``StoreError``."""
+        """Let one caller in at a time, and raise errors of SQLite and the disk as ``StoreError``."""
         try:
             with self._lock:
                 yield

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol (KServe v2): JSON, and its extension for binary data."""
+"""Tensors of the Open Inference Protocol (KServe v2), in JSON and in its extension for binary data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATATYPES = {
     "tensor(double)": ("FP64", np.float64),
     "tensor(string)": ("BYTES", np.object_),
 }
-"""ONNX Runtime's type → the protocol's, numpy's."""
+"""The protocol's and numpy's types, by ONNX Runtime's type."""
 
 _NUMPY = dict(DATATYPES.values())
 
@@ -39,16 +39,16 @@ HEADER_LENGTH = "inference-header-content-length"
 _LENGTH = struct.Struct("<I")
 
 _MOST_DIMENSIONS, _MOST_ITEMS = 32, 1 << 31
-"""Of a tensor: numpy takes up to 64 dimensions, and no body holds more items."""
+"""The most dimensions of a tensor (numpy has up to 64) and the most items, more than any body holds."""
 
 _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
-"""numpy's kind of type → what JSON may have for it."""
+"""Types of JSON values that are allowed, by numpy's kind of type."""
 
 Array = NDArray[Any]
 
 
 def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The request's JSON, and its inputs by name. Raises ``RequestError``."""
+    """Return the request's JSON, and its inputs by name. Raises ``RequestError``."""
     size = _header_size(body, header_length)
     try:
         asked = orjson.loads(body[:size])
@@ -78,7 +78,7 @@ def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any]
 def answer(
     described: Mapping[str, Any], asked: Mapping[str, Any], found: Mapping[str, Array]
 ) -> tuple[bytes, dict[str, str]]:
-    """The response's body and headers; ``described`` are model and id. Raises ``RequestError``."""
+    """Return the response's body and headers; ``described`` are model and id. Raises ``RequestError``."""
     wanted = _wanted(asked)
     every = _binary(asked, "binary_data_output", default=False)
     outputs, blocks = [], []
@@ -102,7 +102,7 @@ def answer(
 
 
 def wanted_outputs(asked: Mapping[str, Any]) -> list[str] | None:
-    """The names of the outputs that the request asks for; ``None``: all."""
+    """Return the names of the outputs that the request names; ``None``: all."""
     return list(_wanted(asked)) or None
 
 
@@ -171,7 +171,7 @@ def _binary_size(given: Mapping[str, Any], name: str) -> int | None:
 
 
 def _of_json(data: object, shape: Sequence[int], kind: str, name: str) -> Array:
-    """A tensor of JSON's values, nested or not; none is turned into a value of another kind."""
+    """Return a tensor of JSON's values, nested or not; no value is converted to another kind."""
     if not isinstance(data, list):
         raise RequestError(f"{name}: data: a list is wanted, or binary_data_size among the parameters")
     target = np.dtype(_NUMPY[kind])
@@ -208,7 +208,7 @@ def _shaped(value: Array, shape: Sequence[int], name: str) -> Array:
 
 
 def _texts(data: bytes, name: str) -> Iterator[str]:
-    """Each text stands after its length in four bytes."""
+    """Yield the texts of binary data, where each text follows its length in four bytes."""
     at = 0
     while at < len(data):
         begin = at + _LENGTH.size

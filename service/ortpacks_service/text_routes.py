@@ -1,4 +1,4 @@
-"""``/embed``, ``/v1/embeddings``, ``/add`` and ``/search``."""
+"""The routes ``/embed``, ``/v1/embeddings``, ``/add`` and ``/search``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ortpacks_service.service import Service
 _MOST_FOUND = 1000
 
 _OK, _WHOLE = "float", "base64"
-"""OpenAI's ``encoding_format``: numbers, or little-endian float32 in base64."""
+"""OpenAI's values of ``encoding_format``: numbers, or little-endian float32 in base64."""
 
 
 def _json(value: object) -> Response:
@@ -26,7 +26,7 @@ def _json(value: object) -> Response:
 
 
 async def embed(request: Request) -> Response:
-    """``{"texts": text or [text, …]}`` → ``{"embeddings": [[…], …], …}``."""
+    """Answer ``{"texts": text or [text, …]}`` with ``{"embeddings": [[…], …], …}``."""
     service: Service = request.app.state.service
     texts = texts_of(await object_of(request), "texts", service.options.texts)
     found = await service.embed(texts)
@@ -41,7 +41,7 @@ async def embed(request: Request) -> Response:
 
 
 async def openai_embeddings(request: Request) -> Response:
-    """OpenAI's ``POST /v1/embeddings``."""
+    """Answer OpenAI's ``POST /v1/embeddings``."""
     service: Service = request.app.state.service
     body = await object_of(request)
     _require_known(body, service)
@@ -72,14 +72,14 @@ def _require_known(body: Mapping[str, Any], service: Service) -> None:
 
 
 async def openai_models(request: Request) -> Response:
-    """OpenAI's ``GET /v1/models``: the model of ``/v1/embeddings``."""
+    """Answer OpenAI's ``GET /v1/models`` with the model of ``/v1/embeddings``."""
     name = request.app.state.service.embedder_name
     listed = {"id": name, "object": "model", "created": 0, "owned_by": "ortpacks"}
     return _json({"object": "list", "data": [listed]})
 
 
 async def add(request: Request) -> Response:
-    """``{"texts": …}`` → ``{"ids": [1, 2, …]}``. What was answered is on disk."""
+    """Answer ``{"texts": …}`` with ``{"ids": [1, 2, …]}``, after the texts are on disk."""
     service: Service = request.app.state.service
     texts = texts_of(await object_of(request), "texts", service.options.texts)
     found = await service.embed(texts)
@@ -87,7 +87,7 @@ async def add(request: Request) -> Response:
 
 
 async def search(request: Request) -> Response:
-    """``{"text": …, "k": 5}`` → ``{"results": [{"id", "text", "score"}, …]}``, the nearest first."""
+    """Answer ``{"text": …, "k": 5}`` with ``{"results": [{"id", "text", "score"}, …]}``, nearest first."""
     service: Service = request.app.state.service
     body = await object_of(request)
     if not isinstance(body.get("text", ""), str):

@@ -404,7 +404,7 @@ def variant(
     check="refuse inputs of this base that have no pin (nvidia, assembled); write nothing",
 )
 def lock(_context: Context, refresh: bool = False, missing: bool = False, check: str | None = None) -> None:
-    """Write inputs.lock, size and sha256 of every input, and the GPUs that NVIDIA's pinned libraries lack."""
+    """Write inputs.lock, size and sha256 of every input, and the GPUs that NVIDIA's wheels do not serve."""
     wiring = make_wiring()
     if check:
         locking.check_lock(wiring, check)

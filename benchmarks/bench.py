@@ -93,7 +93,7 @@ def _threads(text: str | None) -> int:
 def _package_env(wiring: Wiring, package: str | None) -> Iterator[dict[str, str]]:
     """Yield the environment variables that make Python use a package under the official wheel of its version.
 
-    Without a package, there are none.
+    They are empty without a package.
     """
     if package is None:
         yield {}

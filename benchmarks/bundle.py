@@ -53,10 +53,7 @@ class Packing(Way):
     """A way to pack, and its runs."""
 
     alone: str = ""
-    """Name of the way that compresses with the same settings and does nothing else.
-
-    Empty if there is none.
-    """
+    """Name of the way that compresses alike and does nothing else; empty if there is none."""
 
     @property
     def seconds(self) -> float:

@@ -86,7 +86,7 @@ def answer(argv: list[str], cwd: Path | None = None) -> subprocess.CompletedProc
 def served(module: str, *flags: str) -> Iterator[str]:
     """Start a server in a process of its own and yield the URL that it prints first.
 
-    It ends with the block.
+    The server ends with the block.
     """
     with subprocess.Popen(
         [sys.executable, "-m", module, *flags], stdout=subprocess.PIPE, text=True

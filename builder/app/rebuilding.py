@@ -153,10 +153,7 @@ def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | N
 
 
 def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iterator[str]:
-    """Yield the differences of a package and its rebuilt one in ``folder``.
-
-    Nothing if the bytes are the same.
-    """
+    """Yield the differences of a package and its rebuilt one in ``folder``; none if the bytes are equal."""
     name, made = package.file, (folder / f"{package.file}{end}" for end in ("", PARTS_SUFFIX))
     ours = next((path for path in made if path.is_file()), None)
     if ours is None:

@@ -179,10 +179,7 @@ def with_target(wiring: Wiring, api: str | None = None, repository: str | None =
 
 
 def _token(wiring: Wiring, api: str) -> str:
-    """Return the environment's token, else the token that ``gh`` has for the server.
-
-    Empty if there is neither.
-    """
+    """Return the environment's token, else the token that ``gh`` has for the server, else empty text."""
     if found := next((wiring.env[name] for name in _TOKENS if wiring.env.get(name)), ""):
         return found
     server = urlsplit(api).hostname or ""

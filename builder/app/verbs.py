@@ -136,10 +136,7 @@ def write_client(wiring: Wiring, index: str | None) -> Path:
 
 
 def make_client(wiring: Wiring) -> Path:
-    """Write client and inspector, and ``dist/index.json`` over the packages in ``dist``.
-
-    Return the client's path.
-    """
+    """Write client, inspector, and ``dist/index.json`` over the packages in ``dist``; return the client."""
     packages = archives_in(wiring.dist)
     client = write_client(wiring, None)
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)

@@ -107,7 +107,7 @@ def built_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
 def read_built(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
     """Return the verified packages that were built under ``key``.
 
-    None if a byte of their files has changed.
+    Empty if a byte of their files has changed.
     """
     try:
         stamp = json.loads((folder / _BUILT).read_text(encoding="utf-8"))

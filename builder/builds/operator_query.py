@@ -170,10 +170,7 @@ def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
 
 
 def _load(file: Path) -> OperatorTable | None:
-    """Return a table from the cache.
-
-    ``None`` if there is none or it cannot be read, so that it is made again.
-    """
+    """Return a table from the cache; ``None`` if there is none or it cannot be read."""
     try:
         return from_json(OperatorTable, parse_json(file.read_bytes(), file.name), file.name)
     except (OSError, ConfigError):

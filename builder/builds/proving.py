@@ -195,7 +195,7 @@ def _identified(
 def unpacked(wiring: Wiring, reporter: Reporter, package: Path) -> Iterator[Path]:
     """Yield a folder below ``dist`` with all files of an installed package.
 
-    It exists inside the block only.
+    The folder exists inside the block only.
     """
     archive = wiring.archive(reporter)
     manifest = manifest_of(package, archive)

@@ -187,7 +187,7 @@ class RuntimeImage:
     ) -> tuple[PushedImage, IndexEntry]:
         """Push the built image, whose layers BuildKit has.
 
-        Return the pushed image and its entry in an index.
+        Returns the pushed image and its entry in an index.
         """
         engine, docker = self._wiring.engine, PLATFORMS[self._platform]
         reference = f"{repository}:{published_tags(contents.manifest, service=self._service is not None)[0]}"

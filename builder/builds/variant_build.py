@@ -146,9 +146,9 @@ class VariantBuild:
             self._render(self.plan())
 
     def lay_out(self, folder: Path) -> Rendered | None:
-        """Write the Dockerfiles and the build context into ``folder``.
+        """Write the Dockerfiles and the build context into ``folder`` and return what was rendered.
 
-        Return ``None`` if nothing is compiled.
+        Returns ``None`` if nothing is compiled.
         """
         decided = self.plan()
         if decided.origin is not Origin.SOURCE:
@@ -371,7 +371,7 @@ class VariantBuild:
     def _jobs(self) -> int | None:
         """Return the number of units compiled at once.
 
-        ``None`` without an engine, or on builders without ``--jobs``.
+        It is ``None`` without an engine, and on other builders without ``--jobs``.
         """
         if self._options.jobs or self._options.builders:
             return self._options.jobs
@@ -384,10 +384,7 @@ class VariantBuild:
         return CheckTools(self._wiring, base, self._reporter)
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
-        """Return the tools that check the package.
-
-        ``None`` for another system's package or without an engine.
-        """
+        """Return the tools that check the package; ``None`` for another system or without an engine."""
         base = self._base_of_tools(decided)
         return None if base is None else self._tools(base)
 

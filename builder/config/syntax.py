@@ -61,7 +61,7 @@ def read_json(content: str, file: str) -> Document:
 def _value(node: yaml.Node | None, location: Location, document: Document) -> object:
     """Return the plain value of a node.
 
-    Add the places of all values in it, and their problems, to the document.
+    The document gets the places of all values in it, and their problems.
     """
     if isinstance(node, yaml.MappingNode):
         _place(document, location, node, "mapping")

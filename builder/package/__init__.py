@@ -1,4 +1,4 @@
-"""This package describes one package: contents, manifest, NOTICE, SBOM, provenance, build record.
+"""This package describes one package (contents, manifest, NOTICE, SBOM, provenance, build record).
 
-Diffs.
+It also finds the differences of two packages.
 """

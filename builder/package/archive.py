@@ -106,11 +106,9 @@ class Archive(Protocol):
     def split(self, package: Path, most: int) -> tuple[Path, ...]:
         """Cut an archive into parts of at most ``most`` bytes.
 
-        Return the parts in order, then the ``.parts.json``.
-
-        The archive is removed when all parts are written. An archive of at most ``most`` bytes stays and is
-        returned alone. Files of an earlier split are replaced. Raises ``IntegrityError`` (the archive changed
-        meanwhile) and ``DiskError``.
+        Returns the parts in order, then the ``.parts.json``. The archive is removed when all parts are
+        written. An archive of at most ``most`` bytes stays and is returned alone. Files of an earlier split
+        are replaced. Raises ``IntegrityError`` (the archive changed meanwhile) and ``DiskError``.
         """
 
     def estimate(self, members: Iterable[Member], form: Form, preset: Preset) -> int:

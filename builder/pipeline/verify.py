@@ -51,7 +51,7 @@ class Verifier:
     work: Path
     """Folder below which packages are unpacked."""
     cards: Callable[[Path, Manifest, Path, BinaryReport], Sequence[Finding]] | None = None
-    """Opens models on virtual cards, for package, manifest, folder of libraries and report.
+    """Opens models on virtual cards, for package, manifest, libraries' folder and report.
 
     ``None``: no cards.
     """

@@ -35,7 +35,7 @@ class BuildPlan:
     ort_wheel: Input
     """Official ``onnxruntime-gpu`` wheel of that version: source of the host library, or of everything.
 
-    For a package without CUDA, the wheel that is repacked.
+    In a package without CUDA it is the wheel that is repacked.
     """
     added: tuple[Arch, ...] = ()
     """Architectures of ``variant.sm`` that widening added to the set of ``variants.yaml``."""

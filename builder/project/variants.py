@@ -256,10 +256,7 @@ class Variant:
     See ``onnxruntime.widening``.
     """
     toolkit: str | None = None
-    """The entry of ``toolkits`` whose libraries the package has.
-
-    ``None``: those of ``cuda`` and ``cudnn``.
-    """
+    """The entry of ``toolkits`` whose libraries are packed; ``None``: those of ``cuda`` and ``cudnn``."""
     in_all: bool = True
     """Whether ``--all`` and the release's matrix include the package; if not, it is made only by its name."""
 

@@ -117,7 +117,7 @@ class Repository(Protocol):
     def has_immutable_releases(self) -> bool | None:
         """Return whether published releases can never change.
 
-        ``None``, with a warning, if the host does not report it.
+        If the host does not report it, the result is ``None``, with a warning.
         """
 
 

@@ -201,7 +201,7 @@ def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None
 def _taken_back(public: Release, ports: PublishPorts, then: str) -> str:
     """Make a release that should not be public a draft again.
 
-    Return its new state and what to do, as text.
+    Returns its new state and what to do, as text.
     """
     if public.immutable:
         return f"It is public and immutable: delete {public.html_url} and use a new --tag."

@@ -133,9 +133,8 @@ def envelope(signed: object, signatures: Mapping[str, str] | None = None) -> byt
 def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Signing) -> bytes:
     """Return ``targets.json`` for these files.
 
-    ``before`` if it names the same files and stays valid long enough.
-
-    Raises ``IntegrityError`` if the signers are not enough.
+    ``before`` is returned if it names the same files and stays valid long enough. Raises ``IntegrityError``
+    if the signers are not enough.
     """
     named = {file.name: {"length": file.size, "hashes": {"sha256": file.sha256}} for file in files}
     root = signing.newest

@@ -273,9 +273,9 @@ def _wheel(
 def _copied(
     writer: WheelWriter, archive: ZipFile, known: Mapping[str, Digest], without: tuple[str, ...]
 ) -> Mapping[str, Digest]:
-    """Copy the files in another wheel's RECORD except paths that begin with one of ``without``.
+    """Copy the files in another wheel's RECORD, except paths that begin with one of ``without``.
 
-    Return digests.
+    Returns their digests.
     """
     members = [one for one in archive.infolist() if one.filename in known]
     kept = {one.filename: one for one in members if not one.filename.startswith(without)}

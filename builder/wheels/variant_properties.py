@@ -95,7 +95,7 @@ def variants_json(properties: Mapping[str, Properties]) -> str:
 def _chosen(device: Capability, driver: str, index: Index) -> tuple[str, bool] | None:
     """Return the variant that ``select`` chooses, and whether it is native.
 
-    ``None`` if it chooses no GPU package.
+    ``None`` means that no variant is chosen, or one that runs on the CPU.
     """
     machine = Device(0, "", "a GPU", device, None, driver)
     choice = select([machine], index, LINUX)

@@ -48,10 +48,7 @@ class Libraries:
     """The package's name, or ``onnxruntime 1.21.0 (wheel)``."""
     folder: Path
     capabilities: dict[str, str] | None
-    """Support by compute capability: ``native``, ``jit``, ``partial`` or ``none``.
-
-    ``None``: unknown for a wheel.
-    """
+    """Support by compute capability: ``native``, ``jit``, ``partial``, ``none``; ``None`` if not known."""
     note: str = ""
     """Reason why an installed package is not used, or the number of operators that it lacks."""
 

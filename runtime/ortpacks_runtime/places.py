@@ -73,7 +73,7 @@ def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted:
 def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:
     """Return 0 for native code, and a higher number for worse support.
 
-    A wheel without this fact counts as native.
+    A wheel that does not state its capabilities counts as native.
     """
     if found.capabilities is None:
         return 0

@@ -357,7 +357,7 @@ def _recording() -> Recording | None:
 def _told(name: str) -> Iterator[None]:
     """Log, while the block lasts, that TensorRT compiles an engine.
 
-    It compiles one when a model is first loaded. Other providers log nothing.
+    TensorRT compiles one when a model is first loaded. For other providers nothing is logged.
     """
     if name != TENSORRT:
         yield

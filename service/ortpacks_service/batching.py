@@ -93,7 +93,7 @@ class Batcher:
     def _next(self) -> list[_Part]:
         """Return the parts of the next batch, without those of cancelled requests.
 
-        Empty if the thread may rest.
+        If there are none, the result is empty and the thread ends its work.
         """
         with self._changing:
             taken = self._taken()

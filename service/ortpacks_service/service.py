@@ -76,10 +76,7 @@ class Service:
 
     @property
     def missing(self) -> str:
-        """Reason why the service cannot become ready: a missing embedding model, or models that fail.
-
-        Else empty.
-        """
+        """Reason why the service cannot become ready, a missing or failed model; empty if there is none."""
         return self._no_embedder() or "; ".join(
             f"{model.name}: {model.reason}" for model in self.models.named.values() if model.state == FAILED
         )

@@ -72,7 +72,7 @@ def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
 
     Tokenizer and pooling are the service's.
     """
-    from ortpacks_runtime import open_session  # noqa: PLC0415 - this process alone has it to pay for
+    from ortpacks_runtime import open_session  # noqa: PLC0415 - only this kind needs the import
     from ortpacks_service.embedding import Embedder  # noqa: PLC0415
 
     folder = Path(str(asked["model"]))

@@ -126,7 +126,7 @@ def verb(
             positional=positional,
             iterable=iterable,
             help=shared | own,
-            auto_shortflags=False,  # a letter would be another flag's as soon as one is added
+            auto_shortflags=False,  # a new flag would change the letters of others
         )
 
     return decorate
@@ -498,7 +498,7 @@ class Verbs(Program):
             for unflagged in UNFLAGGED.keys() & flags.keys():
                 self.core.unparsed = [first, *with_flags(words, valued, unflagged)]
             if {"--help", "-h"}.intersection(words):
-                # Invoke would take it for the word that a positional parameter waits for
+                # Invoke would take --help as the value of a positional parameter
                 self.args.help.value = first
                 self.core.unparsed = []
         try:
@@ -550,7 +550,7 @@ def program(namespace: Collection | None = None) -> Verbs:
 def hand_over() -> None:
     """Replace the process by ``./run`` with the same words if it is Invoke itself (``invoke build``)."""
     if "invoke.main" in sys.modules:
-        os.execv(ROOT / "run", ["./run", *sys.argv[1:]])  # noqa: S606 - it takes this process's place
+        os.execv(ROOT / "run", ["./run", *sys.argv[1:]])  # noqa: S606 - it replaces this process
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ class Packer:
             file.write(self._provenance(one, manifest).encode())
         files = tuple(dist / file.name for file in one.files)
         for old, new in zip(one.files, files, strict=True):
-            os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
+            os.replace(old, new)  # noqa: PTH105 - replaces an existing file atomically
         checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
         return replace(one, package=replace(one.package, path=files[-1]), files=files)
 

@@ -59,7 +59,7 @@ def _inserted(text: str, path: str, lines: Sequence[str]) -> str:
     whole = text.splitlines(keepends=True)
     at = _last_line(entry) + 1
     while at < len(whole) and re.match(rf" {{{column + 1},}}#", whole[at]):
-        at += 1  # a comment of the entry before
+        at += 1  # a comment of the last entry
     end = "\r\n" if whole[0].endswith("\r\n") else "\n"
     if not whole[at - 1].endswith("\n"):
         whole[at - 1] += end

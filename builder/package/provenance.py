@@ -295,7 +295,7 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
         what = f"{archive} changed after it was made" if got else f"it does not speak of {archive}"
         yield Finding(Code.B016, where, what, wanted=digest.sha256, got=got or ", ".join(sorted(made)))
     parts = [*_parts_of_base(json.loads(document))]
-    of_before = base.name == "nvidia" and not parts  # its revision was the image's digest
+    of_before = base.name == "nvidia" and not parts  # the revision is the image's digest
     if base.revision is not None and not of_before:
         listed = base_revision(parts)
         if listed != base.revision:

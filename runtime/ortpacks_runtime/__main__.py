@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         sys.stderr.write(f"ortpacks_runtime: {error}: pip install onnxruntime, or onnxruntime-gpu for CUDA\n")
         return 1
-    except Exception as error:  # noqa: BLE001 - what ONNX Runtime raises has no class in common
+    except Exception as error:  # noqa: BLE001 - ONNX Runtime's exceptions share no class
         sys.stderr.write(f"ortpacks_runtime: {given.model} does not open on the CPU either: {error}\n")
         return 1
     finally:

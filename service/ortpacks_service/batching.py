@@ -53,7 +53,7 @@ class Batcher:
         if self.length and self.length + len(texts) > self._room:
             raise FullQueueError(self.length)
         loop, size = asyncio.get_running_loop(), self._batch()
-        # Padding costs as much as words: texts of about the same length go into one batch.
+        # Padding costs as much as tokens, so texts of similar length go into one batch.
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True)
         chosen = [order[start : start + size] for start in range(0, len(order), size)]
         parts = [_Part([texts[at] for at in part], loop.create_future()) for part in chosen]

@@ -1,4 +1,4 @@
-"""Bytes of libraries to values: ELF, fatbin containers, PE and Mach-O headers, and the coverage that follows.
+"""Readers of the bytes of libraries: ELF, fatbin containers, PE and Mach-O headers, and GPU coverage.
 
-Nothing here opens a file or starts a process.
+No module of this package opens a file or starts a process.
 """

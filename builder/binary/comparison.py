@@ -1,7 +1,8 @@
-"""The difference of two sources: the GPUs that each runs on, library by library, and the bytes of code.
+"""Comparison of two sources, an old and a new one: the GPUs that each runs on, and the bytes of device code.
 
-A library of one is paired with that of the same name in the other; else of the same file name, wherever it
-lies; else of the same file name without its version and without the hash that auditwheel puts behind it.
+Libraries are compared in pairs. A library of the new source is paired with the old library of the same name
+(its path in the source). Libraries without such a partner are paired by file name, then by file name without
+version and without the hash that auditwheel appends. A key that two libraries of a source share pairs none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NOWHERE = Verdict(Support.NONE)
 
 
 class Effect(Enum):
-    """The ways in which support of a GPU differs; lost and won are from running to not running, and back."""
+    """How support of a GPU changed. Lost: it ran (native or JIT) and does not run now; won: the reverse."""
 
     LOST = "lost"
     WORSE = "worse"
@@ -34,14 +35,14 @@ class Effect(Enum):
 
 @dataclass(frozen=True)
 class SupportChange:
-    """How something runs on one GPU, in the old source and in the new one."""
+    """The verdicts on one GPU in the old and in the new source, for one library or for all of them."""
 
     old: Verdict
     new: Verdict
 
     @property
     def effect(self) -> Effect:
-        """What became of it."""
+        """The direction in which the support changed."""
         order = list(Support)
         before, now = order.index(self.old.support), order.index(self.new.support)
         ran, runs = (index <= order.index(Support.JIT) for index in (before, now))
@@ -51,39 +52,42 @@ class SupportChange:
 
     @property
     def doubtful(self) -> bool:
-        """Whether either rests on little."""
+        """Whether the old or the new verdict is doubtful."""
         return bool(self.old.doubt or self.new.doubt)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One library in the old and in the new source; ``None`` where one has it not."""
+    """One library in the old and in the new source; ``None`` for the source that lacks the library."""
 
     old: Inspected | None
     new: Inspected | None
 
     @property
     def name(self) -> str:
-        """The name that it has now, or had."""
+        """The library's name in the new source, or in the old one where the new source lacks the library."""
         return next(one.name for one in (self.new, self.old) if one)
 
     @property
     def sides(self) -> tuple[tuple[Inspected, ...], tuple[Inspected, ...]]:
-        """Old and new, each as the libraries that are there."""
+        """The old and the new library, each as a tuple of one, or empty where its source has none."""
         return ((self.old,) if self.old else ()), ((self.new,) if self.new else ())
 
     @property
     def has_code(self) -> bool:
-        """Whether either holds device code."""
+        """Whether the old or the new library holds device code."""
         return any(one.coverage for side in self.sides for one in side)
 
     @property
     def unread(self) -> bool:
-        """Whether either cannot be read."""
+        """Whether the old or the new library cannot be read."""
         return any(one.problem for side in self.sides for one in side)
 
     def changes(self, gpus: Iterable[Gpu]) -> Mapping[Capability, SupportChange]:
-        """How it runs on each of ``gpus``; nothing to run is not at all."""
+        """Return the change of support for each of ``gpus``.
+
+        The support of a library that is missing or has nothing to run is ``NONE``.
+        """
         old, new = (verdicts(one) if one else {} for one in (self.old, self.new))
         return {
             gpu.device: SupportChange(old.get(gpu.device, _NOWHERE), new.get(gpu.device, _NOWHERE))
@@ -93,14 +97,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that differs in what two sources run on."""
+    """The difference between the GPUs that two sources run on."""
 
     gpus: tuple[Gpu, ...]
-    """Those that are told of: in machines that both are made for."""
+    """The GPUs that are compared: those in machines that both sources are made for."""
     changes: Mapping[Capability, SupportChange]
-    """All libraries of a source together; empty where neither can run anywhere."""
+    """Changes of support by GPU, for all libraries of a source together; empty if neither has code to run."""
     pairs: tuple[Pair, ...]
-    """The new source's libraries in their order, then those that are gone."""
+    """The new source's libraries in their order, then the old source's libraries without a partner."""
 
 
 def compare(old: Sequence[Inspected], new: Sequence[Inspected]) -> Comparison:
@@ -121,7 +125,7 @@ def _is_for(gpu: Gpu, libraries: Iterable[Inspected]) -> bool:
 
 def _pairs(old: Sequence[Inspected], new: Sequence[Inspected]) -> tuple[Pair, ...]:
     partners: dict[str, Inspected] = {}
-    """By the new library's name."""
+    """The old libraries by the names of the new libraries that they are paired with."""
     for key in (_name, _file_name, _stem):
         taken = {item.name for item in partners.values()}
         mine = _unique((item for item in old if item.name not in taken), key)
@@ -133,7 +137,7 @@ def _pairs(old: Sequence[Inspected], new: Sequence[Inspected]) -> tuple[Pair, ..
 
 
 def _unique(libraries: Iterable[Inspected], key: Callable[[str], str]) -> Mapping[str, Inspected]:
-    """The libraries by their key, those alone whose key no other has."""
+    """Return the libraries by their key, without those whose key another library has too."""
     found: dict[str, list[Inspected]] = {}
     for item in libraries:
         found.setdefault(key(item.name), []).append(item)
@@ -156,7 +160,7 @@ Code = tuple[Kind, Arch]
 
 
 def code_sizes(libraries: Iterable[Inspected]) -> Mapping[Code, int]:
-    """Bytes of code in all the libraries by what it is for, as they are stored."""
+    """Return the stored bytes of device code in all ``libraries`` by kind and architecture."""
     sizes: Counter[Code] = Counter()
     for item in libraries:
         for kind, arches in (item.coverage.sizes if item.coverage else {}).items():
@@ -165,5 +169,5 @@ def code_sizes(libraries: Iterable[Inspected]) -> Mapping[Code, int]:
 
 
 def sorted_code(found: Iterable[Code]) -> Sequence[Code]:
-    """SASS first, and of each kind the oldest architecture."""
+    """Return ``found`` sorted by kind, SASS first, then by architecture, oldest first."""
     return sorted(found, key=lambda code: (list(Kind).index(code[0]), code[1]))

@@ -1,25 +1,26 @@
-"""Which GPUs a library runs on, from its fatbin containers; and a package, from its libraries.
+"""This module computes the GPUs that a library, by its fatbin containers, and a package of libraries run on.
 
-The unit is the container, for it is what the CUDA run time chooses an image from: a library of which one
-translation unit lost an architecture must show it.
+Support is judged container by container, because the CUDA runtime chooses one image from each container: a
+library whose translation units do not all hold an architecture must show the gap.
 
-That holds for libraries that one compiler run made for one set, ORT's provider: 184 containers in 1.23.2,
-all alike. NVIDIA's maths libraries are made of containers for one architecture each (measured, 12.9): of
-the 2,078 with kernels in libcublasLt 868 hold only sm_90a and sm_120f and 414 only sm_100f; of the 24,454
-in libcufft each holds one image. The library itself chooses by device, so a container without an image for
-a GPU is no gap. For these *specialised* libraries native means that at least one container has SASS for the
-GPU, and JIT that every container can be run; some PTX (one container of 3,484 in cuBLASLt has compute_52)
-proves nothing and is partial. What the weak half of that rule lets through, leftovers in one cuDNN library,
-the worst of all libraries catches: libcudnn_ops, libcudnn_cnn and libcublas carry the full set in nearly all
-of their containers.
+For most libraries (ORT's provider: 184 containers in 1.23.2, all with the same architectures) native and JIT
+require that every container has code for the GPU. NVIDIA's maths libraries hold many containers for only one
+or two architectures each (measured, CUDA 12.9: of the 2,078 containers with kernels in libcublasLt, 868 hold
+only sm_90a and sm_120f and 414 only sm_100f; each of the 24,454 in libcufft holds one image). Such a library
+selects its kernels by device itself, so a container without an image for a GPU is no gap. For these
+*specialised* libraries, native means that at least one container has SASS for the GPU, and JIT that every
+container can be run. PTX in some containers proves nothing (one container of 3,484 in cuBLASLt has
+compute_52) and counts as partial. One container with leftover SASS is enough for native, which is a weak
+test of a single library; a package's support is the worst of its libraries, and libcudnn_ops, libcudnn_cnn
+and libcublas hold the full set in nearly all of their containers.
 
-LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
-else. These and the units without a kernel, libcufftw's only one, have *nothing to run*: they are counted and
-change no support.
+LTO IR is input of a link that the library itself does at run time: cuFFT has 11,651 containers that hold
+only LTO IR. These containers and those of units without a kernel (libcufftw's only container) have *nothing
+to run*: they are counted and do not affect support.
 
-Relocatable code is input of a device link, made when the library was: what the link made is judged. Where
-that has nothing for a GPU the driver compiles the PTX of all inputs and links them again, so this is JIT if
-every input can be run, and nothing else (NVIDIA's manual of nvcc, "Implicit JIT Linking").
+Relocatable code is input of the device link that made the library; the link's output is judged. Where the
+output has no code for a GPU, the driver compiles the PTX of all inputs and links the result again. That
+counts as JIT if every input can be run, else as none (NVIDIA's manual of nvcc, "Implicit JIT Linking").
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ _BLACKWELL = 10
 
 
 class Support(Enum):
-    """The ways in which device code runs on a GPU, best first."""
+    """How device code runs on a GPU, best first."""
 
     NATIVE = "native"
     JIT = "jit"
     """The driver compiles PTX at first use."""
     PARTIAL = "partial"
-    """Some containers have nothing that runs."""
+    """Some containers have no code that runs."""
     NONE = "none"
 
 
@@ -64,78 +65,78 @@ class ContainerTally:
     jit: int
     """Containers with PTX only that the driver can compile."""
     none: int
-    """Containers with nothing that runs."""
+    """Containers without code that runs."""
     stubs: int = 0
-    """Of ``native``, those that hold far less for it than for another GPU."""
+    """Containers of ``native`` whose SASS for the capability is a stub: far smaller than for another GPU."""
 
     @property
     def total(self) -> int:
-        """All containers but those with nothing to run."""
+        """The number of containers that count for the capability."""
         return self.native + self.jit + self.none
 
 
 class HeldCode(NamedTuple):
-    """What one container holds: the architectures of its SASS and of its PTX."""
+    """The code that one container holds: the architectures of its SASS and of its PTX."""
 
     sass: frozenset[Arch]
     ptx: frozenset[Arch]
     linked: bool = False
-    """Whether a device link made it."""
+    """Whether a device link made the container."""
     stubs: frozenset[Arch] = frozenset()
-    """Of ``sass``, those for which it holds next to nothing."""
+    """Architectures of ``sass`` whose images are stubs, by their sizes (see ``_STUB``)."""
 
 
 @dataclass(frozen=True)
 class LibraryCoverage:
-    """The device code found in one library. Architectures are those of at least one container, sorted."""
+    """The device code in one library. ``sass``, ``ptx`` and ``ltoir``: all architectures found, sorted."""
 
     path: str
     containers: int
     sections: Mapping[str, int]
-    """Containers by the section they lie in, ``""`` outside of any."""
+    """Numbers of containers by the name of their section; ``""`` is for containers outside all sections."""
     images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]]
-    """Images by section, kind and architecture: what another reader's counts can be compared with."""
+    """Numbers of images by section, kind and architecture, to compare with those of another reader."""
     sizes: Mapping[Kind, Mapping[Arch, int]]
-    """Bytes of the images by kind and architecture, as they are stored."""
+    """Stored (packed) bytes of the images by kind and architecture."""
     sass: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
     ltoir: tuple[Arch, ...]
     isa: tuple[int, int] | None
-    """The newest version of PTX's instruction set that its PTX is of."""
+    """The newest PTX ISA version of the library's PTX, ``(8, 8)``; ``None`` without PTX."""
     unknown: int
-    """Images of a kind that nobody knows."""
+    """Number of images of unknown kind (``Kind.OTHER``)."""
     nothing_to_run: int
-    """Containers with nothing to run in them."""
+    """Number of containers with nothing to run, without ``link_inputs``."""
     link_inputs: int
-    """Further containers that a device link took as its input: what it made of them is judged."""
+    """Number of further containers that are inputs of a device link, whose output is judged instead."""
     unlinked: int
-    """Containers of relocatable code that no device link took: nobody can load them."""
+    """Number of containers of relocatable code that were not device-linked and so cannot be loaded."""
     single: int
-    """Containers with SASS for one architecture and nothing else."""
+    """Number of containers with SASS for one architecture and no PTX."""
     specialised: bool
     tally: Mapping[Capability, ContainerTally]
     zstd: bool
-    """Whether an image that a driver before Blackwell's would load is packed with zstd."""
+    """Whether an image for an architecture older than Blackwell is packed with zstd."""
     held: Mapping[HeldCode, int] = field(default_factory=dict)
-    """The containers that are judged, by what they hold: all that ``tally`` was computed from."""
+    """Numbers of judged containers by the code that they hold; ``tally`` is computed from these numbers."""
     held_by_inputs: frozenset[HeldCode] = frozenset()
-    """What the inputs of its device links hold."""
+    """The code in the inputs of the library's device links."""
     unit_sets: tuple[UnitSet, ...] = ()
-    """``kinds`` as ``cover`` was given them."""
+    """The argument ``kinds`` of ``cover``."""
 
     @property
     def support(self) -> Mapping[Capability, Support]:
-        """The support of each capability, judged from its tally."""
+        """The support of each capability, computed from its tally."""
         return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
 
     @property
     def runnable(self) -> bool:
-        """Whether there is anything in it to run."""
+        """Whether at least one container has something to run."""
         return self.nothing_to_run + self.link_inputs < self.containers
 
 
 def is_specialised(path: str) -> bool:
-    """Whether a library is one of NVIDIA's that are made of containers for one architecture each."""
+    """Return whether a library is specialised: its family's code chooses a container by device."""
     family = family_of(path.rpartition("/")[2])
     return family is not None and family.specialised
 
@@ -145,8 +146,8 @@ def cover(
 ) -> LibraryCoverage | None:
     """Compute the coverage of one library from its containers; ``None`` when it has no device code.
 
-    ``kinds``: its units by what they are compiled for, where that is not the whole list for all of them: then
-    a container that was not meant for a GPU is no gap.
+    ``kinds`` are the sets of units in the library that are compiled for different architectures, empty where
+    all units are compiled for all of them. A container of a set that is not meant for a GPU is no gap.
     """
     if not containers:
         return None
@@ -180,15 +181,15 @@ def cover(
 def tallies(
     held: Mapping[HeldCode, int], held_by_inputs: Iterable[HeldCode], kinds: Sequence[UnitSet] = ()
 ) -> Mapping[Capability, ContainerTally]:
-    """How containers serve each capability; ``kinds`` as for ``cover``."""
+    """Return the tally of the containers for each capability; ``kinds`` as for ``cover``."""
     inputs = frozenset(held_by_inputs)
     return {device: _tally(held, inputs, device, kinds) for device in DEVICES}
 
 
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
-    """A package's support: for each capability the worst over its libraries with something to run.
+    """Return a package's support of each capability: the worst among its libraries with something to run.
 
-    Without any such library it is none everywhere. The capabilities are those of ``columns``.
+    Without such a library, each support is ``NONE``. The capabilities are those of ``columns``.
     """
     runnable = [library for library in libraries if library.runnable]
     found = [library.support for library in runnable]
@@ -196,31 +197,31 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
 
 
 def worst(supports: Iterable[Support]) -> Support:
-    """The worst of several; none of none."""
+    """Return the worst of ``supports``; ``Support.NONE`` for an empty argument."""
     return max(supports, key=_ORDER.index, default=Support.NONE)
 
 
 def columns(libraries: Iterable[LibraryCoverage]) -> tuple[Gpu, ...]:
-    """The GPUs that a report of these libraries tells of, by capability.
+    """Return the GPUs that a report on these libraries covers, by capability.
 
-    Those of NVIDIA's list, and of the others each whose own architecture one of the libraries holds.
+    These are the GPUs of NVIDIA's list, and each other GPU whose own architecture one of the libraries holds.
     """
     held = {arch.number for library in libraries for arch in (*library.sass, *library.ptx)}
     return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.device in DEVICES and gpu.number in held))
 
 
 def sass_everywhere(containers: Sequence[Container]) -> tuple[Arch, ...]:
-    """The architectures with SASS in every container, sorted."""
+    """Return the architectures with SASS in every container, sorted."""
     sets = [container.arches(Kind.SASS) for container in containers]
     return tuple(sorted(frozenset.intersection(*sets))) if sets else ()
 
 
 def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
-    """The capabilities that code for an architecture of a set must run on: its own, for ``f`` its family's.
+    """Return the capabilities that code for ``arch`` of a set must run on: its own, with ``f`` its family's.
 
-    That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not. For a
-    variant that is to be widened (``onnxruntime.widening``) it is one. A GPU that NVIDIA does not list is
-    promised by its own architecture only.
+    ``sm_120`` does not promise 12.1, although its code runs there: ORT's CMake changes ``120`` to ``120a``,
+    whose code does not. With ``widen`` (a variant that is widened) each capability that the code runs on is
+    promised. Only a GPU's own architecture promises a GPU that NVIDIA does not list.
     """
     gpus = [gpu for gpu in GPUS if gpu.device in DEVICES and (gpu.listed or gpu.number == arch.number)]
     runs_on = tuple(gpu.device for gpu in gpus if runs_sass(arch, gpu.device))
@@ -228,10 +229,11 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
 
 
 def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool) -> tuple[Container, ...]:
-    """The containers without SASS for ``arch``: none of its number, or none that runs where it promises to.
+    """Return the containers without SASS for ``arch``.
 
-    So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``. Where ``widen``, ``120a`` and
-    ``121`` together stand for ``120``.
+    A container has it if one of its images has the architecture's number, and each capability that ``arch``
+    promises can run one of its images. So ``120a`` suffices for ``120`` but not for ``120f``, and ``90`` for
+    ``90a``. With ``widen``, ``120`` needs ``120a`` and ``121`` together.
     """
     devices = promised_by(arch, widen=widen)
     return tuple(one for one in containers if not _has(one.arches(Kind.SASS), arch, devices))
@@ -268,23 +270,26 @@ def _found(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) 
 
 
 def single(held: Mapping[HeldCode, int]) -> int:
-    """The number of containers with SASS for one architecture and nothing else."""
+    """Return the number of containers with SASS for one architecture and no PTX."""
     return sum(count for code, count in held.items() if len(code.sass) == 1 and not code.ptx)
 
 
 _STUB = 16
-"""A stub's image has less than a part of so many of what the container holds for another architecture."""
+"""An image is a stub if 16 times its unpacked size is below that of its container's largest SASS image."""
 
 
 def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Container]]:
-    """The containers that are judged, and the inputs of device links; without a link all are judged."""
+    """Return the judged containers and the inputs of device links; without a device link all are judged."""
     linked = any(container.linked for container in containers)
     inputs = [one for one in containers if linked and one.section == LINK_INPUT]
     return [one for one in containers if not linked or one.section != LINK_INPUT], inputs
 
 
 def _alike(containers: Iterable[Container]) -> Counter[HeldCode]:
-    """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
+    """Return the numbers of containers with something to run, by the code that they hold.
+
+    Thousands of containers share a few dozen sets of architectures, so each set is judged only once.
+    """
     return Counter(
         HeldCode(container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
         for container in containers
@@ -336,7 +341,10 @@ def _support(tally: ContainerTally, specialised: bool) -> Support:
 
 
 def _is_old_zstd(container: Container) -> bool:
-    """Blackwell's own images may be zstd at no cost: its drivers, 570 and newer, all read it."""
+    """Return whether the container has a zstd image for an architecture older than Blackwell.
+
+    Images for Blackwell do not count: each driver that runs them, 570 or newer, reads zstd.
+    """
     return any(
         image.compression is Compression.ZSTD and image.arch.major < _BLACKWELL for image in container.images
     )

@@ -1,4 +1,4 @@
-"""Reader of the output of ``cuobjdump --list-elf`` and ``--list-ptx``: a whole listing, or an error.
+"""Reader of the output of ``cuobjdump --list-elf`` and ``--list-ptx``; an incomplete listing is an error.
 
 Measured on cuobjdump 12.4.131 and 13.5.37: a library without device code exits 255 with "does not contain
 device code"; a library without PTX exits 0 with an empty list and "No PTX file found to extract"; 13.5 on
@@ -26,12 +26,12 @@ _NO_CODE_EXIT = 255
 
 
 class CuobjdumpError(ValueError):
-    """cuobjdump failed, or said something that is no whole listing."""
+    """cuobjdump failed, or its output is not a complete listing."""
 
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """Images by architecture, in all of a library."""
+    """Numbers of images in a whole library by architecture."""
 
     sass: Mapping[Arch, int]
     ptx: Mapping[Arch, int]
@@ -41,20 +41,23 @@ KNOWN_IMAGES = ImageCounts(
     sass={Arch.parse(arch): 1 for arch in ("50", "60", "70", "75", "80", "90", "90a", "100", "120")},
     ptx={Arch.parse(arch): 1 for arch in ("52", "90")},
 )
-"""What ``builder/binary/known-images.so`` holds: one kernel, compiled by NVRTC 12.9, packed by nvFatbin."""
+"""The images in ``builder/binary/known-images.so``: one kernel, compiled by NVRTC 12.9."""
 
 
 def parse_listings(elf: Completed, ptx: Completed) -> ImageCounts:
-    """The counts of a library. Raises ``CuobjdumpError`` for anything but two whole answers that agree."""
+    """Return the counts of a library from its two listings.
+
+    Raises ``CuobjdumpError`` when a listing is incomplete, or only one of them says "no device code".
+    """
     if _says_no_code(elf) != _says_no_code(ptx):
         raise CuobjdumpError("one listing says that there is no device code, the other one does not")
     return ImageCounts(sass=_parse(elf), ptx=_parse(ptx))
 
 
 def count_images(containers: Iterable[Container]) -> ImageCounts:
-    """Count the same images from the containers that the native reader found.
+    """Count the images that cuobjdump would list in the containers that the native reader found.
 
-    cuobjdump lists ``.nv_fatbin``; of a library without one, ``__nv_relfatbin``; and nothing else.
+    cuobjdump lists the section ``.nv_fatbin``, or ``__nv_relfatbin`` in a library without it, and no other.
     """
     sass: Counter[Arch] = Counter()
     ptx: Counter[Arch] = Counter()
@@ -68,13 +71,13 @@ def count_images(containers: Iterable[Container]) -> ImageCounts:
 
 
 def disagreements(native: ImageCounts, listed: ImageCounts) -> list[str]:
-    """One line for each architecture of which the two count other numbers of images.
+    """Return one line for each architecture whose numbers of images differ between the two readers.
 
-    Suffixes are left out of the comparison, for cuobjdump's are unreliable. It drops them: 12.4 lists
-    ``sm_120f`` as ``sm_120``, SASS and PTX, 13.5 SASS only (NVRTC's code for 30 architectures, and cuBLASLt
-    12.9). It makes them up: 12.4 lists five images of libcublas 12.9 as ``sm_50a``, ``sm_60a`` and
-    ``sm_61a``, which do not exist; 13.5 lists the same ones plain. Only that is lenient: the sum over an
-    architecture's suffixes must agree to the image.
+    Suffixes are not compared, only the sum over an architecture's suffixes, because cuobjdump's suffixes are
+    unreliable. It drops suffixes: 12.4 lists ``sm_120f`` as ``sm_120`` for SASS and PTX, 13.5 for SASS only
+    (seen in NVRTC's code for 30 architectures and in cuBLASLt 12.9). It also invents suffixes: 12.4 lists
+    five images of libcublas 12.9 as ``sm_50a``, ``sm_60a`` and ``sm_61a``, which do not exist; 13.5 lists the
+    same images without a suffix.
     """
     lines: list[str] = []
     for kind, ours, theirs in (("sm", native.sass, listed.sass), ("compute", native.ptx, listed.ptx)):

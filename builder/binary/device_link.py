@@ -1,10 +1,11 @@
-"""Which containers a device link made, of a library with relocatable device code.
+"""This module finds the containers that a device link made in a library with relocatable device code.
 
-``nvcc -rdc=true`` puts each unit's code into ``__nv_relfatbin``, as input of a device link whose image lies
-in ``.nv_fatbin``. Whatever is registered with CUDA has a wrapper of 24 bytes in ``.nvFatBinSegment``: magic,
-version, the container's address, and for version 2, what a device link made, a list of its inputs that is
-filled in while the library is loaded. In a DLL the address is there already, of an ELF library's a relocation
-tells it. Sources: ``crt/link.stub`` and ``fatbinary_section.h`` of CUDA 12; the System V ABI on relocations.
+``nvcc -rdc=true`` puts each unit's code into ``__nv_relfatbin``, as input of a device link whose output lies
+in ``.nv_fatbin``. Each container that is registered with CUDA has a wrapper of 24 bytes in
+``.nvFatBinSegment``: magic, version, the container's address, and a pointer. Version 2 marks the output of a
+device link; its pointer leads to the list of the link's inputs, which is filled in while the library is
+loaded. A DLL's file holds the container's address; for an ELF library it is the addend of a relocation.
+Sources: ``crt/link.stub`` and ``fatbinary_section.h`` of CUDA 12; the System V ABI on relocations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WRAPPER = struct.Struct("<IIQQ")
 _MAGIC, _LINKED, _POINTER_AT = 0x466243B1, 2, 8
 
 _RELA, _RELOCATION = 4, struct.Struct("<QQq")
-"""Section type, and an entry: the place, symbol and type, what is put there."""
+"""The section type SHT_RELA, and one entry: the address to change, symbol and type, the addend."""
 
 _AT_ONCE = _RELOCATION.size << 16
 
@@ -31,7 +32,7 @@ _MOST_WRAPPERS, _MOST_RELOCATIONS = 1 << 16, 1 << 23
 
 
 def linked_offsets(buffer: Buffer, sections: Sequence[Section]) -> frozenset[int]:
-    """Offsets in the file of the containers that a device link made; none without relocatable code."""
+    """Return the file offsets of the containers that a device link made; none without relocatable code."""
     if all(section.name != LINK_INPUT for section in sections):
         return frozenset()
     pointers = dict(_pointers(buffer, sections))
@@ -47,7 +48,7 @@ def linked_offsets(buffer: Buffer, sections: Sequence[Section]) -> frozenset[int
 
 
 def _pointers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[int, int]]:
-    """The address of each pointer to a linked container, and what the file has there."""
+    """Yield the address of each pointer to a linked container, with the pointer's value in the file."""
     room = _MOST_WRAPPERS * _WRAPPER.size
     for section in sections:
         if section.name == _SEGMENT and section.in_file:
@@ -62,7 +63,10 @@ def _pointers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[int
 def _relocated(
     buffer: Buffer, sections: Sequence[Section], wanted: frozenset[int]
 ) -> Iterator[tuple[int, int]]:
-    """The same addresses with what the loader will put there; a linker leaves zeros in the file as a rule."""
+    """Yield the addresses of ``wanted`` that a relocation changes, with the relocation's addend.
+
+    The loader writes the addend there; linkers usually leave zeros in the file.
+    """
     room = _MOST_RELOCATIONS * _RELOCATION.size
     for section in sections:
         if wanted and section.kind == _RELA and section.in_file:

@@ -1,8 +1,7 @@
-"""The dynamic section, symbols and symbol versions of a library: ELF64 little-endian.
+"""Reader of the dynamic section, symbols and symbol versions of an ELF64 little-endian library.
 
-Dynamic section, symbols and their versions are found through the section headers, which no library of a
-package lacks. Sources: the System V ABI, chapters "Dynamic Linking" and "Symbol Table", and the Linux
-Standard Base on symbol versions.
+It finds them through the section headers, which every library of a package has. Sources: the System V ABI,
+chapters "Dynamic Linking" and "Symbol Table", and the Linux Standard Base on symbol versions.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ _DYNAMIC, DYNSYM, _VERDEF, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x
 _ENTRY_SIZE, _VERNEED_SIZE, _VERDEF_SIZE, _VERDAUX_SIZE, _SYMBOL_SIZE = 16, 16, 20, 8, 24
 
 _MOST_ENTRIES = 65_536
-"""Entries of a dynamic section that are read; real ones have some forty."""
+"""Highest number of entries of a dynamic section; real sections have some forty."""
 
 _MOST_VERSIONS = 0x7FFF
-"""A symbol names its version in fifteen bits."""
+"""Highest number of symbol versions: a symbol's version index has fifteen bits."""
 
 _MOST_SYMBOLS = 1 << 20
 
 _MOST_SYMBOL_TEXT = 16 << 20
-"""Bytes of all symbols' names. A provider that exports all its inner symbols has some ten million."""
+"""Highest sum of bytes of symbol names. A provider that exports its inner symbols has some ten million."""
 
 _EMPTY_NAME = 0
-"""Offset of the empty name, which every string table begins with."""
+"""Offset of the empty name at the beginning of every string table."""
 
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1
 
 _LOCAL, _WEAK = 0, 2
 
 _VISIBLE_OUTSIDE = (0, 3)
-"""Visibility default and protected; hidden and internal symbols are the library's own."""
+"""The visibilities default and protected; other libraries do not see hidden and internal symbols."""
 
 _VERSION_INDEX = 0x7FFF
-"""Mask of a symbol's version index; the highest bit says whether the version is the default one."""
+"""Mask of a symbol's version index, without the highest bit, the mark of a hidden (non-default) version."""
 
 _UNVERSIONED = (0, 1)
-"""Version indices of a local symbol and of one without a version; 1 is the library's own name too."""
+"""Version indices of a local symbol and of a symbol without a version; 1 is also the library's own name."""
 
 _GLIBC = re.compile(r"(GLIBC|GLIBCXX)_(\d+(?:\.\d+)*)")
 
 
 class Symbol(NamedTuple):
-    """One dynamic symbol. ``version`` is empty without one, ``library`` where none is named to have it."""
+    """One dynamic symbol. ``version`` and ``library`` are empty where the symbol names no such thing."""
 
     name: str
     version: str = ""
@@ -74,9 +73,9 @@ class Symbols:
     """The dynamic symbols of one library that other libraries see."""
 
     exports: frozenset[Symbol]
-    """Symbols it defines, without the names of its own versions, which linkers define as symbols too."""
+    """Symbols that the library defines, without those that linkers add for the names of its versions."""
     asks: tuple[Symbol, ...]
-    """Symbols others must define, in the table's order, without weak ones: those may stay undefined."""
+    """Symbols that other libraries must define, in the table's order; weak symbols are not among them."""
 
 
 NO_SYMBOLS = Symbols(exports=frozenset(), asks=())
@@ -92,21 +91,21 @@ class Elf:
     runpath: str | None
     rpath: str | None
     glibc: str | None
-    """Highest ``GLIBC_`` version it needs, ``2.17``; ``None`` when it needs none."""
+    """Highest ``GLIBC_`` version that the library needs, ``2.17``; ``None`` when it needs none."""
     glibcxx: str | None
-    """Highest ``GLIBCXX_`` version it needs, ``3.4.22``."""
+    """Highest ``GLIBCXX_`` version that the library needs, ``3.4.22``; ``None`` when it needs none."""
     defines: tuple[str, ...] = ()
-    """Symbol versions it defines, ``VERS_1.23.2``; the first is its own name as a rule."""
+    """Symbol versions that the library defines, ``VERS_1.23.2``; the first is usually its own name."""
     machine: str = "x86-64"
     executable_stack: bool = False
-    """Whether loading it makes the stack executable."""
+    """Whether loading the library makes the stack executable."""
     symbols: Symbols = NO_SYMBOLS
 
 
 def read_elf(buffer: Buffer, *, symbols: bool = True) -> Elf:
-    """Read all that the loader would read of a library. Raises ``ElfError``.
+    """Return the data of a library that the loader uses. Raises ``ElfError`` for no whole ELF file.
 
-    Frameworks have names of symbols by the ten million bytes, so they are left out without ``symbols``.
+    Symbols are read only with ``symbols``: those of frameworks have names of tens of millions of bytes.
     """
     sections = read_sections(buffer)
     tags = _dynamic_names(buffer, sections)
@@ -133,7 +132,7 @@ def _first(tags: Mapping[int, Sequence[str]], tag: int) -> str | None:
 
 
 def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, list[str]]:
-    """The names of the dynamic section by their tag, of the tags in ``_TAGS``."""
+    """Return the names in the dynamic section by their tag, for the tags in ``_TAGS``."""
     found: dict[int, list[str]] = {}
     section = single_section(sections, _DYNAMIC)
     if section is not None:
@@ -156,16 +155,16 @@ def _dynamic_entries(buffer: Buffer, section: Section) -> Iterator[tuple[int, in
 
 
 class _SymbolVersion(NamedTuple):
-    """A symbol version; ``library`` is the one it is asked of, empty where this library defines it."""
+    """A symbol version. ``library`` is the library that must define it; empty for this library itself."""
 
     number: int
-    """The number that symbols name the version by."""
+    """The index by which symbols refer to the version."""
     library: str
     name: str
 
 
 _VersionEntry = tuple[int, int, int]
-"""A version as it stands in its section: index, offset of the library's name, offset of its own name."""
+"""A version in its section: index, offset of the library's name, offset of the version's name."""
 
 
 def _versions(
@@ -183,7 +182,10 @@ def _versions(
 
 
 def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
-    """The entries of a verneed chain. Links go forward only, and no chain has more of them than room."""
+    """Return the entries of the verneed section. Raises ``ElfError`` for an entry outside, or too many.
+
+    Links lead forward only, and a section cannot hold more entries than fit into its size.
+    """
     entries: list[_VersionEntry] = []
     room = min(section.size // _VERNEED_SIZE, _MOST_VERSIONS)
     at, end = section.offset, section.offset + section.size
@@ -205,7 +207,10 @@ def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
 
 
 def _definition_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
-    """The entries of a verdef chain, each by its first name: the other names are its parents."""
+    """Return the entries of the verdef section, each with its first name; further names are its parents.
+
+    Raises ``ElfError`` for an entry outside of the section.
+    """
     entries: list[_VersionEntry] = []
     at, end = section.offset, section.offset + section.size
     for _ in range(min(section.size // _VERDEF_SIZE, _MOST_VERSIONS)):
@@ -233,7 +238,7 @@ def _highest(versions: Iterable[_SymbolVersion], family: str) -> str | None:
 
 
 class _SymbolRow(NamedTuple):
-    """One row of the symbol table; ``name`` is an offset, ``version`` an index."""
+    """One row of the symbol table; ``name`` is the name's offset, ``section`` and ``version`` are indices."""
 
     name: int
     binding: int
@@ -243,7 +248,7 @@ class _SymbolRow(NamedTuple):
 
 
 def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _SymbolVersion]) -> Symbols:
-    """All dynamic symbols that other libraries see; a library without a table has none."""
+    """Return the dynamic symbols that other libraries see; none for a library without a symbol table."""
     table = single_section(sections, DYNSYM)
     if table is None:
         return NO_SYMBOLS
@@ -265,7 +270,10 @@ def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int,
 
 
 def symbol_entries(buffer: Buffer, table: Section) -> Iterator[tuple[int, ...]]:
-    """The entries of a symbol table: name, info, visibility, section, value, size. Raises ``ElfError``."""
+    """Return the entries of a symbol table: name's offset, info, other, section's index, value, size.
+
+    Raises ``ElfError`` for more than ``_MOST_SYMBOLS`` entries.
+    """
     count = table.size // _SYMBOL_SIZE
     if count > _MOST_SYMBOLS:
         raise ElfError(f"{count:,} dynamic symbols", table.offset)
@@ -281,7 +289,10 @@ def _symbol_rows(buffer: Buffer, sections: Sequence[Section], table: Section) ->
 
 
 def _version_indices(buffer: Buffer, section: Section | None, count: int) -> Sequence[int]:
-    """One index per symbol; a library without the table has no versions."""
+    """Return one version index per symbol; each is "no version" for a library without a version table.
+
+    Raises ``ElfError`` where the table has fewer entries than ``count``.
+    """
     if section is None:
         return [_UNVERSIONED[1]] * count
     if section.size < 2 * count:

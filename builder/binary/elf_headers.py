@@ -1,8 +1,7 @@
-"""The headers of an ELF file: its sections, the names in its string tables, and ``PT_GNU_STACK``.
+"""Reader of the headers of an ELF64 little-endian file: sections, names in string tables, ``PT_GNU_STACK``.
 
-ELF64 little-endian for x86-64 and aarch64 only. Sources: the System V ABI, chapters "Object Files" and
-"Program Loading and Dynamic Linking"; the Linux gABI extension on ``PT_GNU_STACK``; glibc's
-``elf/dl-load.c`` and ``sysdeps/x86_64/stackinfo.h``.
+Sources: the System V ABI, chapters "Object Files" and "Program Loading and Dynamic Linking"; the Linux gABI
+extension on ``PT_GNU_STACK``; glibc's ``elf/dl-load.c`` and ``sysdeps/x86_64/stackinfo.h``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import IO, Union
 Buffer = Union[bytes, mmap.mmap]
 
 LARGEST = 4 << 30
-"""Bytes of a file that is read. The largest library of a package has 0.7 GiB, x86-64 code reaches 2 GiB."""
+"""Most bytes of a file that is read. The largest library of a package has 0.7 GiB; x86-64 code reaches 2."""
 
 _MAGIC = b"\x7fELF"
 
@@ -28,32 +27,34 @@ _HEADER_SIZE = 64
 _CLASS_64, _LITTLE_ENDIAN = 2, 1
 
 _MACHINES = {62: "x86-64", 183: "aarch64"}
-"""What is read, by its number in the header."""
+"""Names of machines by ``e_machine``; other machines are read too and get a number as their name."""
 
 PROGBITS, _STRTAB, NOBITS = 1, 3, 8
 
 EXECINSTR = 4
 
 _LONGEST_NAME = 1 << 16
-"""Bytes of one name with the zero behind it. CUTLASS has symbols, Bazel RUNPATHs of several thousand."""
+"""Most bytes of one name with its final zero. Symbols of CUTLASS and RUNPATHs of Bazel have thousands."""
 
 _MOST_TEXT = 1 << 20
-"""Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
+"""Most bytes of all names that one table refers to, repeated names included; real tables have below 500."""
 
 _MOST_OBJECT_TEXT, _NAMES_FOR_A_BYTE = 1 << 26, 4
-"""The same of an object, which has a section for each function, and for each of its bytes."""
+"""The limit on names for an object file, which has a section for each function: the smaller of an absolute
+number of bytes and a number per byte of the file."""
 
 _MOST_SECTIONS = 1 << 18
-"""Of an object; 65,279 can be told without the first header."""
+"""Most sections of a file whose first section header holds their number: ``e_shnum`` reaches 65,279."""
 
 _SHORT, _LONG = 64, 4 << 20
-"""Bytes of the first and of the longest stretch: as a rule what is looked for is near."""
+"""Bytes of the first and of the longest stretch: the bytes that are searched for are usually near."""
 
 
 def stretches(buffer: Buffer, start: int, end: int) -> Iterator[range]:
-    """Places that follow each other, to be searched; long ones of zeros alone are left out.
+    """Yield consecutive ranges of offsets to search, from ``start`` to ``end``, in growing sizes.
 
-    Pages behind long ones are given back to the system.
+    A range of ``_LONG`` bytes that are all zero is skipped. The pages of a range of ``_LONG`` bytes are
+    released after the caller has processed the range.
     """
     size = _SHORT
     while start < end:
@@ -66,16 +67,16 @@ def stretches(buffer: Buffer, start: int, end: int) -> Iterator[range]:
 
 
 def _is_zeros(buffer: Buffer, start: int, stop: int) -> bool:
-    """Whether there is nothing but zeros; data is told by its first bytes."""
+    """Return whether all bytes are zero. It compares the first ``_SHORT`` bytes first, to find data fast."""
     if isinstance(buffer, MappedFile) and buffer.is_hole(start, stop):
         return True
     return all(buffer[start:end] == bytes(end - start) for end in (min(stop, start + _SHORT), stop))
 
 
 def release_pages(buffer: Buffer, start: int, end: int) -> None:
-    """Let the system take back the pages of a mapped file that have been read; it may read them again.
+    """Release the memory pages of a mapped file between two offsets; a later read loads them again.
 
-    Windows does so by itself, and has no call for it.
+    Windows releases pages without a call and has none for it.
     """
     if isinstance(buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         first = start - start % mmap.PAGESIZE
@@ -84,18 +85,18 @@ def release_pages(buffer: Buffer, start: int, end: int) -> None:
 
 
 class MappedFile(mmap.mmap):
-    """The bytes of an open file, read where they lie; the file stays open as long."""
+    """A read-only memory map of an open file. The file must stay open while ``is_hole`` is used."""
 
     _number: int
 
     def __new__(cls, file: IO[bytes]) -> MappedFile:  # noqa: PYI034 - Self is newer than Python 3.9
-        """Map the whole file, which must have a byte or more."""
+        """Map the whole file, which must not be empty."""
         made = super().__new__(cls, file.fileno(), 0, access=mmap.ACCESS_READ)
         made._number = file.fileno()
         return made
 
     def is_hole(self, start: int, stop: int) -> bool:
-        """Whether a sparse file has none of these bytes on the disk: they are zeros, and slow to read."""
+        """Return whether the bytes are a hole of a sparse file: zeros without blocks on the disk."""
         if not hasattr(os, "SEEK_DATA"):
             return False
         try:
@@ -105,7 +106,7 @@ class MappedFile(mmap.mmap):
 
 
 class FormatError(ValueError):
-    """The file is not a whole one of its kind. ``offset`` is where in it that shows."""
+    """The file is incomplete or not of its kind. ``offset``: the place of the fault, in bytes."""
 
     def __init__(self, message: str, offset: int) -> None:
         self.offset = offset
@@ -113,19 +114,19 @@ class FormatError(ValueError):
         super().__init__(f"{message} (at offset {offset:#x})")
 
     def inside(self, what: str, start: int) -> FormatError:
-        """The same of the file that ``what``, at ``start`` of it, is a part of."""
+        """Return the error for the enclosing file, whose part ``what`` begins at offset ``start``."""
         return type(self)(f"{what}: {self._message}", self.offset + start)
 
 
 class ElfError(FormatError):
-    """The file is not a whole ELF file of those that are read here."""
+    """The file is incomplete, or not an ELF64 little-endian file."""
 
 
 @dataclass(frozen=True)
 class Section:
     """One section: ``offset`` and ``size`` in bytes. ``kind`` is ``sh_type``, ``flags`` is ``sh_flags``.
 
-    Those of a PE file are told by the same numbers.
+    Sections of a PE file are described with ELF's numbers for kind and flags.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Section:
     link: int
     flags: int
     address: int
-    """Where it lies in memory, from the library's start."""
+    """The section's virtual address; for a PE file, with the image base added."""
 
     @property
     def in_file(self) -> bool:
@@ -149,15 +150,16 @@ class Section:
 
 
 def is_elf(buffer: Buffer) -> bool:
-    """Whether the bytes begin like an ELF file of any kind."""
+    """Return whether the bytes begin like an ELF file of any kind."""
     return bytes(buffer[: len(_MAGIC)]) == _MAGIC
 
 
 def machine_of(buffer: Buffer) -> str:
-    """``x86-64``, ``aarch64``, or a number, ``machine 243``. Raises ``ElfError`` for no 64-bit ELF file.
+    """Return the processor that an ELF file is for: ``x86-64``, ``aarch64``, or a number, ``machine 243``.
 
-    Device code lies in the same sections whatever the processor is; and beside it lies what is for no GPU of
-    NVIDIA's, like MindSpore's objects for Ascend, machine 4137.
+    Every processor is accepted: device code lies in the same sections for each of them, and packages hold
+    objects for other hardware too, like MindSpore's for Ascend, machine 4137. Raises ``ElfError`` for a file
+    that is no 64-bit little-endian ELF file or has more than ``LARGEST`` bytes.
     """
     if not buffer:
         raise ElfError("the file is empty", 0)
@@ -180,16 +182,19 @@ def _is_object(buffer: Buffer) -> bool:
 
 
 def section_count(buffer: Buffer) -> int:
-    """The number of sections that the headers tell. Raises ``ElfError``."""
+    """Return the number of sections that the ELF header names. Raises ``ElfError`` for a bad header."""
     return _section_table(buffer)[1]
 
 
 def _section_table(buffer: Buffer) -> tuple[int, int, int]:
-    """Where the section headers lie, how many they are, and which one is of the sections' names."""
+    """Return the section headers' offset and number, and the index of the section with the sections' names.
+
+    Raises ``ElfError`` where the headers are unusable or not wholly in the file.
+    """
     machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 40)
     entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
-    if table and not count and table + _HEADER_SIZE <= len(buffer):  # more than fit: the first header tells
+    if table and not count and table + _HEADER_SIZE <= len(buffer):  # the first section header has the number
         size, names_index = struct.unpack_from("<QI", buffer, table + 32)
         count = min(size, _MOST_SECTIONS)
     if entry_size != _HEADER_SIZE or names_index >= count:
@@ -203,7 +208,7 @@ def _section_table(buffer: Buffer) -> tuple[int, int, int]:
 
 
 def read_sections(buffer: Buffer) -> tuple[Section, ...]:
-    """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+    """Return all sections. Raises ``ElfError`` where one with bytes does not lie wholly in the file."""
     table, count, names_index = _section_table(buffer)
     headers = list(struct.iter_unpack(_HEADER, bytes(buffer[table : table + count * _HEADER_SIZE])))
     names_at, names_size = headers[names_index][4:6]
@@ -215,7 +220,7 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
 
 
 def single_section(sections: Sequence[Section], kind: int) -> Section | None:
-    """The section of a kind that a library has once, if at all. Raises ``ElfError`` where it has two."""
+    """Return the only section of type ``kind``; ``None`` where there is none. Raises ``ElfError`` for two."""
     found = [section for section in sections if section.kind == kind]
     if len(found) > 1:
         raise ElfError(f"two sections of type {kind:#x}: {found[0].name}, {found[1].name}", found[1].offset)
@@ -223,7 +228,10 @@ def single_section(sections: Sequence[Section], kind: int) -> Section | None:
 
 
 def strings_of(sections: Sequence[Section], section: Section) -> range:
-    """Where the string table lies that ``section`` takes its names from. Raises ``ElfError``."""
+    """Return the file offsets of the string table that ``section`` links to.
+
+    Raises ``ElfError`` where the linked section is no string table.
+    """
     if section.link >= len(sections) or sections[section.link].kind != _STRTAB:
         raise ElfError(f"section {section.name} names no string table", section.offset)
     strings = sections[section.link]
@@ -237,10 +245,10 @@ def names_in(
     *,
     most: int = _MOST_TEXT,
 ) -> dict[int, str]:
-    """The names at ``offsets`` of the string table that lies at ``strings``, by offset.
+    """Return the names at ``offsets`` of the string table that lies at ``strings``, by offset.
 
-    Raises ``ElfError`` for one of ``_LONGEST_NAME`` bytes or more, and where all of them, each as often as it
-    is asked for, have more than ``most`` bytes.
+    Raises ``ElfError`` for a name outside of the table, for a name of ``_LONGEST_NAME`` bytes or more, and
+    where all names, repeated offsets included, have more than ``most`` bytes.
     """
     names: dict[int, str] = {}
     room = most
@@ -277,11 +285,11 @@ _LOAD, _GNU_STACK, _EXECUTE = 1, 0x6474E551, 1
 
 
 def asks_for_executable_stack(buffer: Buffer) -> bool:
-    """Whether ``PT_GNU_STACK`` has the flag X, or is not there at all. Raises ``ElfError``.
+    """Return whether ``PT_GNU_STACK`` has the flag X or is missing. Raises ``ElfError`` for a bad table.
 
-    Without the header glibc takes its default for x86-64, a stack that is executable; from 2.41 on ``dlopen``
-    refuses such a library. (The kernel's own default differs, and is for programs only.) Every segment that
-    is loaded must lie wholly in the file; of a patched library a note need not.
+    Without the header, glibc assumes its default for x86-64, an executable stack; from 2.41 on ``dlopen``
+    refuses such a library. (The kernel has another default, for programs only.) Every segment of type
+    ``PT_LOAD`` must lie wholly in the file; segments of other types, like a patched library's note, need not.
     """
     machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 32)

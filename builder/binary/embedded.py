@@ -1,18 +1,20 @@
-"""Version of a library, and the libraries that it opens at run time, read from its data.
+"""Readers of a library's version and of the names of the libraries that it opens at run time, from its bytes.
 
-Nothing is guessed: a library without such a mark has no version here. Versions, as found in ONNX Runtime
-1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2 and 9.28.0 and in NVRTC 12.9:
+No version is guessed: a library without a version in its bytes has none here. Versions were found as follows
+in ONNX Runtime 1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2 and 9.28.0 and
+in NVRTC 12.9:
 
 - ``libonnxruntime.so.1`` defines the symbol version ``VERS_1.23.2``.
 - ORT's CUDA provider holds ``1.23.2`` alone between zero bytes in ``.rodata``, and no other string like it.
 - ORT's bridge and TensorRT provider hold no version.
 - cuDNN's graph, ops and adv libraries export the number ``0x090A02`` as ``cudnn_graph_version`` and the like.
-  Its other libraries export none: theirs lies unnamed among other numbers, if at all.
-- ``libnvrtc.so.12`` holds the name of the library it opens, ``libnvrtc-builtins.so.12.9``, in ``.rodata``.
+  The other libraries of cuDNN export no version.
+- ``libnvrtc.so.12`` holds the name of the library that it opens, ``libnvrtc-builtins.so.12.9``, in
+  ``.rodata``.
 
-Libraries that are opened at run time stand in no NEEDED. Only cuDNN's and NVRTC's data is searched: a name in
-their ``.rodata``, alone between zero bytes, is one that they hand to ``dlopen``. As found in the wheels for
-CUDA 12.9:
+No NEEDED entry names a library that is opened at run time. Only cuDNN's and NVRTC's data is searched: a
+library name in their ``.rodata``, alone between zero bytes, is an argument of ``dlopen``. Names as found in
+the wheels for CUDA 12.9:
 
 - cuDNN 9.10.2: ``libcudnn.so.9`` names adv, cnn, graph and ops; its graph library engines_precompiled,
   engines_runtime_compiled, heuristic and ``libnvrtc.so.%d``; engines_precompiled ``libnvrtc.so.12``.
@@ -20,8 +22,8 @@ CUDA 12.9:
   ``libnvrtc-builtins.so.``, to which it adds the number.
 - NVRTC 12.9: ``libnvrtc-builtins.so.12.9``.
 
-cuDNN names its own parts without their number. Names of ``libcuda`` are left out, for the driver is the
-host's, and so is 9.10's second try, ``libnvrtc.so``, which no run-time wheel holds.
+cuDNN names its own parts without their number. Names of ``libcuda`` are left out because the host provides
+the driver, and so is ``libnvrtc.so``, which cuDNN 9.10 tries second and no run-time wheel holds.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from builder.binary.kinds.pe import Pe
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
 ORT_STRING = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
-"""ORT has been 1.x since 2019; 3.21.12 would be protobuf's."""
+"""A version of ORT, alone between zero bytes. ORT is 1.x since 2019; ``3.21.12`` would be protobuf's."""
 
 _NVRTC_STRING = re.compile(rb"\0libnvrtc-builtins\.so\.(\d{1,4}\.\d{1,4})(?=\0)")
 
@@ -55,16 +57,16 @@ _CUDNN_SYMBOL = re.compile(r"cudnn_\w+_version")
 _OBJECT, _INT_SIZE = 1, 4
 
 _RODATA, _RDATA = ".rodata", ".rdata"
-"""Where constants lie, in a library for Linux and in a DLL."""
+"""Names of the section with constants, in a library for Linux and in a DLL."""
 
 _LONGEST = 128
-"""Bytes of anything that the patterns here match, the zeros around it included."""
+"""Most bytes that a pattern of this module matches, the zero bytes around a name included."""
 
 
 def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
-    """The version in the bytes of the library of this file name, or ``None``. Raises ``FormatError``.
+    """Return the version in the bytes of the library with this file name; ``None`` where there is none.
 
-    ORT's and cuDNN's has three numbers, NVRTC's two.
+    A version of ORT or cuDNN has three numbers, one of NVRTC two. Raises ``FormatError`` for a damaged file.
     """
     for beginning, read in _MARKS:
         if name.startswith(beginning):
@@ -78,7 +80,7 @@ def _of_onnxruntime(buffer: Buffer, elf: Elf) -> str | None:
 
 
 def ort_version(buffer: Buffer, sections: Sequence[Section]) -> str | None:
-    """The version of ONNX Runtime in the data of one of its DLLs; ``None`` where there is none."""
+    """Return the version of ONNX Runtime in the data of one of its DLLs; ``None`` where there is none."""
     return _lone_string(buffer, _rodata(sections, _RDATA), ORT_STRING)
 
 
@@ -96,7 +98,7 @@ def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
 
 
 def _lone_string(buffer: Buffer, section: Section | None, pattern: Pattern[bytes]) -> str | None:
-    """The one string in a section that matches; ``None`` where there are several."""
+    """Return the string in a section that matches; ``None`` where none or several different ones match."""
     if section is None:
         return None
     found: bytes | None = None
@@ -108,15 +110,18 @@ def _lone_string(buffer: Buffer, section: Section | None, pattern: Pattern[bytes
 
 
 def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Iterator[Match[bytes]]:
-    """What matches in a section; where one search ends and the next begins it may be there twice."""
+    """Yield the matches in a section; a match at the border of two stretches may be yielded twice."""
     end = section.offset + section.size
     for places in stretches(buffer, section.offset, end):
-        begin = max(section.offset, places.start - 1)  # a zero before it is part of the match
+        begin = max(section.offset, places.start - 1)  # the zero byte before a name is part of the match
         yield from pattern.finditer(buffer, begin, min(end, places.stop + _LONGEST))
 
 
 def _rodata(sections: Sequence[Section], name: str = _RODATA) -> Section | None:
-    """A linker makes one at most; thousands over the same bytes would be searched thousands of times."""
+    """Return the section of this name; ``None`` where there is none. Raises ``FormatError`` for several.
+
+    A linker makes one at most. Thousands of sections over the same bytes would all be searched.
+    """
     found = [section for section in sections if section.name == name and section.in_file]
     if len(found) > 1:
         raise FormatError(f"two sections named {name}", found[1].offset)
@@ -124,7 +129,7 @@ def _rodata(sections: Sequence[Section], name: str = _RODATA) -> Section | None:
 
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
-    """Name and value of each object of four bytes that the library exports; 0 where the file has no value."""
+    """Yield the name and value of each data symbol of four bytes; 0 where the file holds no value."""
     table = single_section(sections, DYNSYM)
     if table is None:
         return
@@ -161,17 +166,23 @@ _NAME = re.compile(
 _NAME_OF_DLL = re.compile(rb"(?:cudnn_\w{1,80}|nvrtc[\w-]{1,80})\.dll\0")
 
 _MOST = 64
-"""Names that are read at most; real libraries have five."""
+"""Most names that are read from a library; real libraries have five."""
 
 
 def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
-    """The names as they stand in the bytes of the library of this name, sorted. Raises ``FormatError``."""
+    """Return the names of libraries that the library with this file name opens at run time, sorted.
+
+    The names are as in the bytes. Raises ``FormatError`` for two sections of constants.
+    """
     section = _rodata(elf.sections) if name.startswith(_OPENING) else None
     return _names_in_data(_NAME, buffer, section) if section else ()
 
 
 def opened_dlls(buffer: Buffer, name: str, dll: Pe) -> tuple[str, ...]:
-    """The same of a DLL: cuDNN's and NVRTC's data name the DLLs that they open, and themselves."""
+    """Return the names of DLLs that the DLL ``name`` opens at run time, sorted.
+
+    cuDNN's and NVRTC's data hold these names, and the DLL's own name, which is left out.
+    """
     section = _rodata(dll.sections, _RDATA) if name.startswith(("cudnn", "nvrtc")) else None
     found = _names_in_data(_NAME_OF_DLL, buffer, section) if section else ()
     return tuple(one for one in found if one not in {name, dll.soname})
@@ -180,7 +191,7 @@ def opened_dlls(buffer: Buffer, name: str, dll: Pe) -> tuple[str, ...]:
 def _names_in_data(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> tuple[str, ...]:
     found: set[str] = set()
     for match in _matches(pattern, buffer, section):
-        if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
+        if match.start() == section.offset or buffer[match.start() - 1] == 0:  # as in cuDNN 9.10's graph
             found.add(match[0][:-1].decode())
         if len(found) == _MOST:
             break

@@ -1,11 +1,11 @@
-"""Fatbin containers of a file, read natively: what device code is in it, unit by unit.
+"""Reader of the fatbin containers of a file, without NVIDIA's tools.
 
-The whole file is read. In ``.nv_fatbin`` and ``__nv_relfatbin``, where the CUDA run time and cuobjdump look,
-every byte has to belong to a container. Anywhere else but in machine code a container is known by its first
-eight bytes: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in ``.cask_resource``. One that does not
-lie at a multiple of eight, as 18 of libcudf do, is one where an image follows. What is not whole raises
-``FatbinError``: the caller must never take a part for all.
-Counts agree with cuobjdump 12.4, image for image, on every library of a package.
+The whole file is read. In ``.nv_fatbin`` and ``__nv_relfatbin``, the sections that the CUDA runtime and
+cuobjdump read, every byte must belong to a container or be padding. Elsewhere, but not in machine code, a
+container is recognised by its first eight bytes: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in
+``.cask_resource``. These bytes at an offset that is no multiple of eight (18 times in libcudf) are a
+container only if an image follows. An incomplete container raises ``FatbinError``, so that a caller never
+takes a part for the whole. Counts agree with cuobjdump 12.4, image for image, on every library of a package.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from builder.binary.kinds.static_library import ArchiveError, read_members
 _ALIGNMENT = 8
 
 MOST_STRAYS = 1 << 18
-"""Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
+"""Most places in a file that begin like a container and are none. Libraries that pack fatbins have a few."""
 
 _AT_ONCE = 32 << 20
-"""Bytes of a mapped file that stay in memory behind the reader."""
+"""Most bytes of a mapped file that have been read and whose pages are not released yet."""
 
 
 LARGEST_OBJECT = 1 << 27
-"""Bytes of an object in an archive, which is copied to be read."""
+"""Most bytes of an object in an archive, which is copied to be read."""
 
 MOST_SECTIONS = 1 << 20
-"""Of all objects of an archive."""
+"""Most sections in all objects of an archive."""
 
 
 def read_containers(buffer: Buffer) -> tuple[Container, ...]:
-    """All containers of a file of any kind that ``kind_of`` knows, in its order; none without device code.
+    """Return all containers of a file of any ``FileKind``, in the file's order; empty without device code.
 
-    Raises ``FatbinError`` for a fatbin section that is not containers from end to end and for a container
-    elsewhere that is not whole, and other ``FormatError`` for what else is not whole.
+    Raises ``FatbinError`` for a fatbin section with other bytes than containers and padding and for an
+    incomplete container elsewhere, and another ``FormatError`` for an incomplete file.
     """
     kind = kind_of(bytes(buffer[:HEAD]))
     if len(buffer) > LARGEST and kind in {*NO_SECTIONS, FileKind.ARCHIVE}:
@@ -70,7 +70,7 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
     room = MOST_IMAGES
     for container in _all(buffer, kind, iter(range(MOST_STRAYS)), CodeFinder()):
         room -= len(container.images)
-        if room < 0:  # so many of the container's images are too many
+        if room < 0:  # the image at index `room` is the first one too many
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
         found.append(container)
     with_sections = kind in {FileKind.LIBRARY, FileKind.DLL}
@@ -100,7 +100,7 @@ def _all(
 
 
 def _of_archive(buffer: Buffer, strays: Iterator[int], code: CodeFinder) -> Iterator[Container]:
-    """The containers of an archive's members; of what is no ELF file and no image, from end to end."""
+    """Yield the containers of an archive's members; all bytes of a member of unknown kind are searched."""
     room = MOST_SECTIONS
     for name, start, end in read_members(buffer):
         kind = kind_of(bytes(buffer[start : min(end, start + HEAD)]))
@@ -134,10 +134,10 @@ def _in_regions(
 
 
 def _regions(buffer: Buffer) -> Iterator[Region]:
-    """The file from end to end but for machine code, without overlaps: nothing is read twice.
+    """Yield the regions of a file, except machine code, without overlaps.
 
-    A region may be empty, or end before it starts. A flag does not make a fatbin section machine code: the
-    run time asks for its name.
+    A region may be empty, or end before it starts. A fatbin section is yielded even if it is flagged as
+    machine code, because the CUDA runtime finds it by name.
     """
     at = 0
     sections = [section for section in _sections(buffer) if section.in_file and section.size]
@@ -153,7 +153,7 @@ def _regions(buffer: Buffer) -> Iterator[Region]:
 
 
 def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
-    """Yield the same containers, and give the pages behind them back to the system."""
+    """Yield ``containers``, and release the memory pages of those that the caller has processed."""
     kept = region.start
     for container in containers:
         yield container
@@ -164,7 +164,10 @@ def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Contai
 
 
 def _dense_containers(buffer: Buffer, region: Region, code: CodeFinder) -> Iterator[Container]:
-    """Yield the containers of a region that is containers and padding, and nothing else."""
+    """Yield the containers of a region that consists of containers and padding.
+
+    Raises ``FatbinError`` for a region without a container or with other bytes.
+    """
     at = _skip_zeros(buffer, region.start, region.end)
     if at == region.end:
         raise FatbinError(f"{region} holds no container", region.start)
@@ -177,9 +180,10 @@ def _dense_containers(buffer: Buffer, region: Region, code: CodeFinder) -> Itera
 def _scattered_containers(
     buffer: Buffer, region: Region, strays: Iterator[int], code: CodeFinder
 ) -> Iterator[Container]:
-    """Yield the containers of a region that may hold other things; ``strays`` only look like containers.
+    """Yield the containers of a region that may hold other bytes.
 
-    Programs that write fatbins have an empty container's header as a constant: no code, no gap.
+    ``strays`` has an item left for each further place that may look like a container and be none. An empty
+    container's header, a constant of programs that write fatbins, is such a place.
     """
     at = region.start
     while (at := _find_begin(buffer, at, region.end, strays)) < region.end:
@@ -192,7 +196,7 @@ def _scattered_containers(
 
 
 def _find_begin(buffer: Buffer, start: int, end: int, strays: Iterator[int]) -> int:
-    """The offset where a container may begin from ``start`` on, or ``end``."""
+    """Return the first offset from ``start`` on where a container may begin, or ``end``."""
     for places in stretches(buffer, start, end):
         stop = min(end, places.stop + len(BEGIN) - 1)
         at = buffer.find(BEGIN, places.start, stop)
@@ -205,13 +209,16 @@ def _find_begin(buffer: Buffer, start: int, end: int, strays: Iterator[int]) -> 
 
 
 def _count_stray(strays: Iterator[int], at: int) -> None:
-    """Count a beginning that is no container. One by one hundreds of millions of them would take an hour."""
+    """Count a place that looks like a container and is none. Raises ``FatbinError`` for too many of them.
+
+    Hundreds of millions of them, examined one by one, would take an hour.
+    """
     if next(strays, None) is None:
         raise FatbinError(f"more than {MOST_STRAYS:,} beginnings of containers that are none", at)
 
 
 def _skip_zeros(buffer: Buffer, start: int, end: int) -> int:
-    """The offset of the first non-zero byte from ``start`` on, or ``end``: containers are padded."""
+    """Return the offset of the first non-zero byte from ``start`` on, or ``end``."""
     for places in stretches(buffer, start, end):
         rest = buffer[places.start : places.stop].lstrip(b"\0")
         if rest:

@@ -1,29 +1,30 @@
-"""The format of a fatbin container and of the images in it.
+"""Reader of one fatbin container and of the headers of its images.
 
-NVIDIA does not document it. Sources: the readers of n-eiling/cuda-fatbin-decompression, jiegec/fatbinary and
-RWTH-ACS/cricket. Calibrated on what NVIDIA's own packer makes of code compiled for every architecture from
-sm_50 to sm_121 (NVRTC 12.9.86, nvFatbin 12.9.82; the recipe is ``tests/support/factories/nvidia.py``).
-Flags of an image, the number 40 bytes into its header:
+NVIDIA does not document the format. Sources: the readers of n-eiling/cuda-fatbin-decompression,
+jiegec/fatbinary and RWTH-ACS/cricket. Calibrated with NVIDIA's own packer on code compiled for every
+architecture from sm_50 to sm_121 (NVRTC 12.9.86, nvFatbin 12.9.82; the recipe is
+``tests/support/factories/nvidia.py``). The flags of an image are the number 40 bytes into its header:
 
 =========  ==========================================================================================
 0x1        64-bit
 0x2        debug
 0x10       for Linux; 0x20 Mac, 0x40 Windows. Each of 49,124 images of NVIDIA's and ORT's libraries for
-           Linux has 0x11. Those of DLLs have 0x41, but for 24,453 of cuFFT 11.4's, which have 0x11: a driver
-           takes either. What has neither is of no known kind, for nobody has seen a driver take it
+           Linux has 0x11. Images of DLLs have 0x41, but for 24,453 of cuFFT 11.4's, which have 0x11: a driver
+           takes either. An image with neither is of kind ``OTHER``: no driver was seen to take one
 0x2000     an LZ4 block
 0x8000     a zstd frame
-0x10000    obfuscated: LTO IR that is packed, and nothing else
+0x10000    obfuscated: only packed LTO IR has this flag
 0x100000   suffix ``a``
 0x200000   suffix ``f``
-0x1000000  the cubin has ``.nv.capmerc`` sections: each one for sm_100 and newer
+0x1000000  the cubin has ``.nv.capmerc`` sections, as each cubin for sm_100 and newer has
 =========  ==========================================================================================
 
-``fatbinary -concat`` of CUDA 13.4 and newer packs several images as one of kind 0x100: behind its header
-stand their number, the bytes of this table, and a header for each, which has the place among what is unpacked
-where others have their own size. Read off what 13.5.37 makes of cubins and PTX.
+``fatbinary -concat`` of CUDA 13.4 and newer packs several images as one image of kind 0x100. Its header is
+followed by a table: the number of images, the table's bytes, and one header per image. In such a header the
+field of the header's size has the image's offset in the unpacked payload. Derived from the output of 13.5.37
+for cubins and PTX.
 
-Whatever does not look exactly as expected raises ``FatbinError``.
+Bytes that differ from this format raise ``FatbinError``.
 """
 
 from __future__ import annotations
@@ -41,37 +42,38 @@ from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch
 
 LOADED, LINK_INPUT = SECTIONS = ".nv_fatbin", "__nv_relfatbin"
-"""Where the CUDA run time looks, and where relocatable code lies, which a device link takes."""
+"""The section that the CUDA runtime loads, and the section of relocatable code, input of a device link."""
 
 _MAGIC, _VERSION = 0xBA55ED50, 1
 
 HEADER = struct.Struct("<IHHQ")
-"""A container's: magic, version, bytes of this header, bytes after it."""
+"""A container's header: magic, version, bytes of this header, bytes after it."""
 
 BEGIN = struct.pack("<IHH", _MAGIC, _VERSION, HEADER.size)
 """The first bytes of each container."""
 
 IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
-"""An image's: kind, version, header, payload, packed, minor and major of PTX ISA, arch, flags, unpacked."""
+"""An image's header: kind, version, bytes of the header, of the payload and of the packed code, minor and
+major of the PTX ISA, architecture, flags, bytes of the unpacked code."""
 
 _IMAGE_VERSION = 0x0101
 
 _LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
 
 OBFUSCATED = 0x10000
-"""The flag of LTO IR that nobody but NVIDIA's linker unpacks."""
+"""The flag of obfuscated LTO IR, which only NVIDIA's linker unpacks."""
 
 _HOST, _HOSTS = 0x51, (0x11, 0x41)
-"""The flags that tell an image's system, and what they are for Linux and Windows with 64 bits."""
+"""Mask of the flags for an image's operating system, and their values for 64-bit Linux and Windows."""
 
 ARCHES = range(10, 1000)
 
 MOST_IMAGES = 1 << 18
-"""Of a file, and so of a container; more is no library: cuFFT has 24,454. No container is without one."""
+"""Most images of a file, and of a container; cuFFT has 24,454. Each container has at least one."""
 
 
 class FatbinError(FormatError):
-    """Bytes in a fatbin section that are no whole container."""
+    """The bytes are not a complete fatbin container, cubin or PTX where one is expected."""
 
 
 class Kind(Enum):
@@ -80,61 +82,61 @@ class Kind(Enum):
     SASS = "sass"
     PTX = "ptx"
     LTOIR = "ltoir"
-    """Input of a link at run time: nothing a driver can run."""
+    """Input of a link at run time, which a driver cannot run."""
     OTHER = "other"
-    """Of a number nobody knows, or not for Linux or Windows with 64 bits."""
+    """An image of an unknown kind, or for another system than 64-bit Linux or Windows."""
 
 
 _KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
 
 JOINED = 0x100
-"""Several images that ``fatbinary -concat`` packed as one, since CUDA 13.4."""
+"""The kind of several images that ``fatbinary -concat`` packed as one (CUDA 13.4 and newer)."""
 
 _BEGINNINGS = {Kind.PTX: PTX, Kind.SASS: CUBIN}
 
 
 @dataclass(frozen=True)
 class Image:
-    """One image: code for one architecture. Sizes in bytes, ``offset`` of its header in the file."""
+    """One image: code for one architecture. Sizes are in bytes; ``offset`` is its header's in the file."""
 
     kind: Kind
     arch: Arch
     compression: Compression
     size: int
-    """As stored."""
+    """Stored (packed) bytes."""
     unpacked_size: int
-    """As the driver sees it. PTX and LTO IR that are not packed are padded to a multiple of eight."""
+    """Unpacked bytes. The size of PTX and LTO IR that are not packed includes padding to eight bytes."""
     offset: int
     isa: tuple[int, int]
-    """Of PTX, the version of PTX's instruction set, which a driver has to know: ``(8, 8)``."""
+    """The PTX ISA version of a PTX image, which the driver must support: ``(8, 8)``."""
     runnable: bool
-    """Whether there is anything in it to run: neither LTO IR nor the image of a unit without kernels."""
+    """Whether the image has something to run: LTO IR and images of units without kernels have not."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """One translation unit's images. ``offset`` of its header in the file."""
+    """One translation unit's images; ``offset`` is that of the container's header in the file."""
 
     offset: int
     section: str
-    """The name of the section it lies in; empty outside of any."""
+    """The name of the container's section; empty outside all sections."""
     images: tuple[Image, ...]
     linked: bool = False
-    """Whether a device link made it, of the containers in ``LINK_INPUT``."""
+    """Whether a device link made the container from those in the section ``LINK_INPUT``."""
 
     @property
     def runnable(self) -> bool:
-        """Whether there is anything in it to run."""
+        """Whether at least one image has something to run."""
         return any(image.runnable for image in self.images)
 
     def arches(self, kind: Kind) -> frozenset[Arch]:
-        """The architectures it has images of ``kind`` for."""
+        """Return the architectures of the container's images of ``kind``."""
         return frozenset(image.arch for image in self.images if image.kind is kind)
 
 
 @dataclass(frozen=True)
 class Region:
-    """A stretch of the file: a section, or what lies between two."""
+    """A range of bytes of the file: a section, or the bytes between two sections, with an empty name."""
 
     name: str
     start: int
@@ -145,20 +147,20 @@ class Region:
 
 
 def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) -> tuple[Container, int]:
-    """The container at ``at`` and where it ends. Raises ``FatbinError``."""
+    """Return the container at offset ``at``, and its end's offset. Raises ``FatbinError``."""
     first, end = _open(buffer, at, region)
     images = tuple(_images(buffer, first, end, code))
     return Container(offset=at, section=region.name, images=images), end
 
 
 def is_image(buffer: Buffer, at: int) -> bool:
-    """Whether the bytes there begin like an image of a known kind."""
+    """Return whether the bytes at ``at`` begin like an image of a known kind."""
     kind, version = struct.unpack_from("<HH", buffer, at) if at + IMAGE.size <= len(buffer) else (0, 0)
     return bool((kind in _KINDS or kind == JOINED) and version == _IMAGE_VERSION)
 
 
 def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
-    """Where the images of the container at ``at`` begin and end."""
+    """Return the offsets where the images of the container at ``at`` begin and end."""
     if at + HEADER.size > region.end:
         raise FatbinError(f"a container's header runs past the end of {region}", at)
     magic, version, header, size = HEADER.unpack_from(buffer, at)
@@ -204,7 +206,7 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
 
 
 def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
-    """The images that are packed as one, which has a table of their headers behind its own."""
+    """Yield the images that are packed as one image, whose header at ``at`` is followed by their table."""
     table = at + IMAGE.size
     count, size = struct.unpack_from("<II", stored.buffer, table) if header >= IMAGE.size + 8 else (0, 0)
     each = (size - 8) // count if count else 0
@@ -223,7 +225,7 @@ def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
 
 
 class _Stored(NamedTuple):
-    """Where an image's bytes are, and how they are packed."""
+    """The place of an image's stored bytes, and their compression."""
 
     buffer: Buffer
     start: int
@@ -231,7 +233,7 @@ class _Stored(NamedTuple):
     compression: Compression
     code: CodeFinder
     joined: bool = False
-    """Whether the buffer has what was unpacked, as far as that was done."""
+    """Whether ``buffer`` holds the (beginning of the) unpacked bytes of images that are packed as one."""
 
     def image(self, kind: int, arch: Arch, flags: int, isa: tuple[int, int], unpacked: int, at: int) -> Image:
         known = _kind(kind, flags)
@@ -239,7 +241,7 @@ class _Stored(NamedTuple):
         return Image(known, arch, self.compression, self.size, unpacked, at, isa, runnable)
 
     def beginning(self) -> bytes:
-        """The first bytes of what is packed."""
+        """Return the beginning of the unpacked bytes, from the first ``FAR`` stored bytes."""
         return self.code.beginning(self._read(FAR), self.compression)
 
     def _has_code(self, kind: Kind, unpacked: int) -> bool:
@@ -271,5 +273,5 @@ def _arch(number: int, flags: int, at: int) -> Arch:
 
 @cache
 def _arch_of(number: int, suffix: str) -> Arch:
-    """One value for all images of an architecture, so that they are counted by identity."""
+    """Return the same object for all images of an architecture: counting is faster by identity."""
     return Arch(number // 10, number % 10, suffix)

@@ -1,9 +1,9 @@
-"""Whether an image holds any code: a kernel or a function, by a mark that each image with one has.
+"""This module decides whether an image holds a kernel or a function, by a mark in its first bytes.
 
-A cubin keeps function ``f`` in a section ``.text.f``, and the names of its sections are the first thing
-behind its header; PTX declares a kernel by ``.entry`` and a function by ``.func``. Of a small image the mark
-is looked for in what is stored, for LZ4 leaves bytes that were not there before as they are; where it is not
-found, the image is unpacked.
+A cubin keeps function ``f`` in a section ``.text.f``, and the names of its sections follow its header; PTX
+declares a kernel by ``.entry`` and a function by ``.func``. In a small image the mark is first searched for
+in the stored bytes, because LZ4 stores the first occurrence of bytes as they are; if it is not there, the
+image is unpacked. Larger images are taken to hold code.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from collections.abc import Callable, Mapping
 from builder.binary.payloads.payload_bytes import Compression, beginning
 
 CUBIN, PTX = b"\x7fELF", b".version"
-"""How a cubin begins, and what every PTX has at its beginning."""
+"""The first bytes of a cubin, and a directive that every PTX has in its first bytes."""
 
 _MARKS: Mapping[bytes, tuple[bytes, ...]] = {CUBIN: (b".text.",), PTX: (b".entry", b".func")}
 
 NEAR = 512
-"""Bytes in which most marks are found."""
+"""Number of first bytes in which most marks are found."""
 
 FAR = 1 << 16
-"""Bytes in which a mark is looked for at all."""
+"""Number of first bytes in which a mark is searched for at all."""
 
 _LARGEST = 1 << 14
-"""Bytes of an image that is unpacked; those without code have some 2,000, unless they hold tables."""
+"""Most bytes of an image that is unpacked. Images without code or tables have some 2,000."""
 
 _NAMES = 1 << 11
-"""Bytes of a cubin in which the first section with code is named, if there is one."""
+"""Number of a cubin's first bytes that name its first section with code, if it has one."""
 
 MOST_JOINED = 1 << 14
-"""Images packed as one whose beginning is unpacked; the rest is taken to hold code."""
+"""Most joined images (``fatbin_format.JOINED``) whose beginning is unpacked; others count as code."""
 
 MOST_UNPACKED = 2048
-"""Different images that are unpacked of a file; the rest is taken to hold code."""
+"""Most different images of a file that are unpacked; further ones are taken to hold code."""
 
 
 class CodeFinder:
-    """Tells of one file's images which hold code; alike ones are unpacked once."""
+    """The test of one file's images for code. Images with the same stored bytes are unpacked only once."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, bool] = {}
         self._room = MOST_JOINED
 
     def beginning(self, stored: bytes, packed: Compression) -> bytes:
-        """The first ``FAR`` bytes of what is packed; nothing once that was asked for too often."""
+        """Return about ``FAR`` unpacked bytes; empty after ``MOST_JOINED`` calls or if unpacking fails."""
         self._room -= 1
         return beginning(stored, packed, FAR) if self._room >= 0 else b""
 
     def holds_code(self, kind: bytes, packed: Compression, read: Callable[[int], bytes], size: int) -> bool:
-        """Whether an image of ``size`` bytes holds code; also where that cannot be told.
+        """Return whether an image of ``size`` unpacked bytes holds code; ``True`` if it cannot be decided.
 
-        ``kind`` is ``CUBIN`` or ``PTX``; ``read`` gives its first bytes as they are stored.
+        ``kind`` is ``CUBIN`` or ``PTX``; ``read(n)`` returns the image's first ``n`` stored bytes.
         """
         if size > _LARGEST:
             return True

@@ -1,7 +1,7 @@
-"""One library: what its bytes tell the loader and the driver, its version, or why it cannot be read.
+"""This module reads one library: its data for the loader and the driver, its version, or its fault.
 
-``Reading`` is what one file holds, ``Library`` is a library as the rules over a whole package see it,
-``Inspected`` what ``inspect`` shows of it. Versions are compared as text here too.
+``Reading`` is all that was read of one file, ``Library`` the part that the rules on a package use,
+``Inspected`` the part that ``inspect`` shows. Functions that compare versions, given as text, are here too.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from builder.onnxruntime.units import UnitSet, kinds_found
 
 @dataclass(frozen=True)
 class Library:
-    """One library of a package: its path inside, whose it is, and what it asks of the loader."""
+    """One library of a package: its path inside, its vendor, and its data for the dynamic loader."""
 
     path: str
     vendor: str
     elf: Elf
     source: str = ""
-    """``Member.source``; anything that is no wheel's key where it is not known."""
+    """``Member.source``: a wheel's key, or another text where the wheel is unknown."""
     embedded_version: str | None = None
-    """The version in its bytes (``binary.embedded``)."""
+    """The version in the library's bytes (``binary.embedded``)."""
     dlopens: tuple[str, ...] = ()
-    """The names in its bytes of what it opens at run time (``binary.embedded``)."""
+    """The names of libraries that this one opens at run time, from its bytes (``binary.embedded``)."""
     link: str | None = None
-    """What it leads to, where it is a link and no file."""
+    """The target of a symbolic link; ``None`` for a file."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Library:
 
     @property
     def search(self) -> str | None:
-        """The folders where the loader looks for what it needs: RUNPATH, else RPATH."""
+        """The folders where the loader searches for the library's dependencies: RUNPATH, else RPATH."""
         return self.elf.rpath if self.elf.runpath is None else self.elf.runpath
 
     @property
@@ -59,41 +59,41 @@ class Library:
 
     @property
     def severity(self) -> Severity:
-        """Severity of a fault that NVIDIA's files may have, because they may not be changed."""
+        """Severity of a fault that is tolerated in NVIDIA's files, because these must not be changed."""
         return Severity.WARNING if self.vendor == NVIDIA else Severity.ERROR
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Everything read of one file, up to the first thing that is wrong with it."""
+    """The data read of one file, up to the first fault in it."""
 
     path: str
-    """As it is called in what is shown; its last part is the library's name."""
+    """The path under which the file is reported; its last part is the library's name."""
     elf: Elf | None = None
-    """``None`` for a file that is no whole ELF file."""
+    """``None`` for a file that is no ELF library or object, or is damaged."""
     dll: Pe | None = None
     embedded_version: str | None = None
-    """The version in its bytes, where they hold one."""
+    """The version in the file's bytes; ``None`` where they hold none."""
     dlopens: tuple[str, ...] = ()
-    """The names in its bytes of what it opens at run time."""
+    """The names of libraries that the file opens at run time, from its bytes."""
     containers: tuple[Container, ...] = ()
     coverage: LibraryCoverage | None = None
-    """``None`` without device code, or when it cannot be read."""
+    """``None`` for a file without device code, or when the device code cannot be read."""
     kind: FileKind = FileKind.LIBRARY
     machine: str = ""
-    """What it is made for, where that can be told: of an archive, its first object."""
+    """The processor that the file (the first object of an archive) is for; empty where it is unknown."""
     raw: RawCode = field(default_factory=dict)
-    """Code outside of containers; not of NVIDIA's libraries that choose by device."""
+    """Code outside of containers; empty for specialised libraries."""
     deep: DeepReading | None = None
-    """What its images unpack to, where somebody asked and it has any."""
+    """The contents of the unpacked images; ``None`` unless a deep reading was asked for and found images."""
     problem: Finding | None = None
-    """E001 for a file that is no whole ELF or PE file, A004 for device code that is not whole."""
+    """E001 for a damaged ELF or PE file or archive, A004 for damaged device code."""
 
 
 def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool = False) -> Reading:
-    """Read a file's bytes, ``symbols`` or not, and with ``deep`` unpack its images.
+    """Read a file's bytes, with its dynamic symbols if ``symbols``, and unpack its images if ``deep``.
 
-    Never raises: what is wrong is ``Reading.problem``, or in ``Reading.deep``.
+    Never raises: faults are in ``Reading.problem`` and ``Reading.deep``.
     """
     reading = Reading(path=path, kind=kind_of(bytes(buffer[:HEAD])) or FileKind.LIBRARY)
     try:
@@ -118,19 +118,22 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
 
 
 def unreadable(path: str, why: str) -> Reading:
-    """A file that is no library."""
+    """Return the reading of a file that is no library, with ``why`` as the message of its finding E001."""
     return Reading(path=path, problem=Finding(code=Code.E001, path=path, message=why))
 
 
 def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
-    """The sets that units of ORT's provider were compiled for, where they differ in its version."""
+    """Return the sets of units of ORT's provider that its version compiles for different architectures.
+
+    Empty for another library, and where the version compiles all units for the same architectures.
+    """
     if not is_provider(reading.path) or reading.embedded_version is None:
         return ()
     return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
 
 
 def _machine_of_objects(buffer: Buffer) -> str:
-    """The machine of an archive's first object; nothing where it is for another or no ELF file."""
+    """Return the machine of an archive's first ELF object; empty where it has none."""
     for _name, start, end in read_members(buffer):
         head = bytes(buffer[start : min(end, start + HEAD)])
         if kind_of(head) is FileKind.OBJECT:
@@ -139,7 +142,7 @@ def _machine_of_objects(buffer: Buffer) -> str:
 
 
 def _data(reading: Reading, buffer: Buffer) -> Iterable[Section]:
-    """The sections that code may lie in outside of containers."""
+    """Return the sections that may hold code outside of containers."""
     if reading.kind is FileKind.ARCHIVE:
         return data_of_members(buffer)
     if reading.kind is FileKind.OBJECT and reading.elf:
@@ -164,25 +167,25 @@ class Inspected:
 
     name: str
     coverage: LibraryCoverage | None = None
-    """``None`` without device code, or when it cannot be read."""
+    """``None`` for a file without device code, or when the device code cannot be read."""
     problem: str = ""
     code: Code | None = None
-    """Of ``problem``."""
+    """The finding's code for ``problem``."""
     size: int = 0
-    """The file's bytes."""
+    """The size of the file in bytes."""
     kind: FileKind = FileKind.LIBRARY
     machine: str = ""
-    """``x86-64`` or ``aarch64``, of a DLL ``x86`` too; empty where it is no library."""
+    """``x86-64``, ``aarch64``, another ELF machine's number, for a DLL also ``x86``; empty if unknown."""
     soname: str | None = None
     needed: tuple[str, ...] = ()
     raw: RawCode = field(default_factory=dict)
     """Code outside of containers, which is counted and not judged."""
     deep: DeepReading | None = None
-    """What its images unpack to, where somebody asked and it has any."""
+    """The contents of the unpacked images; ``None`` unless a deep reading was asked for and found images."""
 
     @property
     def runnable(self) -> LibraryCoverage | None:
-        """The coverage, if the library holds anything to run."""
+        """The coverage; ``None`` where the library has nothing to run."""
         return self.coverage if self.coverage and self.coverage.runnable else None
 
 
@@ -190,26 +193,30 @@ _WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """``(2, 35)`` of ``2.35``: what versions are compared by."""
+    """Return the numbers of a version, ``(2, 35)`` of ``2.35``, to compare versions by."""
     return tuple(int(part) for part in version.split("."))
 
 
 def highest(versions: Iterable[str | None]) -> str | None:
-    """The newest one; ``None`` where there is none."""
+    """Return the highest version; ``None`` where there is none."""
     return max((version for version in versions if version), key=numbers, default=None)
 
 
 def wheel_version(source: str) -> str | None:
-    """``9.10.2`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``; ``None`` where the source is no wheel."""
+    """Return the version in a wheel's key: ``9.10.2`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``.
+
+    Returns ``None`` where ``source`` has no ``==`` with a version.
+    """
     match = _WHEEL_VERSION.search(source)
     return match[1] if match else None
 
 
 def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
-    """``code`` where the libraries of ``what`` differ, and as a warning, those whose version nothing tells.
+    """Yield a finding ``code`` if the libraries of ``what`` have different versions.
 
-    ``versions``: by member path; ``None`` where it cannot be told. One library alone always agrees. The
-    finding is about a library of the version that fewest have.
+    Yields a warning ``code`` too if some versions are unknown. ``versions``: the version by member path,
+    ``None`` if it is unknown. One library alone yields nothing. The finding's path is that of a library with
+    the rarest version.
     """
     if len(versions) <= 1:
         return
@@ -242,7 +249,7 @@ def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """The newest symbol versions that any library of a package asks of its host; ``None`` for none."""
+    """The highest symbol versions that the libraries of a package need of the host; ``None`` for none."""
 
     glibc: str | None
     glibcxx: str | None

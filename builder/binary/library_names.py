@@ -1,11 +1,8 @@
-"""Facts that follow from a library's file name: its vendor, and what device code it must hold.
+"""Facts that follow from a file name: whether it names a library, whose, and whether one with device code.
 
-A DLL and a static library are of the family of the one for Linux: ``cublasLt64_12.dll`` and
-``libcublasLt_static.a`` of ``libcublasLt``'s.
-
-The one table of names. What a package holds, and from which wheel, is ``package.contents``'s.
-
-Which of many files are reported on as libraries.
+DLLs and static libraries belong to the family of the shared library for Linux: ``cublasLt64_12.dll`` and
+``libcublasLt_static.a`` to that of ``libcublasLt``. The files of a package, and their wheels, are defined in
+``package.contents``.
 """
 
 from __future__ import annotations
@@ -21,14 +18,14 @@ NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 
 @dataclass(frozen=True)
 class Family:
-    """Libraries of one kind, by a pattern that their stems fit."""
+    """Libraries of one kind: those whose stems match ``pattern`` in full."""
 
     pattern: str
     vendor: str
     specialised: bool = False
-    """Made of containers for one architecture each: the library chooses one by device."""
+    """Whether most containers hold one or two architectures only, and the library chooses one by device."""
     with_code: tuple[str, ...] = ()
-    """Those that are of no use without device code that runs, by their stems."""
+    """Stems of the libraries that are useless without device code that runs."""
 
 
 _CUDNN_WITH_CODE = (
@@ -40,7 +37,7 @@ _FAMILIES = (
     Family(r"libonnxruntime.*", ONNXRUNTIME, with_code=("libonnxruntime_providers_cuda",)),
     Family(r"libcublas(Lt)?", NVIDIA, specialised=True, with_code=("libcublas", "libcublasLt")),
     Family(r"libcudnn(_\w+)?", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
-    Family(r"libcufftw?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has nothing to run
+    Family(r"libcufftw?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has no kernel
     Family(r"libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
     *(
         Family(pattern, NVIDIA, specialised=True)
@@ -49,11 +46,11 @@ _FAMILIES = (
     *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"libnvjpeg", r"libnccl")),
     *(Family(rf"{beginning}.*", NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
 )
-"""The first that fits. Source: the device code in the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
+"""All families; the first that matches counts. Source: the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
 
 
 def family_of(name: str) -> Family | None:
-    """The family of a library's file name; ``None`` for one that is nobody's here."""
+    """Return the family of a library by its file name; ``None`` for a name of no family."""
     stem = stem_of(name)
     return next((family for family in _FAMILIES if re.fullmatch(family.pattern, stem)), None)
 
@@ -67,18 +64,21 @@ _HASH = re.compile(r"-[0-9a-f]{8,}\Z")
 
 
 def without_hash(stem: str) -> str:
-    """The stem without what auditwheel adds: ``libcusparseLt`` of ``libcusparseLt-f80c68d1``."""
+    """Return a stem without auditwheel's hash: ``libcusparseLt`` of ``libcusparseLt-f80c68d1``."""
     return _HASH.sub("", stem)
 
 
 def stem_of(name: str) -> str:
-    """A library's file name up to ``.so``; of a DLL or a static one, that of the shared one for Linux."""
+    """Return a library's file name up to ``.so``, without auditwheel's hash.
+
+    For a DLL or a static library, return the stem of the shared library for Linux.
+    """
     other = _OTHER.match(name)
     return f"lib{other[1] or other[2]}" if other else without_hash(name.partition(".so")[0])
 
 
 def must_hold_code(name: str) -> bool:
-    """Whether the library of this file name must hold device code that runs."""
+    """Return whether the library with this file name is useless without device code that runs."""
     family = family_of(name)
     return family is not None and stem_of(name) in family.with_code
 
@@ -88,20 +88,20 @@ _NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z|\.(?i:dll|exe|pyd)\Z")
 
 
 def is_library(name: str, head: bytes) -> bool:
-    """Whether a file belongs into a report, by its first ``HEAD`` bytes or else by its name.
+    """Return whether a file belongs into a report, by its first ``HEAD`` bytes or by its name.
 
-    The name alone is enough: an empty ``libfoo.so`` is a library that cannot be read, and is said to be one.
+    The name alone suffices: an empty ``libfoo.so`` is reported as a library that cannot be read.
     """
     return kind_of(head) is not None or is_named_like_a_library(name)
 
 
 def is_named_like_a_library(name: str) -> bool:
-    """Whether the loader would look for a file of this name."""
+    """Return whether a file has a name that a loader may search for."""
     return _NAME.search(name) is not None
 
 
 def is_provider(path: str) -> bool:
-    """Whether a file of this path is ORT's CUDA provider, for Linux or Windows."""
+    """Return whether a file of this path is ORT's CUDA provider, for Linux or Windows."""
     return stem_of(path.rpartition("/")[2]) == stem_of(PROVIDER)
 
 

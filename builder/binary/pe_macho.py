@@ -1,8 +1,8 @@
-"""Libraries for Windows, macOS and ARM: what their first bytes say, and two marks in the host library.
+"""Reader of libraries for Windows, macOS and ARM: their headers, and two marks in the host library.
 
-No loader can be asked here, so what is proved is little, and is said plainly: each file is a 64-bit dynamic
-library for its platform's processor, the host library carries the version of its wheel and names what its
-execution provider is made of. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``, ``elf.h``; the
+Such a library cannot be loaded here, so the checks prove little: each file is a 64-bit dynamic library for
+its platform's processor, and the host library holds the version of its wheel and the name of a library that
+its execution provider uses. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``, ``elf.h``; the
 marks were found in the official wheels of 1.23.0 and 1.23.2.
 """
 
@@ -19,7 +19,7 @@ from builder.formats.package_names import COREML, DIRECTML, LINUX_ARM64, MACOS, 
 _DOS, _PE_AT = b"MZ", 0x3C
 
 _PE = "<IH16xHH"
-"""Signature; of the COFF header the machine and the characteristics; the optional header's magic number."""
+"""The signature, machine and characteristics of the COFF header, the optional header's magic number."""
 
 _PE_SIGNATURE, _PE_X64, _PE_DLL, _PE32_PLUS = 0x4550, 0x8664, 0x2000, 0x20B
 
@@ -35,26 +35,26 @@ _ELF_ARM64 = (0x464C457F, 2, 1, 3, 183)
 """64 bits, little-endian, ET_DYN, EM_AARCH64."""
 
 LINKS = {DIRECTML: b"DirectML.dll", COREML: b"/System/Library/Frameworks/CoreML.framework/"}
-"""What a host library loads that has this provider in it, as the name stands in its bytes."""
+"""The library that a host library with this execution provider loads, as its bytes name it."""
 
 
 @dataclass(frozen=True)
 class ForeignLibrary:
-    """The header and the marks of one library that is not for Linux on x86-64."""
+    """One library that is not for Linux on x86-64: the facts from its header, and its marks."""
 
     path: str
     source: str
     """``Member.source``."""
     platform: str | None
-    """The platform that its header names; ``None`` for anything but a dynamic library of one we know."""
+    """The platform in its header; ``None`` for anything but a 64-bit dynamic library of a known platform."""
     links: frozenset[str]
-    """The execution providers whose mark stands in its bytes."""
+    """The execution providers whose mark (``LINKS``) the library's bytes contain."""
     versions: frozenset[str]
-    """What stands alone between zero bytes and looks like a version of ONNX Runtime."""
+    """The strings between zero bytes that look like a version of ONNX Runtime."""
 
 
 def read_foreign(path: str, source: str, buffer: Buffer) -> ForeignLibrary:
-    """Look at a library's header and search all of it for the marks. Never raises."""
+    """Read a library's header and search all its bytes for the marks. Never raises."""
     whole = memoryview(buffer)
     return ForeignLibrary(
         path=path,
@@ -88,6 +88,6 @@ def _is_dylib(buffer: Buffer) -> bool:
 
 
 def _numbers(form: str, buffer: Buffer, at: int) -> tuple[int, ...]:
-    """The numbers there; none where the buffer ends before."""
+    """Return the numbers of the struct ``form`` at offset ``at``; none where the buffer is too short."""
     whole = at + struct.calcsize(form) <= len(buffer)
     return struct.unpack_from(form, buffer, at) if whole else ()

@@ -1,11 +1,11 @@
-"""How the libraries of one source run together, for what files tell, and where that rests on little.
+"""This module judges how the libraries of one source run together on each GPU, and where that is doubtful.
 
-A package of ours is the worst of its libraries (``coverage.combine``). In files of others some libraries are
-alternatives, of which one is loaded: nobody needs them by name, and their names differ in a number alone
-(bitsandbytes has one for each CUDA). Others hold code for exactly the GPUs on which they are loaded: SASS
-with a suffix and nothing else (vLLM's kernels for Hopper), or one bare image. These take nothing from the
-rest. What a small library alone lacks is doubtful: it may be loaded for some work or on some GPUs only, as
-Paddle does with its flash attention.
+The support of an ortpacks package is the worst of its libraries' (``coverage.combine``). In other wheels and
+folders, some libraries are alternatives, of which one is loaded: no library needs them by name, and their
+names differ in a number only (bitsandbytes has one for each CUDA). Other libraries are only loaded on the
+GPUs that they hold code for: libraries with suffixed SASS only (vLLM's kernels for Hopper), and bare images.
+Such libraries do not worsen the result. A gap in a small library alone is doubtful, because a program may
+load the library for some work or on some GPUs only, as Paddle does with its flash attention.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ X86_64 = "x86-64"
 _X86 = (X86_64, "x86")
 
 _FEW = 100
-"""Of as many containers of a specialised library one at least should serve a GPU that it is made for.
+"""At least one in 100 containers of a specialised library serves a GPU that the library is made for.
 
-Measured: 3 % of cuBLASLt 12.9 serve 5.0, 1.2 % of cuFFT 11.4 serve 8.7. In cuSPARSELt 0.8, which NVIDIA has
+Measured: 3 % of cuBLASLt 12.9 serve 5.0, 1.2 % of cuFFT 11.4 serve 8.7. In cuSPARSELt 0.8, which NVIDIA makes
 for 8.0 and newer, 1 of 350 serves 5.2.
 """
 
 _MANY = 10
-"""Where one container of as many holds one architecture alone, beside others, NVIDIA's code is linked in."""
+"""NVIDIA's code may be linked in if more than a tenth of the containers, not all, hold one architecture."""
 
 _MAKER, _SMALL = "libnvrtc", 50
-"""Who needs NVRTC and has fewer containers than that may make most of its code while it runs; ORT's provider
-has some 150."""
+"""A library that needs NVRTC and has fewer than 50 containers may compile most of its code at run time. ORT's
+provider has some 150 containers."""
 
 _SMALL_PART = 5
-"""A library of fewer containers than that part of all may be loaded for some work or on some GPUs alone.
+"""A library with less than a fifth of all containers may be loaded for some work or on some GPUs only.
 
 Measured: 39 of 711 in Paddle 2.6, whose flash attention is for 8.x; 1 of 79 in Transformer Engine 2.20, whose
 NCCL is for 9.0 and newer; 65 of 500 in torch 2.14, whose linear algebra is not for 7.5.
@@ -60,22 +60,22 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Verdict:
-    """How something runs on one GPU."""
+    """The support of one GPU by one or several libraries."""
 
     support: Support
     doubt: str = ""
-    """Why it may be otherwise; empty where the bytes say so."""
+    """The reason why the real support may differ; empty without doubt."""
     because: tuple[str, ...] = ()
-    """Names of the libraries that it comes from."""
+    """Names of the libraries that determine the support."""
 
     def document(self) -> dict[str, object]:
-        """The JSON form: support, confidence, and the reason of a doubt."""
+        """Return the JSON form: support, confidence, and the reason for a doubt."""
         confidence = "low" if self.doubt else "high"
         return {"support": self.support.value, "confidence": confidence, "reason": self.doubt or None}
 
 
 def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, support: Support) -> str:
-    """Why what a library's containers say of a GPU may be otherwise; empty where nothing speaks for that."""
+    """Return why a library's support of a GPU may differ from its containers' tally; empty without doubt."""
     if support is Support.JIT:
         return ""
     reasons = _of_native(coverage, tally) if support is Support.NATIVE else _of_missing(item, coverage, tally)
@@ -108,7 +108,7 @@ def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTall
 
 
 def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
-    """One library on each GPU; empty where it has nothing to run."""
+    """Return one library's verdict for each capability; empty where the library has nothing to run."""
     coverage = item.runnable
     if coverage is None:
         return {}
@@ -119,7 +119,7 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
 
 
 def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...]:
-    """Groups of libraries with code of which one is loaded."""
+    """Return the groups of libraries of which a program loads one: their names differ in a number only."""
     known = [item for item in items if item.runnable]
     needed = {name for item in known for name in item.needed}
     groups: dict[str, dict[str, Inspected]] = {}
@@ -131,26 +131,32 @@ def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...
 
 
 def _stem(name: str) -> str:
-    """The name with its folder, without ``.so`` and what stands around that."""
+    """Return a library's path up to the first dot of its file name."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/{file.partition('.')[0]}"
 
 
 def is_for_own_gpus(item: Inspected) -> bool:
-    """Whether a library holds SASS for exact architectures or families and nothing else."""
+    """Return whether a library has no PTX, and only SASS with a suffix (exact architectures, families)."""
     coverage = item.runnable
     return coverage is not None and not coverage.ptx and all(arch.suffix for arch in coverage.sass)
 
 
 def together(items: Sequence[Inspected], gpus: Sequence[Gpu] | None = None) -> Mapping[Capability, Verdict]:
-    """All libraries of a source on each of ``gpus``, or of ``gpus_of``; empty where nothing can run."""
+    """Return the verdict of all libraries of a source together for each of ``gpus`` (default: ``gpus_of``).
+
+    Empty where no library has anything to run.
+    """
     shown = gpus_of(items) if gpus is None else gpus
     parts = [[(item, verdicts(item)) for item in part] for part in _parts(items)]
     return {gpu.device: _together(parts, gpu) for gpu in shown} if parts else {}
 
 
 def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
-    """The libraries that are all needed, alternatives as one."""
+    """Return the libraries that determine the result, in groups of alternatives.
+
+    Libraries for their own GPUs only, and bare images, are parts only if there is no other part.
+    """
     groups = alternatives(items)
     grouped = {item.name for group in groups for item in group}
     single = [(item,) for item in items if item.runnable and item.name not in grouped]
@@ -170,7 +176,7 @@ def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verd
 
 
 def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
-    """What is doubtful of libraries together and of none of them alone, by GPU."""
+    """Return the doubts on the libraries together, other than those on one of them alone, by capability."""
     parts, found = _parts(items), together(items)
     shown = gpus_of(items) if found else ()
     told = {gpu.device: _doubt_of_parts(parts, gpu, found[gpu.device].because) for gpu in shown}
@@ -178,7 +184,7 @@ def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
 
 
 def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Collection[str]) -> str:
-    """Why what comes from some libraries, ``because``, may not hold for all of them together."""
+    """Return why a verdict that the libraries ``because`` determine may not hold; empty without doubt."""
     fitting = [[item for item in part if fits(item, gpu)] for part in parts]
     items = [item for part in fitting for item in part]
     if len(items) > 1 and all(item.kind in _BARE for item in items):
@@ -197,13 +203,13 @@ def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Col
 
 
 def _judged(item: Inspected) -> int:
-    """The number of its containers that are judged."""
+    """Return the number of judged containers of a library."""
     coverage = item.runnable
     return coverage.containers - coverage.nothing_to_run - coverage.link_inputs if coverage else 0
 
 
 def _best(found: Sequence[Verdict]) -> Verdict:
-    """Of alternatives the best, and a doubt where not all are."""
+    """Return the best verdict of alternatives, doubtful where not all of them have the same support."""
     best = min(found, key=lambda one: list(Support).index(one.support))
     alike = [one for one in found if one.support is best.support]
     names = tuple(name for one in alike for name in one.because)
@@ -213,12 +219,12 @@ def _best(found: Sequence[Verdict]) -> Verdict:
 
 
 def fits(item: Inspected, gpu: Gpu) -> bool:
-    """Whether there is a machine with this GPU that the library is made for."""
+    """Return whether machines with this GPU can load the library (x86 code does not run on ARM machines)."""
     return item.machine not in _X86 or not gpu.arm
 
 
 def gpus_of(items: Iterable[Inspected]) -> tuple[Gpu, ...]:
-    """The GPUs that a report on these libraries tells of: ``columns``, of machines that they are made for."""
+    """Return the GPUs that a report on these libraries covers: ``columns``, in machines that can load one."""
     known = [item for item in items if item.runnable]
     held = columns(item.runnable for item in known if item.runnable)
     return tuple(gpu for gpu in held if not known or any(fits(item, gpu) for item in known))

@@ -1,1 +1,1 @@
-"""Kinds of files that device code comes in beside ELF libraries, and code that lies in no container."""
+"""Readers of other files with device code than ELF libraries, and of device code outside of containers."""

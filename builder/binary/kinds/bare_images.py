@@ -1,9 +1,9 @@
-"""Cubins and PTX without a container around them: each is told as a container of one image.
+"""Readers of cubins and PTX without a container; each is returned as a container of one image.
 
-A cubin's flags have its architecture: LLVM's ``llvm/BinaryFormat/ELF.h``, ``EF_CUDA_SM`` and its neighbours.
-The suffix ``f`` is not among them, as all that NVRTC 12.9 compiles for shows, and of CUDA 13's ``a`` neither:
-ONNX Runtime 1.31.1 has 90a and 120a without. Cubins of the newer ABI have the words of their assembler in
-``.note.nv.tkinfo``, and there ``-arch sm_120f``.
+A cubin's ELF flags hold its architecture (LLVM's ``llvm/BinaryFormat/ELF.h``, ``EF_CUDA_SM`` and the
+constants next to it). The flags do not hold the suffix ``f`` (seen in NVRTC 12.9's code for all
+architectures), nor the suffix ``a`` of CUDA 13 (90a and 120a in ONNX Runtime 1.31.1). Cubins of the newer ABI
+hold the options of their assembler in ``.note.nv.tkinfo``, with the suffix: ``-arch sm_120f``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch
 
 _HEADER = struct.Struct("<8xB23xQQIHHHHH")
-"""Version of the ABI, places of program and section headers, flags, sizes and numbers of these headers."""
+"""A cubin's ELF header: version of the ABI, offsets of program and section headers, flags, the ELF header's
+size, size and number of the program headers, size and number of the section headers."""
 
 _FIRST_ABI = 7
 
 _SUFFIX_A = {False: 0x800, True: 0x8}
-"""By whether the ABI is newer than the first."""
+"""The flag for the suffix ``a``, by whether the ABI is newer than the first."""
 
 
 def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
-    """The cubin at ``start`` as a container. Raises ``FatbinError``."""
+    """Return the cubin at ``start`` as a container. Raises ``FatbinError`` for a bad header."""
     return _alone(buffer, start, end, Kind.SASS, cubin_arch(buffer, start, end), (0, 0), code)
 
 
 def cubin_arch(buffer: Buffer, start: int, end: int) -> Arch:
-    """The architecture in the header of the cubin at ``start``. Raises ``FatbinError``."""
+    """Return the architecture of the cubin at ``start``. Raises ``FatbinError`` for a bad header."""
     if end - start < _HEADER.size:
         raise FatbinError("truncated: the file ends within its header", start)
     abi, programs, sections, flags, _size, of_program, count, of_section, number = _HEADER.unpack_from(
@@ -57,14 +58,14 @@ _OPTION_SIZE = 16
 
 
 def _suffix_told(buffer: Buffer, start: int, end: int, number: int) -> str:
-    """The suffix in the words of the assembler; nothing where there are none for this architecture."""
+    """Return the suffix in the assembler's options; empty where they name none for this architecture."""
     at = buffer.find(b"-arch", start, end)
     told = _OPTION.match(bytes(buffer[at : at + _OPTION_SIZE])) if at != -1 else None
     return told[2].decode() if told and int(told[1]) == number else ""
 
 
 def read_ptx(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
-    """The PTX at ``start`` as a container. Raises ``FatbinError``."""
+    """Return the PTX at ``start`` as a container. Raises ``FatbinError`` where no PTX begins there."""
     match = PTX_HEAD.match(bytes(buffer[start : min(end, start + HEAD)]))
     if match is None:
         raise FatbinError("no PTX where it must begin", start)

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: each kind that device code comes in.
+"""This module tells the kinds of files with device code apart by their first bytes.
 
 Sources: the System V ABI on ``e_type`` and ``e_machine``, of which 190 is CUDA; FreeBSD's ``ar(5)``, and GNU
 ``ar``'s manual on thin archives; NVIDIA's PTX ISA, "Directives", on how PTX begins.
@@ -13,26 +13,26 @@ from enum import Enum
 from builder.binary.kinds.pe import is_pe_head
 
 HEAD = 1024
-"""Bytes at the start of a file that ``kind_of`` has to see."""
+"""Number of a file's first bytes that ``kind_of`` needs."""
 
 
 class FileKind(Enum):
-    """What a file is."""
+    """Kinds of files, named as messages name them."""
 
     LIBRARY = "a library"
-    """Also a program."""
+    """A shared library or a program, as an ELF file."""
     DLL = "a DLL"
-    """Also a program for Windows."""
+    """A DLL or a program for Windows."""
     OBJECT = "an object file"
     ARCHIVE = "an archive of objects"
     FATBIN = "a bare fatbin"
-    """As ``nvcc --fatbin`` writes it."""
+    """A file that ``nvcc --fatbin`` writes."""
     CUBIN = "a bare cubin"
     PTX = "PTX text"
 
 
 NO_SECTIONS = (FileKind.FATBIN, FileKind.CUBIN, FileKind.PTX)
-"""What has device code and nothing around it."""
+"""Kinds of files that consist of device code only and have no sections for the host."""
 
 _ELF, _OBJECT, _CUDA = b"\x7fELF", 1, 190
 
@@ -47,11 +47,11 @@ _SPACE = rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
 PTX_HEAD = re.compile(
     rb"%b\.version\s+(\d{1,2})\.(\d{1,2})\s%b\.target\s+sm_(\d{2,3}[af]?)\b" % (_SPACE, _SPACE)
 )
-"""The version of its instruction set and its architecture, behind comments alone."""
+"""The beginning of PTX: comments, the version of the PTX ISA (groups 1, 2), the architecture (group 3)."""
 
 
 def kind_of(head: bytes) -> FileKind | None:
-    """What a file with these first ``HEAD`` bytes is; ``None`` for anything that is not read here."""
+    """Return the kind of a file with these first ``HEAD`` bytes; ``None`` for a file of another kind."""
     if head.startswith(_ELF):
         of, machine = struct.unpack_from("<HH", head.ljust(20, b"\0"), 16)
         return FileKind.CUBIN if machine == _CUDA else FileKind.OBJECT if of == _OBJECT else FileKind.LIBRARY

@@ -1,6 +1,6 @@
-"""A Windows library as its loader sees it: sections, its name, and the libraries that it imports.
+"""Reader of a Windows library: its sections, its name, and the libraries that it imports.
 
-Sources: Microsoft's "PE Format"; of the loader's limit of 96 sections, its section "COFF File Header".
+Source: Microsoft's "PE Format"; for the loader's limit of 96 sections, the chapter "COFF File Header" in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from builder.binary.elf_headers import EXECINSTR, LARGEST, NOBITS, PROGBITS, Buf
 _DOS, _AT = b"MZ", 0x3C
 
 _FARTHEST = 1 << 16
-"""Bytes of what stands before the headers; linkers write some 250."""
+"""Offset that the PE header must be below; linkers write it at some 250."""
 
 _HEAD = 64
 """Bytes of the DOS header."""
@@ -22,63 +22,65 @@ _HEAD = 64
 _SIGNATURE = b"PE\0\0"
 
 _FILE_HEADER = struct.Struct("<4sHHIIIHH")
-"""Signature, machine, sections, time, two of symbols, bytes of the optional header, characteristics."""
+"""Signature, machine, number of sections, time, offset and number of symbols, bytes of the optional header,
+characteristics."""
 
 _MACHINES = {0x8664: "x86-64", 0xAA64: "aarch64", 0x14C: "x86"}
 
 _OPTIONAL = {0x10B: ("<28xI60xI", 96), 0x20B: ("<24xQ76xI", 112)}
-"""By magic number: base address and number of directories, and where the first of these stands."""
+"""By magic number: the format of the base address and number of directories, the first directory's offset."""
 
 _EXPORT, _IMPORT, _DELAYED = 0, 1, 13
 
 _SECTION = struct.Struct("<8sIIII12xI")
-"""Name, size and address in memory, size and place in the file, flags."""
+"""A section's name, size and address in memory, size and offset in the file, flags."""
 
 _MOST_SECTIONS = 96
 
 _EXECUTE = 0x20000000
 
 _FULL_NAMES = {name[:8]: name for name in (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")}
-"""A linker cuts names of sections after eight bytes."""
+"""The full names of CUDA's sections by the eight bytes to which a linker cuts a section's name."""
 
 _MOST_LIBRARIES, _LONGEST_NAME = 1 << 10, 1 << 10
 
 _MOST_EXPORTS = 1 << 16
 
 _BY_OFFSET = 1
-"""Attribute of a delayed import whose names are told from the library's start; very old ones add its base."""
+"""The attribute of a delayed import whose addresses are relative to the image base; very old imports without
+the attribute have absolute addresses."""
 
 
 class PeError(FormatError):
-    """The file is not a whole PE file."""
+    """The file is incomplete, or not a PE file for x64, ARM64 or x86."""
 
 
 @dataclass(frozen=True)
 class Pe:
-    """One library as Windows' loader sees it."""
+    """One DLL or program for Windows, by the data that the Windows loader uses."""
 
     sections: tuple[Section, ...]
     machine: str
     soname: str | None
-    """Its own name, as its export directory has it."""
+    """The name in the library's export directory; ``None`` without one."""
     needed: tuple[str, ...]
-    """What it imports, at once or delayed, in the file's order."""
+    """File names of the libraries that it imports, first those at load time, then delayed ones."""
     forwards: tuple[str, ...] = ()
-    """The libraries that its exports lead on to: whoever asks for such a name loads them."""
+    """File names of the libraries that its forwarded exports lead to; using such an export loads them."""
 
 
 def is_pe_head(head: bytes) -> bool:
-    """Whether a file with these first 64 bytes begins like a PE file."""
+    """Return whether a file with these first 64 bytes begins like a PE file."""
     return len(head) >= _HEAD and head.startswith(_DOS) and _HEAD <= _start(head) < _FARTHEST
 
 
 def is_pe(buffer: Buffer) -> bool:
-    """Whether the file begins like a PE file of any kind."""
+    """Return whether the file begins like a PE file of any kind."""
     return is_pe_head(bytes(buffer[:_HEAD]))
 
 
 def read_pe(buffer: Buffer) -> Pe:
-    """Read what the loader would read first. Raises ``PeError``."""
+    """Return a PE file's sections, machine, own name and imports. Raises ``PeError`` for a bad file."""
     if len(buffer) > LARGEST:
         raise PeError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
     return _Reader(buffer).read()
@@ -117,7 +119,7 @@ class _Reader:
         return bytes(self._buffer[at : at + size])
 
     def _read_optional(self) -> tuple[int, Sequence[int], Sequence[int]]:
-        """The base address, and the address and size of each directory."""
+        """Return the base address, and the directories' addresses and sizes, by the directory's number."""
         magic = int.from_bytes(self._optional[:2], "little")
         form, first = _OPTIONAL.get(magic, ("", 0))
         if not form or len(self._optional) < first:
@@ -149,7 +151,10 @@ class _Reader:
         return self._name(int.from_bytes(self._at(table, 40)[12:16], "little")) if table else None
 
     def _forwards(self) -> Iterator[str]:
-        """The library of each export whose address lies in the directory: there stands ``DLL.name``."""
+        """Yield the library of each forwarded export.
+
+        A forwarded export's address lies in the export directory and is that of a text ``DLL.name``.
+        """
         table = self._directory(_EXPORT)
         if not table:
             return
@@ -168,7 +173,10 @@ class _Reader:
             yield self._name(address if attributes & _BY_OFFSET else address - self._base)
 
     def _entries(self, directory: int, form: str) -> Iterator[tuple[int, ...]]:
-        """The entries of a directory up to one without a name, which ends it; ``form`` ends with the name."""
+        """Yield the entries of a directory up to the one without a name, which marks the directory's end.
+
+        The last field of ``form`` is the address of the name.
+        """
         table, size = self._directory(directory), struct.calcsize(form)
         for place in range(_MOST_LIBRARIES if table else 0):
             entry = struct.unpack(form, self._at(table + place * size, size))
@@ -195,7 +203,10 @@ class _Reader:
         return bytes(self._buffer[start : start + size])
 
     def _place(self, address: int) -> tuple[int, int]:
-        """Where the bytes of an address lie in the file, and where those of its section end."""
+        """Return the file offsets of a relative address and of its section's end.
+
+        Raises ``PeError`` for an address outside of all sections.
+        """
         for section in self._sections:
             there = self._base + address - section.address
             if 0 <= there < section.size:

@@ -1,7 +1,7 @@
-"""Cubins and PTX outside of containers: data that a library hands to the driver itself.
+"""Reader of cubins and PTX outside of containers: data that a library passes to the driver itself.
 
-Which of them runs where is the library's own affair, so they are counted and not judged. Compilers put such
-arrays where constants and variables lie, and nothing else is searched for them.
+The library decides which of them it uses on a GPU, so they are counted and not judged. Compilers put such
+arrays into the sections of constants and variables; only these sections are searched.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ _DATA = (".rodata", ".rdata", ".data")
 _DATA_OF_ONE = tuple(f"{name}{mark}" for name in _DATA for mark in ".$")
 
 _MARKS = {FileKind.CUBIN: b"\x7fELF\x02\x01\x01", FileKind.PTX: b".version "}
-"""How a cubin begins, and PTX behind its comments."""
+"""The bytes at which a cubin, and PTX after its comments, begins."""
 
 MOST_MARKS = 1 << 18
-"""Of a file. ONNX Runtime's provider has 184."""
+"""Most places of a file that begin like a cubin or PTX; ONNX Runtime's provider has 184."""
 
 RawCode = Mapping[Kind, Mapping[Arch, int]]
 
 
 def data_of(sections: Iterable[Section], start: int = 0) -> Iterator[Section]:
-    """The data of an object at ``start``: compilers keep each variable in a section of its own there."""
+    """Yield the sections with data of an object at offset ``start``, all with the same name.
+
+    Compilers put each variable of an object into a section of its own.
+    """
     for section in sections:
         if section.name in _DATA or section.name.startswith(_DATA_OF_ONE):
             yield replace(section, name=_DATA[0], offset=section.offset + start)
 
 
 def data_of_members(buffer: Buffer) -> Iterator[Section]:
-    """The data of an archive's objects; of a member of another kind, all of it. Raises ``FormatError``."""
+    """Yield the sections with data of an archive's objects, and members of unknown kind as a section each.
+
+    Raises ``FormatError`` for a damaged archive or object.
+    """
     for _name, start, end in read_members(buffer):
         kind = kind_of(bytes(buffer[start : min(end, start + HEAD)]))
         if kind is FileKind.OBJECT:
@@ -50,10 +56,13 @@ def data_of_members(buffer: Buffer) -> Iterator[Section]:
 
 
 def find_raw(buffer: Buffer, sections: Iterable[Section], containers: Sequence[Container]) -> RawCode:
-    """The number of cubins and PTX texts by architecture. Raises ``FatbinError`` for too many marks."""
+    """Return the numbers of cubins and PTX texts in the data, outside of ``containers``, by architecture.
+
+    Raises ``FatbinError`` for more than ``MOST_MARKS`` places that begin like one.
+    """
     found: dict[Kind, Counter[Arch]] = {}
     places = (container.offset for container in containers)
-    starts = [at for at in places if bytes(buffer[at : at + len(BEGIN)]) == BEGIN]  # others are bare
+    starts = [at for at in places if bytes(buffer[at : at + len(BEGIN)]) == BEGIN]  # without bare images
     room, code = MOST_MARKS, CodeFinder()
     for section in sections:
         for at, kind in _marks(buffer, section) if section.name in _DATA and section.in_file else ():
@@ -86,7 +95,7 @@ def _end_of(buffer: Buffer, container: int) -> int:
 def _image(
     buffer: Buffer, at: int, end: int, kind: FileKind, code: CodeFinder
 ) -> Iterator[tuple[Kind, Arch]]:
-    """The one image there, if it is one and there is something to run in it."""
+    """Yield the image that begins at ``at``, or nothing where no whole image does."""
     if kind_of(bytes(buffer[at : min(end, at + HEAD)])) is kind:
         try:
             read = read_cubin if kind is FileKind.CUBIN else read_ptx

@@ -1,6 +1,6 @@
-"""The members of an archive of objects, ``libfoo.a``: System V's, GNU's and BSD's.
+"""Reader of the members of an archive of objects, ``libfoo.a``, in the formats of System V, GNU and BSD.
 
-Source: FreeBSD's ``ar(5)``. A thin archive of GNU ``ar`` has names alone.
+Source: FreeBSD's ``ar(5)``. A thin archive of GNU ``ar`` holds only the names of its objects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BEGIN, _THIN = b"!<arch>\n", b"!<thin>\n"
 _HEADER, _SIZE_AT, _END = 60, slice(48, 58), b"`\n"
 
 _MOST_MEMBERS = 1 << 15
-"""Of an archive; libtorch_cuda's has some thousand."""
+"""Most members of an archive; libtorch_cuda's has some thousand."""
 
 _TABLES = (b"/", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED")
 
@@ -23,11 +23,11 @@ _NAMES = b"//"
 
 
 class ArchiveError(FormatError):
-    """The file is not a whole archive, or one without its objects."""
+    """The archive is incomplete, thin (without its objects), or too large to be read."""
 
 
 class ObjectFile(NamedTuple):
-    """One object: where its bytes lie in the archive."""
+    """One member of an archive: its name, and the offsets of its bytes in the archive."""
 
     name: str
     start: int
@@ -35,7 +35,10 @@ class ObjectFile(NamedTuple):
 
 
 def read_members(buffer: Buffer) -> Iterator[ObjectFile]:
-    """Yield the objects in the archive's order. Raises ``ArchiveError``."""
+    """Yield the members in the archive's order, without tables of symbols and names.
+
+    Raises ``ArchiveError`` for a thin or damaged archive.
+    """
     if bytes(buffer[: len(_THIN)]) == _THIN:
         raise ArchiveError("a thin archive: its objects lie elsewhere, name those or their folder", 0)
     at, names, room = len(_BEGIN), b"", _MOST_MEMBERS
@@ -62,7 +65,7 @@ _LONGEST_NAMES = 1 << 24
 
 
 def _shown(name: bytes, names: bytes) -> str:
-    """A member's name for messages: of GNU's long ones as the table has it, BSD's are left as ``#1/20``."""
+    """Return a member's name for messages: a long GNU name is looked up, a long BSD name stays ``#1/20``."""
     if name[:1] == b"/" and name[1:].isdigit():
         place = int(name[1:])
         name = names[place : place + 256].partition(b"\n")[0]

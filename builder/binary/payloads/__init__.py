@@ -1,1 +1,1 @@
-"""What is packed in the images of fatbin containers: unpacked whole, when somebody asks."""
+"""Readers of the unpacked images of fatbin containers, for ``inspect --deep``."""

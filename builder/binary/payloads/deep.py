@@ -1,7 +1,7 @@
-"""All images of a file unpacked: that each is what its header says, the kernels in it, and which are stubs.
+"""This module unpacks all images of a file, compares them with their headers, and finds kernels and stubs.
 
-A kernel is a stub on an architecture where its machine code only exits or traps while the same container
-holds more of it for another architecture. One that does nothing anywhere was written so.
+A kernel is a stub on an architecture where its code only exits or traps, while the same container holds more
+code of the kernel for another architecture. A kernel that does nothing on any architecture is *idle*.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from builder.gpu.architectures import Arch
 _READERS = {Kind.SASS: of_cubin, Kind.PTX: of_ptx}
 
 _FIRST_ROOM, _GROWTH = 1 << 30, 64
-"""Bytes that are unpacked of any file, and for each of its bytes; cuBLASLt 12.9's come to four."""
+"""Most bytes to which a file's images may unpack: the larger of a fixed number and a number per byte of the
+file. cuBLASLt 12.9 unpacks to four bytes per byte."""
 
 
 class CodeTarget(NamedTuple):
-    """What an image is for."""
+    """The kind and the architecture of an image."""
 
     kind: Kind
     arch: Arch
@@ -37,58 +38,58 @@ class CodeTarget(NamedTuple):
         return f"{'compute' if self.kind is Kind.PTX else 'sm'}_{self.arch}"
 
     def order(self) -> tuple[bool, Arch]:
-        """SASS before PTX, by architecture."""
+        """Return the sort key: SASS before PTX, then by architecture."""
         return self.kind is Kind.PTX, self.arch
 
 
 class Stub(NamedTuple):
-    """A kernel that one container holds a stub of, by its mangled name."""
+    """A kernel, by its mangled name, that is a stub for the targets ``on`` in one container."""
 
     kernel: str
     on: tuple[CodeTarget, ...]
     whole: tuple[CodeTarget, ...]
-    """What the same container holds more for."""
+    """The targets for which the same container holds the kernel's full code."""
 
 
 class Damage(NamedTuple):
-    """An image that is not what its header says. ``offset`` of its header in the file."""
+    """An image that differs from its header; ``offset`` is the header's in the file."""
 
     offset: int
     target: CodeTarget
     why: str
     packed: bool
-    """Whether it cannot even be unpacked."""
+    """Whether unpacking itself failed."""
 
 
 class Gap(NamedTuple):
-    """Kernels that an image lacks and another one of its container has. ``offset`` of the container."""
+    """Kernels that a container lacks for one target and has for another; ``offset`` is the container's."""
 
     offset: int
     target: CodeTarget
     lacking: int
     held: int
-    """Those that the image has."""
+    """The number of kernels that the container has for the target."""
 
 
 @dataclass(frozen=True)
 class DeepReading:
-    """What all images of a file unpack to. Sizes in bytes."""
+    """The contents of all images of a file."""
 
     images: int = 0
-    """Those that were unpacked and are what their headers say."""
+    """Number of images that were unpacked and agree with their headers."""
     size: int = 0
-    """What these unpack to."""
+    """Unpacked bytes of these images."""
     ltoir: int = 0
-    """Images of LTO IR, which are left as they are: NVIDIA's linker alone reads it."""
+    """Number of images of LTO IR, which are not unpacked: only NVIDIA's linker reads them."""
     unread: int = 0
-    """Images that this Python cannot unpack: what their headers say is taken for true."""
+    """Number of images that this Python cannot unpack; their headers are trusted."""
     kernels: Mapping[CodeTarget, int] = field(default_factory=dict)
-    """Kernels by what they are for; one that several containers hold counts for each of them."""
+    """Numbers of kernels by target; a kernel in several containers counts once for each container."""
     names: Mapping[str, AbstractSet[CodeTarget]] = field(default_factory=dict)
-    """What each kernel is there for, by its mangled name."""
+    """The targets of each kernel, by its mangled name."""
     stubs: tuple[Stub, ...] = ()
     idle: int = 0
-    """Kernels that do nothing on any architecture."""
+    """Number of kernels that do nothing on any architecture."""
     gaps: tuple[Gap, ...] = ()
     damages: tuple[Damage, ...] = ()
 
@@ -96,10 +97,10 @@ class DeepReading:
 def read_payloads(
     buffer: Buffer, containers: Sequence[Container]
 ) -> tuple[tuple[Container, ...], DeepReading]:
-    """The containers as their payloads show them, and what was found.
+    """Return ``containers`` corrected by their payloads, and the reading of these payloads.
 
-    An image that is not what its header says, or that has no kernel where another one of its container has,
-    serves no GPU and is left out; ``runnable`` is what was seen.
+    Removes each image that differs from its header, or that has no kernel while another image of its
+    container has one. Sets ``runnable`` of the other images by the functions found in them.
     """
     reader = _Reader(buffer)
     return tuple([reader.read(container) for container in containers]), reader.found()
@@ -131,7 +132,7 @@ class _Reader:
         )
 
     def read(self, container: Container) -> Container:
-        """The container with the images that serve a GPU, and ``runnable`` as it was seen."""
+        """Return ``container`` corrected as ``read_payloads`` describes."""
         others: list[Image] = []
         read: list[tuple[Image, Functions]] = []
         for image, payload in _payloads(self._buffer, container):
@@ -153,7 +154,7 @@ class _Reader:
         return replace(container, images=tuple(sorted([*others, *kept], key=lambda image: image.offset)))
 
     def _functions(self, image: Image, payload: _Payload) -> Iterator[tuple[Image, Functions]]:
-        """The functions of one image; of one that is not what its header says, nothing."""
+        """Yield an image with its functions; note the damage only if the image differs from its header."""
         packed = True
         try:
             self._claim(image.unpacked_size)
@@ -175,7 +176,7 @@ class _Reader:
     def _compare(
         self, container: Container, read: Iterable[tuple[Image, Functions]]
     ) -> frozenset[CodeTarget]:
-        """Note the container's kernels; what it is for and holds none of them is returned."""
+        """Note a container's kernels, gaps and stubs; return its targets that have none of the kernels."""
         held: dict[CodeTarget, dict[str, bool]] = {}
         for image, found in read:
             mine = held.setdefault(_target(image), {})
@@ -201,13 +202,16 @@ class _Reader:
 
 
 _Payload = Callable[[], bytes]
-"""Unpacks one image. Raises ``PayloadError``."""
+"""A function that returns one unpacked image, or raises ``PayloadError`` or ``NoDecoderError``."""
 
 
 def _payloads(buffer: Buffer, container: Container) -> Iterator[tuple[Image, _Payload]]:
-    """Each image of a container, and what unpacks it; pages behind it are given back to the system."""
+    """Yield each image of a container with a function that unpacks it.
+
+    The memory pages of an image are released after the caller has processed it.
+    """
     if bytes(buffer[container.offset : container.offset + len(BEGIN)]) != BEGIN:
-        (image,) = container.images  # a bare one
+        (image,) = container.images  # a bare image
         yield image, partial(_stored, buffer, image.offset, image.size)
         release_pages(buffer, image.offset, image.offset + image.size)
         return
@@ -234,7 +238,7 @@ def _whole(buffer: Buffer, start: int, image: Image) -> bytes:
 
 
 def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
-    """What the images unpack to that are packed as one, whose header is at ``at``."""
+    """Return the unpacked bytes of images that are packed as one, with the header at ``at``."""
     _kind, _version, header, payload, size, _minor, _major, _arch, _flags, unpacked = IMAGE.unpack_from(
         buffer, at
     )
@@ -243,7 +247,10 @@ def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
 
 
 def _part(buffer: Buffer, image: Image, blob: Callable[[], bytes]) -> bytes:
-    """One of several images that are packed as one, by the place that its own header has."""
+    """Return one of several images that are packed as one, from the place in ``blob`` that its header names.
+
+    Raises ``PayloadError`` where ``blob`` ends before.
+    """
     _kind, _version, offset, length, *_ = IMAGE.unpack_from(buffer, image.offset)
     found = blob()[offset : offset + length]
     if len(found) != length:

@@ -1,7 +1,7 @@
-"""The kernels and device functions of one image, once it is unpacked, and which kernels are stubs.
+"""Reader of the kernels and device functions of one unpacked image, and of the kernels that are stubs.
 
-A cubin is an ELF file: its symbol table has the functions, and a bit of ``st_other`` tells kernels (LLVM's
-``llvm/BinaryFormat/ELF.h``, ``STO_CUDA_ENTRY``). PTX is text: NVIDIA's PTX ISA, "Directives".
+A cubin is an ELF file: its symbol table has the functions, and a bit of ``st_other`` marks kernels (LLVM's
+``llvm/BinaryFormat/ELF.h``, ``STO_CUDA_ENTRY``). PTX is text (NVIDIA's PTX ISA, "Directives").
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ _CUDA = 190
 _SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 
 _SYMBOLS, _NOBITS, _FUNCTION, _KERNEL = 2, 8, 2, 0x10
-"""A section's type, one without bytes, a symbol's type, and what ``st_other`` has of a kernel."""
+"""SHT_SYMTAB, SHT_NOBITS, STT_FUNC, and the bit of ``st_other`` that marks a kernel."""
 
 _NAMES_FOR_A_BYTE = 8
 
 
 class Functions(NamedTuple):
-    """What one image holds."""
+    """The functions in one image."""
 
     kernels: Mapping[str, bool]
-    """Whether each is a stub, by its name as the compiler mangled it."""
+    """Whether each kernel is a stub, by its mangled name."""
     others: bool
-    """Whether there is any device function besides."""
+    """Whether the image holds a device function that is no kernel; for PTX, only if it has no kernel."""
 
 
 def of_cubin(data: bytes, arch: Arch) -> Functions:
-    """The functions of a cubin that its header says is for ``arch``. Raises ``PayloadError``."""
+    """Return the functions of a cubin whose image header names ``arch``.
+
+    Raises ``PayloadError`` for no whole cubin, or one for an architecture with another number.
+    """
     if not data.startswith(CUBIN) or data[18:20] != _CUDA.to_bytes(2, "little"):
         raise PayloadError("no cubin: it does not begin like an ELF file for CUDA")
     try:
@@ -53,13 +56,13 @@ def of_cubin(data: bytes, arch: Arch) -> Functions:
 
 
 _Section = tuple[int, ...]
-"""Name, type, flags, address, offset, size, link, info, alignment, size of an entry."""
+"""A section header: name, type, flags, address, offset, size, link, info, alignment, size of an entry."""
 
 
 def _sections(data: bytes) -> list[_Section]:
     (table,) = struct.unpack_from("<Q", data, 40)
     (count,) = struct.unpack_from("<H", data, 60)
-    if not count and table:  # more than fit: the first header tells
+    if not count and table:  # e_shnum is too small: the first section header has the number
         (count,) = struct.unpack_from("<Q", data, table + 32)
     end = table + count * _SECTION.size
     if end > len(data):
@@ -89,7 +92,7 @@ def _symbols(data: bytes, sections: list[_Section], arch: Arch) -> Functions:
 
 
 def _functions(data: bytes, table: _Section) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """The functions that are defined here, not elsewhere: name, info, other, section, value and size."""
+    """Yield the symbols of defined functions: name's offset, info, other, section's index, value, size."""
     start, size = table[4], table[5] // _SYMBOL.size * _SYMBOL.size
     for entry in _SYMBOL.iter_unpack(data[start : start + size]):
         if entry[1] & 15 == _FUNCTION and entry[3]:
@@ -109,19 +112,22 @@ _ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _FUNC = re.compile(rb"(\.extern\s+)?\.func\b")
 
 _COMMENT = re.compile(rb"//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|\"[^\"\n]*\"")
-"""Also what stands in quotation marks."""
+"""A comment or a text in quotation marks."""
 
 _IDLE = re.compile(
     rb"\{\s*(?:(?://[^\n]*\n|\.loc\s[^\n]*\n|\.pragma\s[^;\n]*;|\$\w+:|ret;|exit;|trap;|brkpt;|bra\s[^;\n]*;)\s*)*\}"
 )
-"""A body that only returns or traps."""
+"""A kernel's body that only returns or traps."""
 
 _PARAMETERS, _BODY = 1 << 14, 1 << 10
-"""Bytes behind a kernel's name in which its body begins, and of a body that does nothing."""
+"""Most bytes between a kernel's name and its body, and most bytes of an idle body."""
 
 
 def of_ptx(data: bytes, arch: Arch) -> Functions:
-    """The functions of PTX that its header says is for ``arch``. Raises ``PayloadError``."""
+    """Return the functions of PTX whose image header names ``arch``.
+
+    Raises ``PayloadError`` for no whole PTX, or PTX for another architecture.
+    """
     text = data.rstrip(b"\0")
     head = PTX_HEAD.match(text[:HEAD])
     if head is None:

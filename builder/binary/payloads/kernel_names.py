@@ -1,7 +1,7 @@
-"""A kernel's name for readers, of the name that a C++ compiler mangled.
+"""This module shortens the mangled C++ names of kernels for readers.
 
-Source: the Itanium C++ ABI, "External Names (a.k.a. Mangling)". What stands before the first template
-argument or parameter is enough to know a kernel by; C++'s own tools tell the rest.
+Source: the Itanium C++ ABI, "External Names (a.k.a. Mangling)". The part before the first template argument
+or parameter is enough to recognise a kernel; ``c++filt`` decodes whole names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 _NAMED = 3
-"""How many kernels are named before the rest is counted."""
+"""Most different kernels that a message names; further ones are counted."""
 
 _BEGIN = re.compile(r"_Z(N[rVK]*)?")
 
@@ -21,7 +21,10 @@ _ANONYMOUS = "_GLOBAL__N_"
 
 
 def short_name(mangled: str) -> str:
-    """``cutlass::Kernel`` of ``_ZN7cutlass6KernelINS_4gemm…``; a name that is not mangled as it is."""
+    """Return the readable beginning of a mangled name; a name that is not mangled is returned as it is.
+
+    ``cutlass::Kernel`` of ``_ZN7cutlass6KernelINS_4gemm…``.
+    """
     begin = _BEGIN.match(mangled)
     if begin is None:
         return mangled
@@ -35,7 +38,7 @@ def short_name(mangled: str) -> str:
 
 
 def named(kernels: Iterable[str]) -> str:
-    """``cutlass::Kernel (572), foo and 3 more``: each short name with how often it is there."""
+    """Return a list of short names with their numbers: ``cutlass::Kernel (572), foo and 3 more``."""
     counts = Counter(map(short_name, kernels))
     shown = [name if count == 1 else f"{name} ({count:,})" for name, count in counts.most_common(_NAMED)]
     rest = sum(counts.values()) - sum(count for _name, count in counts.most_common(_NAMED))

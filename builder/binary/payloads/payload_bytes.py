@@ -1,7 +1,7 @@
-"""Images are packed as LZ4 blocks or zstd frames: this unpacks the beginning of one, or all of it.
+"""This module unpacks images, which are packed as LZ4 blocks or zstd frames, wholly or only their beginnings.
 
-Source of the LZ4 block: lz4's ``doc/lz4_Block_format.md``. The packages ``lz4`` and ``backports.zstd`` do the
-work where Python has them; without the first it is done here, without the second a frame stays packed.
+Source of the LZ4 block: lz4's ``doc/lz4_Block_format.md``. Whole LZ4 blocks are unpacked by the package
+``lz4`` where it is installed, else by ``lz4_block``. Zstd frames need the package ``backports.zstd``.
 """
 
 from __future__ import annotations
@@ -11,36 +11,39 @@ from importlib.util import find_spec
 
 
 class Compression(Enum):
-    """The ways in which an image's payload is packed."""
+    """How an image's payload is packed."""
 
     NONE = "none"
     LZ4 = "lz4"
     ZSTD = "zstd"
-    """Needs driver 550.54.14 (rapids-cmake's documentation of nvcc's ``-compress-mode``)."""
+    """A zstd frame, which needs driver 550.54.14 (rapids-cmake's documentation of ``-compress-mode``)."""
 
 
 LARGEST_IMAGE = 1 << 28
-"""Bytes of an image that is unpacked whole; the largest of a package's libraries has 42 million."""
+"""Most bytes to which a whole image unpacks; the largest image in a package's libraries has 42 million."""
 
 _GROWTH = 255
-"""Bytes that a byte of an LZ4 block stands for at most."""
+"""Most bytes to which one byte of an LZ4 block can unpack."""
 
 
 def has_lz4() -> bool:
-    """Whether this Python has the package that unpacks LZ4."""
+    """Return whether this Python has the package ``lz4``."""
     return find_spec("lz4") is not None
 
 
 class PayloadError(ValueError):
-    """A payload is not what its image's header says."""
+    """A payload differs from its image's header."""
 
 
 class NoDecoderError(Exception):
-    """This Python does not read what a payload is packed with."""
+    """This Python lacks the package that unpacks a payload."""
 
 
 def beginning(stored: bytes, packed: Compression, most: int) -> bytes:
-    """The image, not much more than ``most`` bytes of it; nothing where it cannot be unpacked."""
+    """Return the beginning of an image, about ``most`` bytes; empty where it cannot be unpacked.
+
+    Bytes that are not packed are returned whole.
+    """
     try:
         if packed is Compression.ZSTD:
             return _zstd(stored, most)
@@ -50,9 +53,10 @@ def beginning(stored: bytes, packed: Compression, most: int) -> bytes:
 
 
 def whole(stored: bytes, packed: Compression, size: int) -> bytes:
-    """The image of ``size`` bytes. Raises ``PayloadError`` where it does not unpack to just as many.
+    """Return the unpacked image of ``size`` bytes.
 
-    Raises ``NoDecoderError`` where this Python cannot unpack it.
+    Raises ``PayloadError`` where packed bytes do not unpack to exactly ``size`` bytes, and
+    ``NoDecoderError`` where this Python cannot unpack them.
     """
     if packed is Compression.NONE:
         return stored
@@ -93,9 +97,10 @@ _FULL_HALF, _FULL = 15, 255
 
 
 def lz4_block(block: bytes, most: int) -> bytes:
-    """An LZ4 block: literals, then a copy of what stands some bytes back. Raises ``IndexError``.
+    """Return the beginning of an unpacked LZ4 block; it stops after the sequence that reaches ``most`` bytes.
 
-    Ends behind ``most`` bytes.
+    The block is a series of sequences: literals, then a copy of earlier output. Raises ``IndexError`` for a
+    truncated block, or a copy of bytes before the output's beginning.
     """
     out = bytearray()
     at, end = 0, len(block)
@@ -127,7 +132,7 @@ def lz4_block(block: bytes, most: int) -> bytes:
 
 
 def _length(block: bytes, at: int) -> tuple[int, int]:
-    """A length that goes on while its bytes are full, and where it ends."""
+    """Return a length that continues while its bytes are 255, and the offset after it."""
     length, more = _FULL_HALF, True
     while more:
         length, more, at = length + block[at], block[at] == _FULL, at + 1

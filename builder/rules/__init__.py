@@ -1,1 +1,1 @@
-"""Values to findings: architectures, dependencies, symbols, dlopen, toolkits, wheel records."""
+"""Rules that return findings: device code, dependencies, symbols, dlopen, toolkits, wheel records."""

@@ -1,8 +1,8 @@
-"""Whether a package's libraries find what they need, in the package or on any host, and fit together.
+"""Rules for the dependencies of a package's libraries: each is in the package or on every host, and fits.
 
-``check_closure`` reads it from the libraries' bytes (E002 to E013, E017); ``judge_loader`` from what ``ldd``
-printed in a bare container (B018): a line ``ldd PATH`` for each library, below it ldd's lines, whose source
-is glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
+``check_closure`` judges the libraries' bytes (E002 to E013, E017). ``judge_loader`` judges the output of
+``ldd`` in a bare container (B018): a line ``ldd PATH`` for each library, followed by ldd's own lines. Source
+of their format: glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ HOST_LIBRARIES = frozenset(
         *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
         *("ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"),
         *("libstdc++.so.6", "libgcc_s.so.1"),
-        "libcuda.so.1",  # the driver's, never bundled
+        "libcuda.so.1",  # part of the driver, never bundled
     }
 )
-"""What a package may expect of a host."""
+"""The libraries that every package may expect of a host."""
 
 _HOST_OF_NVIDIA = frozenset({"libz.so.1"})
-"""What only NVIDIA's files may expect too: dpkg and rpm need it, so every host has it.
+"""Further libraries of a host that only NVIDIA's files may need; every host has them for dpkg or rpm.
 
-Seven of cuDNN 9.10's eight libraries name it, and they may not be changed.
+Seven of cuDNN 9.10's eight libraries need ``libz.so.1``, and their files must not be changed.
 """
 
 _EVERYWHERE = ((HOST, "every program that uses the package loads it"), (BRIDGE, f"{HOST} opens it"))
-"""What no NEEDED names, and why a package is nothing without. The provider has a finding of its own, A002.
+"""Libraries that every package must hold although no NEEDED entry names them, and the reason.
 
-Source: ORT's provider_bridge_ort.cc.
+The provider is such a library too; A002 reports a missing provider. Source: ORT's provider_bridge_ort.cc.
 """
 
 _INNER = re.compile(
     r"lib(?:absl_\w+|protobuf(?:-lite)?|utf8_\w+|onnx|onnx_proto|re2|flatbuffers|nsync\w*|date(?:-tz)?"
     r"|cpuinfo|pthreadpool|XNNPACK)\.so(?:\..*)?"
 )
-"""Dependencies of ORT that its release links static, by their file names in Debian.
+"""Dependencies of ORT that its official release links statically, by their file names in Debian.
 
 Source: ``readelf -d`` of the official wheels, and of Debian's own libonnxruntime.so.1.21, which needs seven.
 """
@@ -57,13 +57,13 @@ _CUDNN_BEGINNING = "libcudnn"
 
 
 def needs(libraries: Iterable[Library]) -> HostNeeds:
-    """The highest needs over all libraries."""
+    """Return the highest versions of glibc and libstdc++ that any of ``libraries`` needs."""
     elves = [library.elf for library in libraries]
     return HostNeeds(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
-    """E002 to E013 and E017 over all libraries of a package."""
+    """Return the findings E002 to E013 and E017 on all libraries of a package."""
     names = {library.name for library in libraries}
     return [
         *_absent(names),
@@ -86,13 +86,13 @@ def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def missing(library: Library, names: AbstractSet[str]) -> list[str]:
-    """The libraries that one needs and that are neither among ``names``, its package's, nor on any host."""
+    """Return the NEEDED entries of ``library`` that neither ``names``, its package, nor every host has."""
     host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
     return [needed for needed in library.elf.needed if needed not in names and needed not in host]
 
 
 def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """E002: a needed library is nowhere. E013 and E017 report on those that have findings of their own."""
+    """Yield E002 for each missing library, except those that E013 and E017 report."""
     inside = _belonging_inside(library)
     for needed in missing(library, names):
         if needed not in inside and not is_users(library.name, needed):
@@ -105,7 +105,7 @@ def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _left_to_the_user(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """E017, a warning: the provider needs TensorRT, which its user has to install."""
+    """Yield the warning E017 for a provider that needs TensorRT, which the user has to install."""
     users = [needed for needed in missing(library, names) if is_users(library.name, needed)]
     if users:
         yield Finding(
@@ -118,7 +118,7 @@ def _left_to_the_user(library: Library, names: AbstractSet[str]) -> Iterator[Fin
 
 
 def _dependencies_inside(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """E013: a dependency that belongs inside ORT's library is linked, even if the package holds it."""
+    """Yield E013 for dependencies that belong inside ORT's library, even if the package holds them."""
     inside = _belonging_inside(library)
     if inside:
         yield Finding(
@@ -158,7 +158,11 @@ def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _runpath(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """E005: ORT's official provider has no RUNPATH and does not inherit that of its opener."""
+    """Yield E005 for a library of ORT's whose search folders are wrong.
+
+    A library that needs others of its package must have ``$ORIGIN``, another one may have no RUNPATH. ORT's
+    official provider has none, and the loader does not apply its opener's RUNPATH to it.
+    """
     uses_neighbours = any(needed in names for needed in library.elf.needed)
     wrong = library.search != _ORIGIN if uses_neighbours else library.search not in (None, _ORIGIN)
     if library.vendor == ONNXRUNTIME and wrong:
@@ -172,7 +176,7 @@ def _runpath(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """E006: a library looks in an absolute folder; only a warning for NVIDIA's files."""
+    """Yield E006 for a library that searches an absolute folder; a warning for NVIDIA's files."""
     if library.search is not None and any(path.startswith("/") for path in library.search.split(":")):
         yield Finding(
             code=Code.E006,
@@ -185,7 +189,7 @@ def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _link(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """E010: packages are unpacked, copied and mounted, and the target of a link need not come along."""
+    """Yield E010 for a link: packages are unpacked, copied and mounted, perhaps without the link's target."""
     if library.link is not None:
         yield Finding(
             code=Code.E010,
@@ -197,7 +201,7 @@ def _link(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _executable_stack(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """E011: from glibc 2.41 on such a library does not load. Only a warning for NVIDIA's files."""
+    """Yield E011 for a library that glibc 2.41 and newer refuse to load; a warning for NVIDIA's files."""
     if library.elf.executable_stack:
         yield Finding(
             code=Code.E011,
@@ -224,7 +228,11 @@ def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
 
 
 def _ort_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
-    """Versions by path. All that was compiled is one source tree: its bridge has its provider's version."""
+    """Return the versions of ORT's libraries by path; ``None`` for an unknown one.
+
+    All compiled libraries come from one source tree, so those without a version in their bytes (the bridge)
+    have the version of the others. Empty where no library has a version and all were compiled.
+    """
     ours = [library for library in libraries if library.vendor == ONNXRUNTIME]
     if all(library.source == BUILT and library.embedded_version is None for library in ours):
         return {}
@@ -265,9 +273,9 @@ _NOT_FOUND = re.compile(r"\t(?P<name>\S+) => not found")
 
 
 def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
-    """B018 for each library that ldd found no answer for, or not all of its needs.
+    """Return B018 for each dependency that ldd did not find, and each library that ldd could not list.
 
-    The driver is the host's and TensorRT the user's: these alone may be missing.
+    Only the driver, which the host provides, and TensorRT, which the user installs, may be missing.
     """
     by_library = _by_library(listing)
     if not by_library:
@@ -276,9 +284,10 @@ def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
 
 
 def waits_for_driver(listing: str) -> bool:
-    """Whether the CUDA provider links the driver's library and the container has none: then it cannot load.
+    """Return whether the CUDA provider cannot load because the container lacks the driver's library.
 
-    Official builds link it since 1.31, older ones open it late. ``judge_loader`` sees to all else it needs.
+    Official builds link that library since 1.31; older ones open it by ``dlopen``. ``judge_loader`` reports
+    the provider's other dependencies.
     """
     lines = (lines for path, lines in _by_library(listing).items() if path.endswith(f"/{PROVIDER}"))
     return any(line == f"\t{_DRIVER} => not found" for found in lines for line in found)

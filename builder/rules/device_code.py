@@ -1,4 +1,4 @@
-"""Whether libraries hold the device code that a variant promises: findings A001 to A008 on what was read."""
+"""Rules for the device code that a variant's libraries must hold: findings A001 to A008."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.project.variants import Variant
 
 
 def promised_devices(variant: Variant) -> tuple[Capability, ...]:
-    """The capabilities a variant's packages must run on, by the architectures of its set, each once."""
+    """Return the capabilities that a variant promises, each once, in the order of its set's architectures."""
     promised = (promised_by(arch, widen=variant.widen) for arch in variant.sm)
     return tuple(dict.fromkeys(device for devices in promised for device in devices))
 
@@ -26,11 +26,12 @@ def hold_provider(
     extra: Severity,
     version: str | None = None,
 ) -> Iterator[Finding]:
-    """A001, A002, A005 and A006: SASS for the whole set in each container, and for nothing else.
+    """Yield A001, A002, A005 and A006 for a provider whose containers do not hold SASS for exactly the set.
 
-    ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix (``coverage.lacking``).
-    ``extra``: how bad an architecture is that nobody asked for. ``version``: ORT's, as the provider's bytes
-    tell it: some units are compiled for part of the set (``onnxruntime.units``) and held to that part.
+    ``120a`` satisfies ``120`` of the set: ORT's CMake adds the suffix (``coverage.lacking``). ``extra``: the
+    severity of A006, an architecture outside the set. ``version``: ORT's version in the provider's bytes; it
+    compiles some units for a part of the set only (``onnxruntime.units``), and only that part is required of
+    their containers.
     """
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
@@ -44,7 +45,10 @@ def hold_provider(
 
 
 def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arch, ...]:
-    """The architectures with SASS in every container of a provider that is meant for them, sorted."""
+    """Return the architectures with SASS in every container of a provider, sorted.
+
+    Containers of units that ORT's ``version`` compiles for a part of the set only are left out.
+    """
     held = [container.arches(Kind.SASS) for container in containers]
     kinds = kinds_found(held, version) if version else ()
     parts = [kind for kind in kinds if kind.sass != kinds[0].sass]
@@ -53,7 +57,11 @@ def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arc
 
 
 def _kinds(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arch]]) -> Sequence[UnitSet]:
-    """The kinds of units by the set, else by what an official build holds, whose list is another."""
+    """Return the sets of units that explain all containers: those of ``sm``, else those found in ``held``.
+
+    An official build has another list of architectures than ``sm``, so its sets are found. Where neither
+    explains all containers, return those of ``sm``.
+    """
     asked = kinds_asked(sm, version, held)
     found = kinds_found(held, version) if version else ()
     explains_all = [kinds for kinds in (asked, found) if all(explained_by(one, kinds) for one in held)]
@@ -61,7 +69,7 @@ def _kinds(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arc
 
 
 def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
-    """The architectures found that serve capabilities a widened set promises besides its own."""
+    """Return the architectures found for capabilities that a variant promises by being widened."""
     if not variant.widen:
         return ()
     promised = {device.number for device in promised_devices(variant)}
@@ -70,10 +78,10 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
 
 
 def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
-    """The containers that should have ``arch``: all of them where no kinds of units are known.
+    """Return the containers that should have ``arch``; all of them where no sets of units are known.
 
-    A kind that leaves it out is launched on no such device, or serves it by an older architecture's code.
-    None should where every container is of such a kind: then the whole set was not compiled.
+    Units of a set without ``arch`` are not launched on its devices, or run there by an older architecture's
+    code. The result is empty where every container is of such a set: then ``arch`` was not compiled at all.
     """
     return [one for one in containers if _should_have(arch, one.arches(Kind.SASS), kinds)]
 
@@ -125,7 +133,7 @@ def _surplus(
 
 
 def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
-    """A008: a library that is useless without device code holds none that runs."""
+    """Yield A008 for a library that is useless without device code and holds none that runs."""
     if must_hold_code(path.rpartition("/")[2]) and not (coverage and coverage.runnable):
         got = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
         yield Finding(
@@ -138,10 +146,10 @@ def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
 
 
 def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
-    """A003: a library with anything to run must run wherever the variant promises, native or by JIT.
+    """Yield A003 for a library with something to run that a promised capability cannot run, native or by JIT.
 
-    Whoever made it. With the provider held to A001 and A005, no promised capability is then worse than JIT in
-    ``coverage.combine``.
+    The rule applies to libraries of every vendor. A package without A001, A003 and A005 has at least JIT in
+    ``coverage.combine`` for each promised capability.
     """
     if not coverage.runnable:
         return
@@ -161,7 +169,7 @@ def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Findin
 
 
 def known_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
-    """A007: a library holds images of a kind that this release does not know."""
+    """Yield A007 for a library with images of an unknown kind."""
     if coverage.unknown:
         yield Finding(
             code=Code.A007,
@@ -172,10 +180,10 @@ def known_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
 
 
 def by_jit(coverage: LibraryCoverage, variant: Variant) -> list[Capability]:
-    """The promised capabilities that a library serves by PTX alone."""
+    """Return the promised capabilities that run a library by JIT."""
     return [device for device in promised_devices(variant) if coverage.support[device] is Support.JIT]
 
 
 def names(arches: Sequence[Arch]) -> str:
-    """Architectures in words: ``75 80 90a``, or ``none``."""
+    """Return architectures as text: ``75 80 90a``, or ``none``."""
     return " ".join(map(str, arches)) or "none"

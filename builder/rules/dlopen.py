@@ -1,7 +1,7 @@
-"""Which files of its package a library opens at run time, and which libraries nothing needs or opens (E016).
+"""Rules for the files that a library opens at run time, and for libraries that none needs or opens (E016).
 
-A library that is opened by ``dlopen`` stands in no NEEDED; its name is read from the opener's bytes, or
-follows from the version of ONNX Runtime.
+No NEEDED entry names a library that is opened by ``dlopen``; its name is in the opener's bytes, or follows
+from the version of ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -26,30 +26,34 @@ _SOMETIMES = (
     ("libcudnn_adv.so.", "libcublasLt.so.*"),
     ("libcudnn_engines_precompiled.so.", "libcublasLt.so.*"),
 )
-"""The beginning of a library's name, and a file that it may open.
+"""The beginning of a library's name, and a file that it may open, as an ``fnmatch`` pattern.
 
-The names stand between zero bytes in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10, each before the names of its
-functions. What fails without these files is not known: a package keeps them and need not hold them.
+The names are between zero bytes in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10, each before the names of the
+file's functions. It is not known what fails without these files, so a package may lack them, but ``unneeded``
+does not name them.
 """
 
 
 def dlopened_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
-    """The files that a library must find at run time, as ``fnmatch`` patterns; ``names`` is its package."""
+    """Return the files that a library must find at run time, as ``fnmatch`` patterns.
+
+    ``names`` are the file names of its package's libraries.
+    """
     named = (_file_of(name, library, names) for name in library.dlopens)
     return tuple(dict.fromkeys((*named, *_by_table(library))))
 
 
 def loadable_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
-    """The files that a library must find at run time, and those it may open: neither may be left out."""
+    """Return the files that a library must find at run time and those that it may open, as patterns."""
     sometimes = (pattern for beginning, pattern in _SOMETIMES if library.name.startswith(beginning))
     return (*dlopened_files(library, names), *sometimes)
 
 
 def dlopens_are_known(library: Library) -> bool:
-    """Whether all that a library opens at run time is known.
+    """Return whether all files that a library opens at run time are known.
 
-    It is not for a file that cannot be read, for a CUDA provider without a version, and for one whose release
-    opens libraries that neither its bytes nor a table names.
+    They are unknown for a file that cannot be read, for a CUDA provider without a version, and for a CUDA
+    provider whose release opens libraries that neither its bytes nor the table for its CUDA version name.
     """
     if not library.elf.sections:
         return False
@@ -61,7 +65,7 @@ def dlopens_are_known(library: Library) -> bool:
 
 
 def _by_table(library: Library) -> Sequence[str]:
-    """What a CUDA provider of this version opens without naming it in its bytes; known for CUDA 12 and 13."""
+    """Return the files that a CUDA provider opens without their names in its bytes; known for CUDA 12, 13."""
     linked = [name for name in library.elf.needed if name.startswith(_CUDART)]
     if library.name != PROVIDER or library.embedded_version is None or len(linked) != 1:
         return ()
@@ -69,10 +73,10 @@ def _by_table(library: Library) -> Sequence[str]:
 
 
 def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
-    """The file that a name in a library's bytes comes to; ``*`` stands for what nothing in the package tells.
+    """Return the file that a name in a library's bytes leads to, as a pattern: ``*`` for an unknown number.
 
-    Without a number it gets the library's own, as cuDNN's parts do; with half a name the number of the
-    package's CUDA, of which the built-ins have the minor one too.
+    A name that ends in ``.so`` gets the library's own number, as cuDNN's parts do. A name that ends in a dot
+    or ``.%d`` gets the major version of the package's CUDA, and that of NVRTC's built-ins any minor version.
     """
     if name.endswith(".so"):
         return f"{name}.{library.name.partition('.so.')[2]}"
@@ -84,14 +88,14 @@ def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
 
 
 _ROOTS = (HOST, BRIDGE, PROVIDER, TENSORRT)
-"""Libraries that programs or the host library open: they stand in no NEEDED."""
+"""Libraries that programs or the host library open, without a NEEDED entry."""
 
 
 def unneeded(libraries: Sequence[Library]) -> tuple[str, ...]:
-    """Paths of the libraries that ONNX Runtime's own neither need nor open, directly or not, sorted.
+    """Return the paths of the libraries that ONNX Runtime's neither need nor open, even indirectly, sorted.
 
-    Empty where that is not known: without a CUDA provider, or where a reachable library opens files that are
-    not known.
+    Empty where this is not known: without a CUDA provider, or where the files that a reachable library opens
+    are not all known.
     """
     by_name = {library.name: library for library in libraries}
     if PROVIDER not in by_name:
@@ -103,7 +107,7 @@ def unneeded(libraries: Sequence[Library]) -> tuple[str, ...]:
 
 
 def report_unneeded(paths: Iterable[str]) -> list[Finding]:
-    """E016 for each path."""
+    """Return the warning E016 for each path."""
     return [
         Finding(
             code=Code.E016,

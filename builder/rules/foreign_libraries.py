@@ -1,4 +1,4 @@
-"""Libraries for Windows, macOS and ARM: whether each is for its platform, and the host of its version."""
+"""Rules for libraries for Windows, macOS and ARM: their platform, and the host library's version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS: Mapping[str | None, str] = {
 
 
 def check_foreign(found: Sequence[ForeignLibrary], provider: str, platform: str) -> Iterator[Finding]:
-    """E012, E018, E019 and B011 over all libraries of a package that is not for linux-x64."""
+    """Yield E012, E018, E019 and B011 on the libraries of a package that is not for linux-x64."""
     by_name = {library.path.rpartition("/")[2]: library for library in found}
     for name in libraries(provider, platform):
         if name not in by_name:

@@ -1,8 +1,9 @@
-"""Which GPUs NVIDIA's pinned libraries hold no code for: finding C013, before anything is compiled.
+"""Rules for the GPUs that NVIDIA's pinned libraries hold no code for (C013, C014), before a build starts.
 
-A package runs where its worst library runs, so a set that one of them does not serve would fail A003 at the
-end of its build. ``./run lock`` reads the libraries of each wheel that it pins as ``check`` does, and writes
-down what they lack beside this module; ``tests/integration`` reads them again.
+A package runs only where its worst library runs, so a set with a GPU that one library does not serve would
+fail A003 at the end of the build. ``./run lock`` reads the libraries of each wheel that it pins, like
+``check``, and writes the capabilities that they lack to ``DATA``; ``tests/integration`` reads the libraries
+again and compares.
 """
 
 from __future__ import annotations
@@ -18,30 +19,33 @@ from builder.gpu.table import DEVICES, GPUS
 from builder.onnxruntime.versions import sm_names
 
 DATA = "builder/rules/nvidia_libraries.json"
-"""Of the project, by its root; ``./run lock`` writes it."""
+"""The file of the capabilities that wheels lack, from the project's root; ``./run lock`` writes it."""
 
 MISSING: Mapping[str, tuple[Capability, ...]] = {
     wheel: tuple(map(Capability.parse, devices))
     for wheel, devices in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).items()
 }
-"""By wheel, the capabilities that a library in it does not run on. Of another version nothing is known."""
+"""The capabilities that a library of a wheel does not run on, by the wheel's key, which has its version."""
 
 
 def missing_in(coverages: Sequence[LibraryCoverage]) -> tuple[Capability, ...]:
-    """The capabilities that one of a wheel's libraries does not run on, natively or by JIT."""
+    """Return the capabilities that run one of a wheel's libraries neither natively nor by JIT."""
     runnable = [coverage for coverage in coverages if coverage.runnable]
     lost = (Support.PARTIAL, Support.NONE)
     return tuple(device for device in DEVICES if any(one.support[device] in lost for one in runnable))
 
 
 def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
-    """The text of ``DATA``."""
+    """Return the JSON text of ``DATA``."""
     found = {wheel: list(map(str, devices)) for wheel, devices in sorted(missing.items())}
     return json.dumps(found, indent=2) + "\n"
 
 
 def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
-    """C013 for the architectures of the set at key ``path`` that a pinned wheel holds nothing for."""
+    """Yield C013 for the architectures of ``sm`` that a pinned wheel holds no code for.
+
+    ``path``: the key of the set in ``variants.yaml``. ``wheels``: the pinned wheels' keys.
+    """
     lacking = {wheel: _unserved(sm, MISSING.get(wheel, ())) for wheel in wheels}
     found = sorted({arch for arches in lacking.values() for arch in arches})
     if not found:
@@ -61,7 +65,7 @@ def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iter
 
 
 def hold_read(wheels: Iterable[str]) -> Iterator[Finding]:
-    """C014 for each pinned wheel whose libraries were not read: what they lack shows after the compile."""
+    """Yield the warning C014 for each pinned wheel that ``MISSING`` does not name."""
     for wheel in wheels:
         if wheel not in MISSING:
             yield Finding(

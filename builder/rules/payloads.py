@@ -1,9 +1,10 @@
-"""What the images of a library unpack to: findings A010 to A013.
+"""Rules for the unpacked images of a library: findings A010 to A013.
 
-``payload_findings`` is for anybody's library, ``hold_kernels`` for one that we compiled. ONNX Runtime guards
-bodies of kernels by ``__CUDA_ARCH__ >= …``, so they are stubs on older architectures: of the official 1.21.0
-296 on sm_60, of 1.23.2 576 there and four on sm_70 and sm_75, of 1.31.1 14 on sm_75. In none is a kernel a
-stub that an older architecture of the same container has whole, or half of an architecture's kernels.
+``payload_findings`` is for any library, ``hold_kernels`` for a library that this project compiled. ONNX
+Runtime guards bodies of kernels by ``__CUDA_ARCH__ >= …``, so these are stubs on older architectures: 296
+kernels on sm_60 in the official 1.21.0; 576 on sm_60 and four on sm_70 and sm_75 in 1.23.2; 14 on sm_75 in
+1.31.1. In none of these releases is a kernel a stub while an older architecture of the same container has its
+full code, nor are half of an architecture's kernels stubs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from builder.binary.payloads.kernel_names import named
 from builder.findings.finding import Code, Finding, Severity
 
 _SHOWN = 20
-"""Findings on single images before the rest is counted."""
+"""Most findings of a kind on single images and containers; further damages are only counted."""
 
 
 def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
-    """A010 to A012 as errors, and as notes A013 for each architecture that kernels are stubs on."""
+    """Yield A010 to A012 as errors, and A013 as a note for each target that kernels are stubs for."""
     yield from _damages(path, deep)
     for gap in [gap for gap in deep.gaps if not gap.held][:_SHOWN]:
         message = f"the container at {gap.offset:#x} holds {_kernels(gap.lacking)}, and none for {gap.target}"
@@ -30,7 +31,11 @@ def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
 
 
 def hold_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
-    """The same, with an error for stubs that no guard in ONNX Runtime's source explains."""
+    """Yield the findings of ``payload_findings``, with A013 as an error where no guard explains the stubs.
+
+    No guard in ONNX Runtime's source explains stubs that are half of a target's kernels, or a stub whose full
+    code is there for an older architecture.
+    """
     for finding in payload_findings(path, deep):
         if finding.code is not Code.A013:
             yield finding
@@ -66,12 +71,12 @@ def _kernels(count: int) -> str:
 
 
 def _by_target(stubs: Sequence[Stub]) -> Iterator[tuple[CodeTarget, list[Stub]]]:
-    """The stubs for each target, SASS first, by architecture."""
+    """Yield each target with its stubs, SASS first, then by architecture."""
     targets = dict.fromkeys(target for stub in stubs for target in stub.on)
     for target in sorted(targets, key=CodeTarget.order):
         yield target, [stub for stub in stubs if target in stub.on]
 
 
 def _is_older(one: CodeTarget, target: CodeTarget) -> bool:
-    """Whether ``one`` is for an older architecture, and for all newer ones alike."""
+    """Return whether ``one`` is for an older architecture than ``target``, without a suffix."""
     return not one.arch.suffix and one.arch.number < target.arch.number

@@ -1,8 +1,9 @@
-"""Whether all symbols that ONNX Runtime's libraries ask for are defined, and which they export.
+"""Rules for the symbols of ONNX Runtime's libraries: needed ones are defined, exported ones are the API.
 
-A library links with symbols missing and fails only when it is opened. What ``ldd -r`` says on a machine with
-the package is computed here from the files alone; what glibc and libstdc++ define cannot be, but their
-symbols have versions, and a linker that saw them left those in the library (E007 holds them to a host).
+A library can be linked with symbols missing; it fails only when it is opened. These rules compute from the
+files the result of ``ldd -r`` on a machine with the package. The symbols of glibc and libstdc++ cannot be
+checked that way; they have versions, which the linker recorded in the library and E007 compares with a
+host's.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from builder.rules.dependencies import missing
 _CUDA_DRIVER = "libcuda.so.1"
 
 _OF_CUDA_DRIVER = re.compile(r"cu[A-Z]\w*")
-"""The driver's symbols have no version, and no package holds the driver.
+"""Names of the driver's symbols, which have no version; no package holds the driver.
 
-The official provider of 1.31.1 asks for ``cuTensorMapEncodeTiled`` and needs ``libcuda.so.1``; those of
-1.21.0 and 1.23.2 do neither.
+The official provider of 1.31.1 needs ``libcuda.so.1`` and its symbol ``cuTensorMapEncodeTiled``; those of
+1.21.0 and 1.23.2 need neither.
 """
 
 _PROVIDERS = "libonnxruntime_providers_"
@@ -32,7 +33,7 @@ _PROVIDERS = "libonnxruntime_providers_"
 _ANY = "*"
 
 _SHOWN = 6
-"""Symbols that a message names."""
+"""Most symbols that a message names."""
 
 _API: Mapping[str, Pattern[str]] = {
     HOST: re.compile(r"OrtGetApiBase|OrtSessionOptionsAppendExecutionProvider_\w+"),
@@ -40,15 +41,15 @@ _API: Mapping[str, Pattern[str]] = {
 }
 
 _API_OF_PROVIDERS = re.compile(r"GetProvider|CreateEpFactories|ReleaseEpFactory|_binary_\w+")
-"""What ORT's version scripts let out; ``_binary_`` is data that its linker wrapped.
+"""The symbols that ORT's version scripts export; ``_binary_…`` is data that its linker embedded.
 
-Sources: ``readelf --dyn-syms`` of the official 1.21.0, 1.23.2 and 1.31.1, of which the last has the two that
-make and release factories, and ORT's ``core/providers/cuda/version_script.lds``.
+Sources: ORT's ``core/providers/cuda/version_script.lds``, and ``readelf --dyn-syms`` of the official 1.21.0,
+1.23.2 and 1.31.1; only the last has the two symbols that make and release factories.
 """
 
 
 def check_linkage(libraries: Sequence[Library]) -> list[Finding]:
-    """E014 and E015 over a package's libraries, of which ORT's own are judged."""
+    """Return the findings E014 and E015 on ORT's own libraries among those of a package."""
     by_name = {library.name: library for library in libraries}
     own = [library for library in libraries if library.vendor == ONNXRUNTIME]
     return [
@@ -58,7 +59,10 @@ def check_linkage(libraries: Sequence[Library]) -> list[Finding]:
 
 
 def _undefined(library: Library, by_name: Mapping[str, Library]) -> Iterator[Finding]:
-    """E014. Silent where a library in scope is missing or unreadable: E001 and E002 report that."""
+    """Yield E014 for symbols without a definition.
+
+    Yields nothing where a library in scope is missing or unreadable, which E001 and E002 report.
+    """
     scope = _scope(library, by_name)
     if any(missing(one, by_name.keys()) or not one.elf.sections for one in scope):
         return
@@ -74,9 +78,10 @@ def _undefined(library: Library, by_name: Mapping[str, Library]) -> Iterator[Fin
 
 
 def _scope(library: Library, by_name: Mapping[str, Library]) -> list[Library]:
-    """The libraries where the loader looks: the library itself, then breadth first those in its NEEDED.
+    """Return the libraries in which the loader looks symbols up: ``library``, then its NEEDED breadth first.
 
-    Before a provider the host library opens the bridge for all to see. Source: ORT's provider_bridge_ort.cc.
+    The host library opens the bridge with global scope before it opens a provider. Source: ORT's
+    provider_bridge_ort.cc.
     """
     beginning = [library.name]
     if library.name.startswith(_PROVIDERS) and BRIDGE in by_name:
@@ -91,7 +96,11 @@ def _scope(library: Library, by_name: Mapping[str, Library]) -> list[Library]:
 
 
 def _lacking(library: Library, scope: Sequence[Library], by_name: Mapping[str, Library]) -> list[Symbol]:
-    """The symbols that nothing in scope defines; versioned ones of host libraries are not looked for."""
+    """Return the symbols that no library in scope defines.
+
+    Versioned symbols of libraries outside the package are left out, and so are the driver's where a library
+    in scope needs the driver.
+    """
     defined = set(_definitions(scope))
     driver = any(_CUDA_DRIVER in one.elf.needed for one in scope)
     return [
@@ -110,8 +119,9 @@ def _definitions(scope: Sequence[Library]) -> Iterator[tuple[str, str]]:
 
 
 def _answers(ask: Symbol) -> tuple[tuple[str, str], ...]:
-    """The definitions that satisfy a symbol: without a version any, with one also one without.
+    """Return the definitions that satisfy a symbol, as names and versions.
 
+    Any version satisfies a symbol without a version. Its own version and none satisfy one with a version.
     Source: glibc's ``elf/dl-lookup.c``, ``check_match``.
     """
     if not ask.version:
@@ -120,7 +130,10 @@ def _answers(ask: Symbol) -> tuple[tuple[str, str], ...]:
 
 
 def _not_api(library: Library) -> Iterator[Finding]:
-    """E015: an application with a protobuf of its own would get ORT's functions, or the reverse."""
+    """Yield E015 for exported symbols outside the API.
+
+    With them, an application with its own protobuf would call ORT's functions, or the reverse.
+    """
     api = _API.get(library.name, _API_OF_PROVIDERS)
     others = [symbol for symbol in library.elf.symbols.exports if not api.fullmatch(symbol.name)]
     if others:

@@ -1,8 +1,8 @@
-"""Which toolkit, cuDNN, ORT and driver go with which architectures: a matrix as data, and the rules over it.
+"""Rules for the versions of CUDA, cuDNN and nvcc that a set of architectures needs: findings C001 to C004.
 
 Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
 "CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
-pull request 26307; the PTX ISA on renamed targets. What depends on ORT's version is in
+pull request 26307; the PTX ISA on renamed targets. Rules that depend on ORT's version are in
 ``onnxruntime.versions``.
 """
 
@@ -36,7 +36,7 @@ _FIRST_CUDNN_75: Version = (9, 11)
 
 @dataclass(frozen=True)
 class _ToolkitChoice:
-    """The set and the versions that are linted together."""
+    """A variant's set and the versions that the rules judge together."""
 
     variant: str
     sm: tuple[Arch, ...]
@@ -60,9 +60,10 @@ def lint(
     nvcc: str | None = None,
     ptxas: str | None = None,
 ) -> list[Finding]:
-    """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen.
+    """Return the findings on a set and its versions, those of ``hold_version`` for ``ort`` included.
 
-    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know.
+    ``nvcc``: the base's version, ``None`` before a base is chosen. ``ptxas``: the version of a newer ptxas
+    that assembles nvcc's PTX for architectures that nvcc does not know, ``None`` without one.
     """
     subject = _ToolkitChoice(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
@@ -165,7 +166,7 @@ def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
 
 
 def _ways_out(subject: _ToolkitChoice, lost: Sequence[Arch]) -> Iterator[str]:
-    """The oldest nvcc that compiles for the whole set, if any, and the set without ``lost``."""
+    """Yield as text the oldest nvcc for the whole set, if any, and the set without ``lost``, if not empty."""
     fits = (nvcc for nvcc in NVCCS if all(compiles(nvcc, arch) for arch in subject.sm))
     nvcc = next(fits, None)
     kept = [arch for arch in subject.sm if arch not in lost]

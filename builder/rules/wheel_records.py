@@ -1,4 +1,4 @@
-"""Whether files from wheels are unmodified: each must be the file that its wheel's RECORD names.
+"""Rules for files from wheels: each has the size and sha256 that its wheel's RECORD states (B001).
 
 Source: "Recording installed projects" and "Binary distribution format", packaging.python.org.
 """
@@ -19,35 +19,36 @@ from builder.package.archive import BUILT, Member
 from builder.package.contents import NVIDIA
 
 _HASHED = 2
-"""Fields of a row that names a hash: path, hash, and the size that may be missing."""
+"""Least number of fields of a row with a hash: path and hash; the size may be missing."""
 
 _SHA256 = re.compile(r"sha256=([A-Za-z0-9+/_-]{43})=?")
-"""256 bits in base64: 43 characters, and the padding that the standard leaves out."""
+"""A sha256 in base64: 43 characters, and padding that the standard leaves out."""
 
 
 @dataclass(frozen=True)
 class RecordRow:
-    """A line of ``RECORD``."""
+    """Hash and size in a row of ``RECORD``."""
 
     sha256: str
     size: int | None
-    """In bytes; ``None`` where the line has none."""
+    """The file's bytes; ``None`` where the row has no size."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Size and sha256 of files as their wheels' RECORD states them, before the files are read."""
+    """Size and sha256 of files by their wheels' RECORD; the files themselves are not read."""
 
     digests: Mapping[str, Digest]
-    """By member path, of those that their wheel names with hash and size."""
+    """Digests by member path, of the files that RECORD names with hash and size."""
     findings: tuple[Finding, ...]
-    """B001 for each of the others."""
+    """Findings B001 on other files from wheels, and on files of NVIDIA's that are marked as modified."""
 
 
 def read_rows(text: str, where: str) -> dict[str, RecordRow]:
-    """The lines of a ``RECORD`` by path; one without a hash (its own) is left out.
+    """Return the rows of a ``RECORD`` by path, without those that have no hash (RECORD's own).
 
-    ``where`` names the wheel in the ``IntegrityError`` for a line with anything but a sha256.
+    Raises ``IntegrityError`` for text that is no CSV and for another hash than a sha256. ``where`` names the
+    wheel in its message.
     """
     try:
         lines = [line for line in csv.reader(text.splitlines()) if len(line) >= _HASHED and line[1]]
@@ -57,15 +58,15 @@ def read_rows(text: str, where: str) -> dict[str, RecordRow]:
 
 
 def read_record(text: str, where: str) -> dict[str, str]:
-    """Hex sha256 of a wheel's files by path, from its ``RECORD``. Raises as ``read_rows``."""
+    """Return the hex sha256 of a wheel's files by path, from its ``RECORD``. Raises as ``read_rows``."""
     return {path: row.sha256 for path, row in read_rows(text, where).items()}
 
 
 def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorded:
-    """Size and sha256 of every unmodified file from a wheel, as the wheel's RECORD tells them at its path.
+    """Return size and sha256 of every unmodified file from a wheel, by the wheel's RECORD.
 
-    ``record`` gives the text of ``RECORD`` of a wheel by its ``Input.key``. Nothing is read from the files:
-    who hashes them later, while writing, has something to hold them to.
+    ``record`` returns the text of a wheel's ``RECORD`` by the wheel's ``Input.key``. The files are not read;
+    the writer of the archive hashes them and compares.
     """
     theirs = [member for member in members if member.source != BUILT and not member.modified]
     rows = _rows_of(theirs, record)
@@ -82,10 +83,10 @@ def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorde
 def check_unmodified(
     members: Sequence[Member], digests: Mapping[str, Digest], record: Callable[[str], str]
 ) -> list[Finding]:
-    """B001 for each file from a wheel whose bytes are not its wheel's, and each of NVIDIA's said to differ.
+    """Return B001 for each file that differs from its wheel's, and each NVIDIA file marked as modified.
 
-    ``digests`` are of the files as they are, ``record`` as for ``recorded``. A file of ORT's that we modified
-    is another file on purpose.
+    ``digests``: those of the files themselves, by member path. ``record``: as for ``recorded``. Files marked
+    as modified are not compared.
     """
     theirs = [member for member in members if member.source != BUILT and not member.modified]
     rows = _rows_of(theirs, record)
@@ -100,10 +101,10 @@ def check_unmodified(
 
 
 def check_recorded(manifest: Manifest, records: Mapping[str, str]) -> Iterator[Finding]:
-    """B001 for each file that a manifest tells otherwise than the wheel it names.
+    """Yield B001 for each file of a manifest whose digest differs from that of the wheel that it names.
 
-    ``records`` are the texts of ``RECORD`` by ``Input.key``, of those wheels that are at hand. Of a file of
-    ORT's that we modified the wheel need only know the original; NVIDIA's are never excused.
+    ``records``: the texts of ``RECORD`` by ``Input.key``, of the wheels that are available. A modified file
+    of ORT's only has to be named in RECORD; NVIDIA's files are always compared.
     """
     known = {source: read_rows(text, source) for source, text in records.items()}
     for entry in manifest.files:
@@ -159,7 +160,7 @@ def _size(line: Sequence[str]) -> int | None:
 
 
 def _hex(text: str, path: str, where: str) -> str:
-    """``sha256=<urlsafe base64 without padding>`` as hex."""
+    """Return ``sha256=<urlsafe base64 without padding>`` as hex. Raises ``IntegrityError`` for other text."""
     match = _SHA256.fullmatch(text)
     if match is None:
         raise IntegrityError(f"{where}: RECORD has no sha256 for {path}: {text}")

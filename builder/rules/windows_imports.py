@@ -1,7 +1,7 @@
-"""Whether the DLLs of a package find what they import, at once, delayed, forwarded or opened by name.
+"""Rules for the DLLs that a package's DLLs import, forward to or open by name (E002, E003, E017).
 
-Windows answers a DLL whose import is nowhere with error 126. So each import is in the package, or one of
-Windows' own, or there is a finding. Names of files differ in case on Windows without meaning it.
+Windows fails to load a DLL with a missing import, with error 126. So each import must be in the package or
+part of Windows. File names are compared without regard to case, as on Windows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SYSTEM = (
     *("bcrypt.dll", "crypt32.dll", "cfgmgr32.dll", "psapi.dll", "shlwapi.dll", "dxgi.dll", "dxcore.dll"),
     *("d3d12.dll", "ucrtbase.dll", "api-ms-win-*.dll", "ext-ms-win-*.dll"),
 )
-"""Patterns of what every Windows 10 and 11 for x64 has in System32, or stands for, as its API sets do.
+"""Patterns of the DLLs that every Windows 10 and 11 for x64 has in System32, and of its API sets.
 
-Source: Microsoft's "Windows umbrella libraries" and "Windows API sets"; the universal C run time,
-``api-ms-win-crt-*``, is part of Windows since 10.
+Source: Microsoft's "Windows umbrella libraries" and "Windows API sets"; the universal C runtime,
+``api-ms-win-crt-*``, is part of Windows since version 10.
 """
 
 _DRIVER = "nvcuda.dll"
 
 _RUN_TIME = ("msvcp140*.dll", "vcruntime140*.dll", "concrt140.dll", "vcomp140.dll")
-"""Of the Visual C++ Redistributable, which Windows lacks as it is installed."""
+"""Patterns of the DLLs of the Visual C++ Redistributable, which a new Windows installation lacks."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class ImportingLibrary:
     path: str
     dll: Pe
     opens: tuple[str, ...] = ()
-    """The names in its bytes of DLLs that it opens at run time."""
+    """The names of DLLs that the DLL opens at run time, from its bytes."""
 
 
 def check_imports(libraries: Sequence[ImportingLibrary]) -> Iterator[Finding]:
-    """E002 for what nothing provides, E003 for what is opened and absent, E017 for Microsoft's run time."""
+    """Yield E002 for missing imports, E003 for missing DLLs that are opened, E017 for Microsoft's runtime."""
     inside = frozenset(_name(library.path) for library in libraries)
     for library in libraries:
         missing = {name: how for name, how in _asked(library.dll).items() if not _is_there(name, inside)}
@@ -86,7 +86,7 @@ def _left_to_the_user(path: str, names: Sequence[str]) -> Finding:
 
 
 def _asked(dll: Pe) -> Mapping[str, str]:
-    """What the loader is asked for, and how."""
+    """Return the DLLs that a DLL imports or forwards to, each with the verb for messages."""
     return {**dict.fromkeys(dll.forwards, "forwards to"), **dict.fromkeys(dll.needed, "imports")}
 
 

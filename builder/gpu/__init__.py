@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs. ``table`` has a row for each of them; the other modules say what follows from the rows.
+"""Facts about NVIDIA's GPUs: ``table`` has a row for each capability; other modules compute from the rows.
 
-Each fact stands here once; every other room derives from it. Ships in ``ortpacks.pyz``.
+All other packages take their facts about GPUs from here. Ships in ``ortpacks.pyz``.
 """

@@ -1,4 +1,4 @@
-"""Architectures of code and compute capabilities of devices, as values."""
+"""Value types for architectures of code and compute capabilities of devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Capability:
 
     @classmethod
     def parse(cls, text: str) -> Capability:
-        """Read ``"8.6"``; ``ValueError`` on anything else."""
+        """Return the capability that a text like ``"8.6"`` names. Raises ``ValueError`` for other text."""
         match = _CAPABILITY.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not a compute capability like 8.6")
@@ -27,7 +27,7 @@ class Capability:
 
     @property
     def number(self) -> int:
-        """``86`` for 8.6: the number of the architecture that is made for it."""
+        """The number of the architecture for this capability: ``86`` for 8.6."""
         return self.major * 10 + self.minor
 
     def __str__(self) -> str:
@@ -36,16 +36,19 @@ class Capability:
 
 @dataclass(frozen=True, order=True)
 class Arch:
-    """Architecture of code: ``sm_86``, ``sm_90a``, ``compute_120f`` without saying SASS or PTX."""
+    """Architecture of SASS or PTX: the ``90a`` of ``sm_90a`` and of ``compute_90a``."""
 
     major: int
     minor: int
     suffix: str = ""
-    """``""``, ``"a"`` (exactly this capability) or ``"f"`` (this family)."""
+    """``""``, ``"a"`` (exactly this capability) or ``"f"`` (the family that begins here)."""
 
     @classmethod
     def parse(cls, text: str) -> Arch:
-        """Read ``"86"``, ``"sm_90a"`` or ``"compute_120f"``; ``ValueError`` on anything else."""
+        """Return the architecture that ``"86"``, ``"sm_90a"`` or ``"compute_120f"`` names.
+
+        Raises ``ValueError`` for other text.
+        """
         match = _ARCH.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not an architecture like 86, sm_90a or compute_120")
@@ -53,7 +56,7 @@ class Arch:
 
     @property
     def number(self) -> int:
-        """``86`` for ``sm_86``, ``90`` for ``sm_90a``."""
+        """The number without suffix: ``86`` for ``sm_86``, ``90`` for ``sm_90a``."""
         return self.major * 10 + self.minor
 
     def __str__(self) -> str:

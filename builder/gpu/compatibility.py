@@ -1,7 +1,7 @@
-"""Which code runs on which device.
+"""Rules for the devices that SASS and PTX of an architecture run on.
 
 Sources: NVIDIA's Blackwell Compatibility Guide 13.0 and "CUDA 12.9 family-specific features" for the rules;
-``DEVICE_REQUIREMENT`` in PyTorch's ``torch/cuda/__init__.py`` for the embedded parts that break the rule
+``DEVICE_REQUIREMENT`` in PyTorch's ``torch/cuda/__init__.py`` for the embedded parts, which break the rule
 "same major, minor at least".
 """
 
@@ -14,9 +14,11 @@ from builder.gpu.table import EMBEDDED
 
 
 def runs_sass(code: Arch, device: Capability) -> bool:
-    """Whether SASS of ``code`` runs on ``device``: same major and minor at least, ``a`` exactly its own.
+    """Return whether SASS for ``code`` runs on ``device``.
 
-    ``f`` code runs on its family, which is the same set as for plain code. Embedded parts run only their own.
+    Plain SASS runs on devices of the same major version with the same or a higher minor one, SASS with ``f``
+    on its family, which is the same set, and SASS with ``a`` on its own capability only. An embedded part
+    runs only SASS of its own number, or of the part's number before it was renamed.
     """
     if code.number in EMBEDDED or device.number in EMBEDDED:
         return device.number in EMBEDDED.get(code.number, ())
@@ -26,23 +28,27 @@ def runs_sass(code: Arch, device: Capability) -> bool:
 
 
 def jits_ptx(code: Arch, device: Capability) -> bool:
-    """Whether a driver can compile PTX of ``code`` for ``device``: any newer one; ``a`` and ``f`` as SASS."""
+    """Return whether a driver can compile PTX of ``code`` for ``device``.
+
+    Plain PTX can be compiled for the same or any newer capability, PTX with a suffix where such SASS runs.
+    """
     if code.suffix:
         return runs_sass(code, device)
     return (code.major, code.minor) <= (device.major, device.minor)
 
 
 _FIRST_SUFFIX = 9
-"""Major version of the first architecture that may have a suffix: SASS of older ones is plain."""
+"""Major version of the first architecture that may have a suffix (PTX ISA); older SASS has none."""
 
 NATIVE, JIT, NONE = "native", "jit", "none"
 
 
 def implied(known: Mapping[Capability, str], device: Capability) -> str:
-    """``native``, ``jit`` or ``none`` on a device that is not among the ``known`` ones, as they imply it.
+    """Return the support of a device that is not among ``known``, as these imply it.
 
-    SASS without a suffix runs on each newer minor version. PTX that a driver compiles for several major
-    versions has no suffix, and is compiled for each newer device.
+    ``known``: ``native``, ``jit``, ``none`` or another support by capability. SASS without a suffix also runs
+    on higher minor versions. PTX that runs on several major versions has no suffix, so a driver compiles it
+    for newer devices too.
     """
     cards = sorted(one for one in known if one.number not in EMBEDDED)
     older = [one for one in cards if one < device]

@@ -1,4 +1,4 @@
-"""What a CUDA toolkit compiles for, and the driver versions that code made with it needs.
+"""Rules for the architectures that a CUDA toolkit compiles for, and the drivers that its code needs.
 
 Sources: the CUDA Toolkit release notes 12.0 to 13.4 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
 tables "CUDA Toolkit and Corresponding Driver Versions" and "Minimum Required Driver Version for CUDA Minor
@@ -16,10 +16,10 @@ from builder.gpu.table import COMPILED, FLOOR_12_8, FLOOR_13, GPUS, LAST_12, SUF
 NVCCS = ("12.4", "12.8", "12.9", "13.0")
 
 FLOOR_12 = "525.60.13"
-"""The oldest driver for any CUDA 12."""
+"""The oldest Linux driver for any CUDA 12."""
 
 FLOOR_ZSTD = "550.54.14"
-"""The driver of CUDA 12.4, the first that reads images packed with zstd."""
+"""The Linux driver of CUDA 12.4, the first that reads images packed with zstd."""
 
 
 _PTX_FLOORS: Tuple[Tuple[Version, str, Version], ...] = (
@@ -35,7 +35,7 @@ _PTX_FLOORS: Tuple[Tuple[Version, str, Version], ...] = (
     ((9, 0), FLOOR_13, (13, 0)),
     ((9, 1), "590.44.01", (13, 1)),
 )
-"""Versions of the PTX ISA, the driver of the first CUDA that has it, and that CUDA."""
+"""Versions of the PTX ISA, the Linux driver of the first CUDA with each version, and that CUDA's version."""
 
 
 _ON_WINDOWS = {
@@ -49,25 +49,29 @@ _ON_WINDOWS = {
     FLOOR_12_8: "570.65",
     "575.51.03": "576.02",
 }
-"""The driver for Windows that came with the same CUDA. CUDA 13 names none; branches have the same numbers.
+"""Windows drivers by the Linux driver of the same CUDA. Release notes of CUDA 13 name no Windows driver.
 
-For any CUDA 12 the release notes ask for 528.33 of CUDA 12.0 Update 1 (those of 12.0 and 12.2 for 527.41);
-no release notes name 565.90, the first that says it serves CUDA 12.7.
+For any CUDA 12 the release notes require 528.33 of CUDA 12.0 Update 1 (those of 12.0 and 12.2: 527.41). No
+release notes name 565.90; it is the first driver that reports CUDA 12.7.
 """
 
 
 def windows_floor(floor: str) -> str:
-    """The oldest driver for Windows that does what Linux's driver of this version does."""
+    """Return the oldest Windows driver that corresponds to the Linux driver ``floor``.
+
+    That is the branch, ``580`` of ``580.65.06``, for a driver that ``_ON_WINDOWS`` does not name: a branch
+    has the same number on both systems.
+    """
     return _ON_WINDOWS.get(floor, floor.partition(".")[0])
 
 
 def ptx_floor(isa: Version) -> Optional[str]:
-    """Oldest driver version that compiles PTX of this version; ``None`` for a newer one than we know."""
+    """Return the oldest Linux driver that compiles PTX of version ``isa``; ``None`` for a newer version."""
     return next((floor for known, floor, _ in _PTX_FLOORS if isa <= known), None)
 
 
 def cuda_of_driver(driver: str) -> Version:
-    """The CUDA version that a driver says it serves, as far as we know: at least 12.0."""
+    """Return the newest known CUDA version that a Linux driver supports, 12.0 at least."""
     known = [cuda for _, floor, cuda in _PTX_FLOORS if version_of(floor) <= version_of(driver)]
     return known[-1] if known else (12, 0)
 
@@ -75,11 +79,12 @@ def cuda_of_driver(driver: str) -> Version:
 def driver_window(
     sass: Iterable[Arch], cuda: str, *, isa: Optional[Version] = None, compressed: bool = False
 ) -> Tuple[str, Optional[str]]:
-    """Oldest driver version, and the last driver branch that still knows these GPUs (``None``: no end known).
+    """Return the driver floor and the driver ceiling of a package (``None``: no last branch is known).
 
-    ``sass``: the architectures of the provider's SASS. ``isa``: of the PTX that a promised GPU needs.
-    ``compressed``: images for GPUs before Blackwell are packed with zstd. A driver compiles PTX of its own
-    CUDA version and older.
+    ``sass``: the architectures of the provider's SASS. ``cuda``: the version of its CUDA. ``isa``: the ISA
+    version of PTX that a promised GPU needs, if any. ``compressed``: whether images for GPUs before Blackwell
+    are packed with zstd. A driver compiles PTX of its own CUDA version and older. The ceiling is ``None``
+    unless all GPUs of ``sass`` have one.
     """
     numbers = {arch.number for arch in sass}
     gpus = [gpu for gpu in GPUS if gpu.number in numbers]
@@ -94,41 +99,41 @@ def driver_window(
 
 
 def compilable(nvcc: str) -> Tuple[int, ...]:
-    """The architectures an nvcc of this version can compile."""
+    """Return the numbers of the architectures that an nvcc of this version compiles for."""
     version = version_of(nvcc)[:2]
     return tuple(gpu.number for gpu in COMPILED if _reaches(gpu, version))
 
 
 def version_of(text: str) -> Version:
-    """The numbers of a version: ``(12, 9)`` of ``12.9``."""
+    """Return the numbers of a version: ``(12, 9)`` of ``12.9``."""
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
 def dotted(version: Version) -> str:
-    """A version as text: ``12.9``."""
+    """Return a version as text: ``12.9``."""
     return ".".join(map(str, version))
 
 
 def first_cuda(arch: Arch) -> Optional[Version]:
-    """First CUDA that compiles for ``arch``; ``None`` when it is not one we know."""
+    """Return the first CUDA that compiles for ``arch``; ``None`` for an unknown architecture."""
     first = next((gpu.first_cuda for gpu in COMPILED if gpu.number == arch.number), None)
     return None if first is None else max(first, SUFFIXES[arch.suffix].first_cuda)
 
 
 def last_cuda(arch: Arch) -> Optional[Version]:
-    """Last CUDA that compiles for ``arch``; ``None`` while it is still served."""
+    """Return the last CUDA that compiles for ``arch``; ``None`` where the newest CUDA still does."""
     return next((gpu.last_cuda for gpu in COMPILED if gpu.number == arch.number), None)
 
 
 def is_made(nvcc: str, ptxas: Optional[str], arch: Arch) -> bool:
-    """Whether nvcc, or a newer ptxas from its PTX, makes SASS for ``arch``."""
+    """Return whether nvcc, or a newer ptxas from nvcc's PTX, makes SASS for ``arch``."""
     return compiles(nvcc, arch) or (ptxas is not None and assembles(nvcc, ptxas, arch))
 
 
 def assembles(nvcc: str, ptxas: str, arch: Arch) -> bool:
-    """Whether a ``ptxas`` newer than ``nvcc`` makes SASS for ``arch`` from its newest PTX.
+    """Return whether a ``ptxas`` newer than ``nvcc`` makes SASS for ``arch`` from nvcc's newest PTX.
 
-    Such PTX holds no instruction that needs a suffix. Of an nvcc older than 11.0 nothing is known.
+    Such PTX has no instruction that needs a suffix. ``False`` for an nvcc older than 11.0.
     """
     known = compilable(nvcc)
     newer = bool(known) and arch.number > known[-1] and not arch.suffix
@@ -136,7 +141,7 @@ def assembles(nvcc: str, ptxas: str, arch: Arch) -> bool:
 
 
 def compiles(nvcc: str, arch: Arch) -> bool:
-    """Whether a toolkit of this version makes SASS for an architecture."""
+    """Return whether a toolkit of this version makes SASS for an architecture."""
     first = first_cuda(arch)
     return arch.number in compilable(nvcc) and first is not None and first <= version_of(nvcc)
 

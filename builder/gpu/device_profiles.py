@@ -1,4 +1,4 @@
-"""The settings that a session on a GPU is opened with, by compute capability and memory.
+"""This module chooses the settings of an ONNX Runtime session by a GPU's compute capability and memory.
 
 Sources:
 
@@ -21,21 +21,21 @@ from builder.gpu.architectures import Capability
 FP32, FP16, BF16, INT8 = "fp32", "fp16", "bf16", "int8"
 
 LOW, MEDIUM, HIGH = "low", "medium", "high"
-"""Levels: the least memory and time; what loses no quality that is measured; the model's own numbers."""
+"""Levels of precision: least memory and time; no measured loss of quality; the model's own number types."""
 
 _SLOW_FP16 = Capability(6, 1)
 _FIRST_FP16, _FIRST_INT8, _FIRST_BF16 = Capability(5, 3), Capability(6, 1), Capability(8, 0)
 
 _LEFT_TO_OTHERS_PERCENT = 10
-"""Of the memory, for CUDA's context and the other programs."""
+"""Percent of the memory that is left to CUDA's context and to other programs."""
 
 _SMALL_MIB = 6144
-"""Up to this much memory the arena grows by what is asked for, not to the next power of two."""
+"""Memory in MiB up to which the arena grows by the requested bytes, not to the next power of two."""
 
 _BATCHES: Tuple[Tuple[int, int], ...] = ((14336, 128), (7168, 64), (3584, 32), (1792, 16))
-"""Memory in MiB from which on a batch of this many items is begun with; a session halves it where it must.
+"""Least memory in MiB, and the items of a first batch with it; a session halves a batch that is too big.
 
-7/8 of 16, 8, 4 and 2 GiB: of a card sold with so much, a driver and a desktop leave a little less free.
+The limits are 7/8 of 16, 8, 4 and 2 GiB, because driver and desktop occupy some of a card's memory.
 """
 
 _SMALLEST_BATCH = 8
@@ -46,28 +46,28 @@ class DeviceProfile:
     """The settings for one GPU."""
 
     dtypes: Mapping[str, Tuple[str, ...]]
-    """Level → the number types of a model's files, the best first; ``fp32`` is the last of each."""
+    """Number types of a model's files by level, the best first; ``fp32`` is always the last."""
     why: str
-    """Why ``fp16`` is taken or not."""
+    """The reason why ``fp16`` is used or not."""
     bf16: bool
     tf32: bool
     batch: int
-    """Items."""
+    """Items of the first batch."""
     memory_limit_mib: Optional[int]
-    """``None``: no limit, as the memory is not known."""
+    """Most MiB that the session may use; ``None`` for no limit, where the memory is unknown."""
     arena: str
-    """``arena_extend_strategy``."""
+    """The provider option ``arena_extend_strategy``."""
     cudnn_search: str
-    """``cudnn_conv_algo_search``."""
+    """The provider option ``cudnn_conv_algo_search``."""
     cuda_graphs: bool
 
     def value(self) -> Dict[str, object]:
-        """The profile for ``--json``."""
+        """Return the profile for ``--json``."""
         return {**vars(self), "dtypes": {level: list(names) for level, names in self.dtypes.items()}}
 
 
 def profile_of(capability: Capability, memory_mib: Optional[int]) -> DeviceProfile:
-    """The settings for a GPU of which a session may take ``memory_mib`` MiB; ``None``: that is not known."""
+    """Return the settings for a GPU with ``memory_mib`` MiB for the session; ``None``: unknown memory."""
     fp16, why = _fp16(capability)
     medium = (FP16, FP32) if fp16 else (FP32,)
     low = (INT8, *medium) if capability >= _FIRST_INT8 else medium

@@ -21,20 +21,20 @@ _PLATFORMS = {
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU. What the driver did not say is ``None`` (or ``""`` for ``uuid``)."""
+    """One GPU, as its driver describes it. Unknown values are ``None``, an unknown ``uuid`` is ``""``."""
 
     index: int
-    """Its number with the probe that found it: CUDA's order with libcuda, PCI order with nvidia-smi."""
+    """The GPU's number in the order of the probe that found it: CUDA's for libcuda, PCI's for nvidia-smi."""
     uuid: str
-    """``GPU-…`` or ``MIG-…``; the only name that means the same everywhere."""
+    """``GPU-…`` or ``MIG-…``; unlike ``index``, the same for all probes."""
     name: str
     capability: Optional[Capability]
     memory_mib: Optional[int]
     driver: Optional[str]
     mig: Optional[Tuple[str, ...]] = None
-    """``MIG-…`` names of its instances; ``None`` where MIG is off or nothing was said of it."""
+    """``MIG-…`` names of the GPU's instances; ``None`` where MIG is off or its state unknown."""
     free_mib: Optional[int] = None
-    """The part of ``memory_mib`` that no program had when NVML was asked."""
+    """Free MiB of ``memory_mib`` when NVML was read."""
 
     def __str__(self) -> str:
         capability = f"compute capability {self.capability}" if self.capability else "capability unknown"
@@ -43,31 +43,34 @@ class Device:
 
 
 def parse_driver(text: str) -> Tuple[int, ...]:
-    """``"525.60.13"`` as ``(525, 60, 13)``; ``ValueError`` on anything else."""
+    """Return ``(525, 60, 13)`` of ``"525.60.13"``. Raises ``ValueError`` for text that is no version."""
     if _DRIVER.fullmatch(text.strip()) is None:
         raise ValueError(f"{text!r} is not a driver version like 525.60.13")
     return tuple(int(part) for part in text.strip().split("."))
 
 
 def below_floor(driver: str, floor: str) -> bool:
-    """Whether ``driver`` is older than ``floor``. A shorter version counts as its branch's first release."""
+    """Return whether ``driver`` is older than ``floor``. A version's missing numbers count as the lowest."""
     return parse_driver(driver) < parse_driver(floor)
 
 
 _NEXT_BRANCH = {"470": (495,), "580": (590,)}
-"""The branch after each that is the last for some GPUs. Drivers for Windows count on in between, and WSL has
-their numbers: nvidia-smi 580.105.07 says driver 581.80 there.
+"""The next branch after each branch that is the last for some GPUs. Windows drivers of a branch have numbers
+in between, and WSL shows them: nvidia-smi 580.105.07 reports driver 581.80 there.
 """
 
 
 def above_ceiling(driver: str, ceiling: str) -> bool:
-    """Whether ``driver`` is of a newer branch than ``ceiling``: 580.95.05 and 581.80 are within ``580``."""
+    """Return whether ``driver`` is of a newer branch than ``ceiling``; 581.80 is not newer than ``580``."""
     found, limit = parse_driver(driver), parse_driver(ceiling)
     following = _NEXT_BRANCH.get(ceiling)
     return found >= following if following else found[: len(limit)] > limit
 
 
 def platform_of(system: str, machine: str) -> str:
-    """``linux-x64`` from ``platform.system()`` and ``platform.machine()``; unknown ones just joined."""
+    """Return the platform, ``linux-x64``, of what ``platform.system()`` and ``platform.machine()`` return.
+
+    An unknown pair is joined by a hyphen, in lower case.
+    """
     key = (system.lower(), machine.lower())
     return _PLATFORMS.get(key, "-".join(key))

@@ -1,8 +1,8 @@
-"""THE table of NVIDIA's GPUs: one row for each compute capability. A new GPU is one new row here.
+"""Table of NVIDIA's GPUs: one row for each compute capability. A new GPU is added as a row of ``GPUS``.
 
-Everything else that lists GPUs derives from ``GPUS``: report columns, what an nvcc compiles for, driver
-floors, product names, embedded parts. ``virtualcard/resolver.c`` has a second table on purpose, of the GPUs
-that NVIDIA lists; a test compares the two.
+All other lists of GPUs are computed from ``GPUS``: columns of reports, architectures of an nvcc, driver
+floors, product names, embedded parts. Only ``virtualcard/resolver.c`` has, on purpose, a second table of the
+GPUs that NVIDIA lists; a test compares the two.
 
 Sources:
 
@@ -11,7 +11,7 @@ Sources:
 * first and last CUDA: the CUDA Toolkit release notes, and for 10.0 and newer the PTX ISA; ptxas 13.0 is the
   first that takes sm_88, ptxas 13.4 (PTX ISA 9.4) the first that takes sm_107
 * drivers: the table of drivers in the release notes of CUDA 12.8 and 13.0
-* what was renamed: the PTX ISA, "sm_101 renamed to sm_110 from PTX ISA version 9.0"
+* renamed capabilities: the PTX ISA, "sm_101 renamed to sm_110 from PTX ISA version 9.0"
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Version = Tuple[int, ...]
 LAST_12 = (12, 9)
 
 FLOOR_12_8 = "570.26"
-"""The driver of CUDA 12.8, the first that knows Blackwell."""
+"""The Linux driver of CUDA 12.8, the first that supports Blackwell."""
 
 FLOOR_13 = "580.65.06"
-"""The driver of CUDA 13.0, which serves every later 13."""
+"""The Linux driver of CUDA 13.0, the oldest for any CUDA 13."""
 
 LAST_BRANCH_BELOW_TURING = "580"
 
@@ -40,43 +40,43 @@ JETSON = "Jetson"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One compute capability: the chips that have it, and what compiles for them."""
+    """One compute capability: its products, and the CUDA toolkits and drivers that support it."""
 
     device: Capability
     generation: str
     cards: str
-    """A few of its products, for people who know theirs by name."""
+    """The names of a few products, for messages."""
     module: str = ""
     """``Orin`` for a Jetson: an embedded part, which runs SASS of its own number only. Empty for cards."""
     first_cuda: Optional[Version] = None
-    """First CUDA, of those from 11.0 on, that compiles for it; ``None``: none of them does."""
+    """First CUDA, from 11.0 on, that compiles for the capability; ``None`` where none does."""
     last_cuda: Optional[Version] = None
-    """Last CUDA that compiles for it, inclusive; ``None`` while it is still served."""
+    """Last CUDA that compiles for the capability; ``None`` where the newest CUDA still does."""
     floor: str = ""
-    """Oldest driver version that knows it, where that is newer than every CUDA 12 needs anyway."""
+    """Oldest driver that supports the capability; empty where each driver for CUDA 12 does."""
     last_branch: Optional[str] = None
-    """Last driver branch that knows it; ``None``: no end known."""
+    """Last driver branch that supports the capability; ``None`` where none is known."""
     grace: bool = False
-    """Whether it is one chip with NVIDIA's ARM processor, as in GB10; of GB200 its GPU is sold alone too."""
+    """Whether the GPU is only sold on one chip with NVIDIA's ARM processor, like GB10 (unlike GB200's)."""
     listed: bool = True
-    """Whether NVIDIA's list of CUDA GPUs names it from Maxwell on: it then has a column in every report."""
+    """Whether NVIDIA's list of CUDA GPUs from Maxwell on names the capability; each report covers it then."""
     renamed: Optional[int] = None
-    """The number that the same part has had since CUDA 13."""
+    """The number of the same part since CUDA 13; ``None`` where it was not renamed."""
     products: Tuple[str, ...] = ()
-    """Regular expressions of product names, without ``NVIDIA`` and without what ``_FORM`` allows behind them.
+    """Regular expressions of product names, without ``NVIDIA`` and without the additions of ``_FORM``.
 
-    Left out, and so unknown, is every name that NVIDIA sold several chips under (GeForce GT 640, GT 730, GTX
-    860M) or for which the two sources disagree (GeForce 910M, Quadro M620, Quadro M3000M to M5000M).
+    Names that NVIDIA gave to several chips are left out (GeForce GT 640, GT 730, GTX 860M), and so are names
+    for which the two sources disagree (GeForce 910M, Quadro M620, Quadro M3000M to M5000M).
     """
 
     @property
     def arm(self) -> bool:
-        """Whether it is in machines with an ARM processor only."""
+        """Whether the GPU is in machines with an ARM processor only."""
         return bool(self.module or self.grace)
 
     @property
     def number(self) -> int:
-        """Number of its architecture: ``86`` for 8.6."""
+        """The number of the capability's architecture: ``86`` for 8.6."""
         return self.device.number
 
 
@@ -318,21 +318,21 @@ GPUS: Tuple[Gpu, ...] = (
 
 @dataclass(frozen=True)
 class Generation:
-    """Neighbouring capabilities of one generation."""
+    """Successive capabilities of one generation."""
 
     name: str
     models: Tuple[Gpu, ...]
 
 
 def by_generation(gpus: Iterable[Gpu]) -> Tuple[Generation, ...]:
-    """Neighbours of one generation together, in the order given."""
+    """Return ``gpus`` in their order, with successive ones of a generation grouped."""
     return tuple(
         Generation(name, tuple(models)) for name, models in groupby(gpus, key=lambda gpu: gpu.generation)
     )
 
 
 MODELS: Tuple[Gpu, ...] = tuple(gpu for gpu in GPUS if gpu.listed)
-"""The GPUs that every report has a column for, oldest first."""
+"""The GPUs that NVIDIA lists, which every report covers, oldest first."""
 
 CAPABILITIES: Tuple[Capability, ...] = tuple(gpu.device for gpu in MODELS)
 """The capabilities of ``MODELS``."""
@@ -347,7 +347,7 @@ KNOWN_SM: Tuple[int, ...] = tuple(gpu.number for gpu in COMPILED)
 """The architecture numbers of ``COMPILED``; there is no sm_91."""
 
 DEVICES: Tuple[Capability, ...] = tuple(gpu.device for gpu in COMPILED if gpu.renamed is None)
-"""Every capability that a device has today: ``CAPABILITIES`` and those that NVIDIA does not list."""
+"""The capabilities of ``COMPILED`` under their current numbers, those that NVIDIA does not list included."""
 
 GENERATION_NUMBERS: Mapping[str, Tuple[int, ...]] = {
     name: tuple(gpu.number for gpu in COMPILED if gpu.generation == name)
@@ -356,22 +356,22 @@ GENERATION_NUMBERS: Mapping[str, Tuple[int, ...]] = {
 """Architecture numbers of ``COMPILED`` by generation, oldest first."""
 
 RENAMED: Mapping[int, int] = {gpu.number: gpu.renamed for gpu in GPUS if gpu.renamed is not None}
-"""Old number and new number of what CUDA 13 renamed."""
+"""New numbers of the parts that CUDA 13 renamed, by their old numbers."""
 
 EMBEDDED: Mapping[int, Tuple[int, ...]] = {
     gpu.number: (gpu.number,) if gpu.renamed is None else (gpu.number, gpu.renamed)
     for gpu in GPUS
     if gpu.module
 }
-"""Embedded parts by number, and the numbers of the devices that run their SASS."""
+"""Numbers of the devices that run an embedded part's SASS, by the part's number."""
 
 
 @dataclass(frozen=True)
 class Suffix:
-    """Where a suffix of architectures begins."""
+    """The first architecture and the first CUDA with a suffix of architectures."""
 
     number: int
-    """Lowest architecture number that may have it."""
+    """Lowest architecture number that may have the suffix."""
     first_cuda: Version
 
 
@@ -380,22 +380,25 @@ SUFFIXES: Mapping[str, Suffix] = {
     "a": Suffix(90, (12, 0)),
     "f": Suffix(100, (12, 9)),
 }
-"""Source: the PTX ISA. sm_90a came with 8.0, which is CUDA 12.0; families with 8.8, which is CUDA 12.9."""
+"""Suffixes by their text. Source: the PTX ISA: ``a`` since 8.0 (CUDA 12.0), ``f`` since 8.8 (CUDA 12.9)."""
 
 _FORM = (
     r"(?:[ -](?:PCIE?|SXM\d?|NVL|DGXS|FHHL|AC|HBM\d\w*|GDDR\dX?|\d{1,3} ?GB?|\d{1,3}[ABCQ]"
     r"|Laptop GPU|Embedded GPU|Mobile|(?:with )?Max-Q(?: Design)?|MIG \S+))*"
 )
-"""What may follow a name and leaves the chip the same: board, memory, vGPU profile, notebook, MIG slice."""
+"""Pattern of additions to a name of the same chip: board, memory, vGPU profile, notebook, MIG slice."""
 
 PRODUCTS: Tuple[Tuple[Capability, str], ...] = tuple(
     (gpu.device, rf"(?:NVIDIA )?(?:{'|'.join(gpu.products)}){_FORM}") for gpu in GPUS if gpu.products
 )
-"""Capability, and a pattern that the whole product name must fit, in whatever case."""
+"""Capabilities, each with a pattern that a whole product name must match, regardless of case."""
 
 
 def capability_of_product(name: str) -> Optional[Capability]:
-    """Capability by product name, for drivers that cannot be asked; ``None`` for an unknown product."""
+    """Return the capability of a product by its name; ``None`` for an unknown product.
+
+    It is for drivers that do not report the capability.
+    """
     spaced = " ".join(name.split())
     for capability, pattern in PRODUCTS:
         if re.fullmatch(pattern, spaced, re.IGNORECASE):

@@ -25,7 +25,7 @@ MISSING: Mapping[str, tuple[Capability, ...]] = {
     wheel: tuple(map(Capability.parse, devices))
     for wheel, devices in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).items()
 }
-"""The capabilities that a library of a wheel does not run on, by the wheel's key, which has its version."""
+"""The capabilities that a library of a wheel does not run on, by the wheel's ``NAME==VERSION[@PLATFORM]``."""
 
 
 def missing_in(coverages: Sequence[LibraryCoverage]) -> tuple[Capability, ...]:
@@ -44,7 +44,7 @@ def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
 def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
     """Yield C013 for the architectures of ``sm`` that a pinned wheel holds no code for.
 
-    ``path``: the key of the set in ``variants.yaml``. ``wheels``: the pinned wheels' keys.
+    ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
     """
     lacking = {wheel: _unserved(sm, MISSING.get(wheel, ())) for wheel in wheels}
     found = sorted({arch for arches in lacking.values() for arch in arches})

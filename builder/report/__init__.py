@@ -1,1 +1,1 @@
-"""Results for readers: heat maps as text, picture and page, sentences, and the grid of virtual cards."""
+"""Reports: heat maps as text, picture and page, sentences, the atlas, and the grid of virtual cards."""

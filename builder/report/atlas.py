@@ -1,7 +1,7 @@
-"""The atlas: which GPUs wheels run on, a row for each, and what each release won and lost.
+"""This module makes the atlas: a row per wheel with its GPUs, and what each release won and lost.
 
-Rows of a project stand together, those for one platform newest first. All is judged from what the records
-hold, by the rules and for the GPUs of today.
+The rows are grouped by project, then by platform, newest first. Verdicts are computed from the records with
+the current rules and table of GPUs.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ReleaseStep:
-    """What sets a release apart from the one before it for the same platform, of those that were read."""
+    """The difference between a wheel and the wheel of the previous recorded release for the same platform."""
 
     before: Version
     sentence: str
     changed: bool
-    """Whether anything differs on any GPU."""
+    """Whether the support of any GPU differs."""
     lost: bool
-    """Whether a GPU lost something: it does not run there any more, or in a worse way."""
+    """Whether the support of a GPU is worse than that by the previous wheel."""
 
 
 @dataclass(frozen=True)
 class AtlasEntry:
-    """One wheel. ``verdicts`` is empty where it has nothing to run."""
+    """One wheel of the atlas. ``verdicts`` is empty where the wheel has nothing to run."""
 
     record: WheelRecord
     map: HeatMap
     verdicts: Mapping[Capability, Verdict]
     step: ReleaseStep | None
-    """``None`` for the first of its platform."""
+    """``None`` for the oldest wheel of a project and platform."""
 
     @property
     def row(self) -> HeatMapRow:
-        """All its libraries in one row."""
+        """The heat map's row for all libraries of the wheel together."""
         return self.map.total or HeatMapRow(self.map.label, remark=self.map.sentence)
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """All wheels, by project."""
+    """All wheels by the name of their project."""
 
     gpus: tuple[Gpu, ...]
     projects: Mapping[str, tuple[AtlasEntry, ...]]
@@ -67,7 +67,7 @@ class Atlas:
 
 
 def atlas_of(records: Iterable[WheelRecord]) -> Atlas:
-    """The atlas of at least one record."""
+    """Return the atlas of one or more records."""
     known = sorted(records, key=_place, reverse=True)
     sources = [record.source() for record in known]
     steps = _steps(known, sources)
@@ -86,7 +86,7 @@ def _place(record: WheelRecord) -> tuple[str, str, Version, str]:
 
 
 def _steps(records: Sequence[WheelRecord], sources: Sequence[InspectedSource]) -> Mapping[str, ReleaseStep]:
-    """By file name; the records are sorted, the newest first."""
+    """Return the releases' steps by the wheel's file name; ``records`` are sorted, newest first."""
     found = {}
     for (new, now), (old, then) in pairwise(zip(records, sources, strict=True)):
         if (new.name, new.platform) == (old.name, old.platform):
@@ -102,7 +102,7 @@ def _step(before: Version, difference: Comparison) -> ReleaseStep:
 
 
 def document(atlas: Atlas) -> dict[str, object]:
-    """The JSON form; its schema is ``docs/schemas/atlas.schema.json``."""
+    """Return the JSON form; its schema is ``docs/schemas/atlas.schema.json``."""
     return {
         "format": FORMAT,
         "gpus": [
@@ -140,6 +140,6 @@ def _wheel(entry: AtlasEntry) -> dict[str, object]:
 
 
 def counted(entries: Iterable[AtlasEntry], device: Capability) -> Mapping[Support, int]:
-    """How many wheels run in which way on a GPU."""
+    """Return the number of wheels by their support of a capability."""
     found = [entry.verdicts[device].support for entry in entries if device in entry.verdicts]
     return {support: found.count(support) for support in Support}

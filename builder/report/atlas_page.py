@@ -1,4 +1,4 @@
-"""The atlas as one HTML page that needs no other file: it searches by card, capability and project itself."""
+"""Renderer of the atlas as one HTML page without other files; its script searches cards and projects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOSING = re.compile(r"</")
 
 
 def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
-    """The page. The same atlas gives the same bytes."""
+    """Return the HTML text; the same atlas always gives the same text."""
     environment = Environment(
         loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
@@ -38,7 +38,7 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
 
 
 def _gpus(atlas: Atlas) -> str:
-    """What the page's search knows of GPUs, as JSON that may stand in a script."""
+    """Return the GPUs for the page's search as JSON that is safe inside a script element."""
     patterns = dict(PRODUCTS)
     known = [
         {

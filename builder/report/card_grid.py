@@ -1,9 +1,8 @@
-"""The grid of a package on virtual cards: how its code and the self-test's models ran on each.
+"""The grid of a package on virtual cards: how the package's code and the self-test's models ran on each card.
 
-``disagreements`` compares a card with the coverage and with ``select``.
-
-``<package>.cards.json`` beside a package holds all rows; release notes and docs/cards.md are made of it.
-Schema: docs/schemas/cards.schema.json.
+The grid is kept as ``<package>.cards.json`` in the package's folder; release notes and docs/cards.md are made
+from it. Schema: docs/schemas/cards.schema.json. ``disagreements`` compares a card's row with the coverage and
+with the answer of ``select``.
 """
 
 from __future__ import annotations
@@ -34,76 +33,76 @@ _WIDTH = 200
 
 @dataclass(frozen=True)
 class LibraryOnCard:
-    """The device code of one library on one card, by containers."""
+    """Numbers of one library's containers by how they run on one card."""
 
     path: str
     support: str
-    """``native``, ``jit``, ``partial`` or ``none``, from its bytes."""
+    """``native``, ``jit``, ``partial`` or ``none``, from the library's bytes."""
     native: int
     jit: int
     refused: Mapping[str, int]
-    """Containers by the number of CUDA's error."""
+    """Numbers of refused containers by CUDA's error number."""
     registered: bool
-    """Whether it was loaded and the virtual card resolved its containers; else read from its bytes."""
+    """Whether the library was loaded and the card resolved its containers; else its bytes were read."""
 
     @property
     def total(self) -> int:
-        """All its containers that hold something to run."""
+        """The number of counted containers: all if ``registered``, else those with something to run."""
         return self.native + self.jit + sum(self.refused.values())
 
 
 @dataclass(frozen=True)
 class ModelOnCard:
-    """One model, opened and run with kernels that compute nothing."""
+    """One model on one card, opened and run with kernels that compute nothing."""
 
     name: str
     nodes: Mapping[str, int]
-    """Nodes by execution provider; none where it was not opened."""
+    """Numbers of nodes by execution provider; empty where the model could not be opened."""
     launches: int
-    """Kernels, and calls into NVIDIA's libraries that launch some."""
+    """Number of launched kernels and of calls into NVIDIA's libraries that launch kernels."""
     refused: Mapping[str, int]
-    """Different kernels that the driver would not load, by the number of CUDA's error."""
+    """Numbers of different kernels that a driver would not load, by CUDA's error number."""
     error: str
-    """What opening or running it failed with, or nothing."""
+    """The error of opening or running the model; empty on success."""
 
 
 @dataclass(frozen=True)
 class CardRow:
-    """A package on one card."""
+    """The results of a package on one card."""
 
     capability: str
     support: str
-    """What the package's coverage says."""
+    """The support by the package's coverage."""
     chosen: str | None
-    """How ``select`` says that it runs there, ``native`` or ``jit``; ``None`` where it does not choose it."""
+    """The support that ``select`` names, ``native`` or ``jit``; ``None`` where it rejects the package."""
     libraries: tuple[LibraryOnCard, ...]
     models: tuple[ModelOnCard, ...]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """All of ``<package>.cards.json``; fields stand in the file's order."""
+    """The contents of ``<package>.cards.json``, in the file's order."""
 
     format: int
     package: str
     """File name of the archive."""
     sha256: str
-    """Of the archive: the rows speak of these bytes and no others."""
+    """The archive's sha256; the rows hold for these bytes only."""
     variant: str
     onnxruntime: str
     profile: str | None
     driver: str
-    """The driver that every card claimed to have."""
+    """The driver version that every card claimed."""
     cards: tuple[CardRow, ...]
 
 
 def grid_name(archive: str) -> str:
-    """File name of the grid that lies beside the archive of this file name, or beside its parts."""
+    """Return the file name of the grid for an archive; the grid lies in the archive's folder."""
     return stem(archive) + SUFFIX
 
 
 def grid_of(manifest: Manifest, archive: str, sha256: str, driver: str, cards: Sequence[CardRow]) -> Grid:
-    """The grid of the package with this manifest, whose archive has this file name and these bytes."""
+    """Return the grid of a package; ``archive`` and ``sha256`` are its archive's file name and digest."""
     return Grid(
         format=FORMAT,
         package=archive,
@@ -117,14 +116,14 @@ def grid_of(manifest: Manifest, archive: str, sha256: str, driver: str, cards: S
 
 
 def dumps(grid: Grid) -> str:
-    """The file's text."""
+    """Return the JSON text of the grid's file."""
     return json.dumps(to_json(grid), indent=2) + "\n"
 
 
 def loads(text: str | bytes, where: str) -> Grid:
-    """Read a grid; ``where`` names its file in errors.
+    """Return the grid that a file's text holds; ``where`` names the file in errors.
 
-    Raises ``ParseError`` (no JSON) or ``SchemaError`` (a format we do not know, a wrong key).
+    Raises ``ParseError`` for text that is no JSON, ``SchemaError`` for an unknown format or a wrong key.
     """
     value = parse_json(text, where, "./run verify --card all makes it again.")
     found = value.get("format") if isinstance(value, dict) else None
@@ -136,7 +135,10 @@ def loads(text: str | bytes, where: str) -> Grid:
 
 
 def from_bytes(library: LibraryCoverage, capability: str) -> LibraryOnCard:
-    """A library that is not loaded: NVIDIA's, whose runtime is inside it."""
+    """Return the row of a library that was not loaded, from its coverage.
+
+    NVIDIA's libraries are not loaded because they contain a CUDA runtime of their own.
+    """
     device = Capability.parse(capability)
     tally = library.tally[device]
     refused = {"209": tally.none} if tally.none else {}
@@ -147,7 +149,7 @@ def from_bytes(library: LibraryCoverage, capability: str) -> LibraryOnCard:
 def disagreements(
     package: str, row: CardRow, coverage: Sequence[LibraryCoverage], cannot_run: Sequence[MissingKernels]
 ) -> Iterator[Finding]:
-    """V001 to V003: where virtual card, coverage and ``select`` do not say the same."""
+    """Yield V001 to V003 where virtual card, coverage and ``select`` disagree."""
     where = f"{package} on {row.capability}"
     by_path = {library.path: library for library in coverage}
     for library in row.libraries:
@@ -175,7 +177,11 @@ def disagreements(
 def _compare(
     where: str, seen: LibraryOnCard, library: LibraryCoverage, device: Capability
 ) -> Iterator[Finding]:
-    """V001. A container with nothing to run may count as any; one not meant for the device may be refused."""
+    """Yield V001 where the numbers of containers differ.
+
+    A container with nothing to run may be native, JIT or refused; one not meant for the device may be
+    refused.
+    """
     tally = library.tally[device]
     refused = sum(seen.refused.values())
     if (
@@ -195,7 +201,7 @@ def _compare(
 
 
 def lines(row: CardRow) -> Iterator[str]:
-    """One card for people: how its code runs, then each model."""
+    """Yield the lines for one card: its support, its libraries, its models."""
     chosen = f"select takes it as {row.chosen}" if row.chosen else "select does not take it"
     yield f"{row.capability}: {row.support}, {chosen}"
     for library in row.libraries:
@@ -207,7 +213,7 @@ def lines(row: CardRow) -> Iterator[str]:
 
 
 def code_of(library: LibraryOnCard) -> str:
-    """Containers by what the driver takes of them."""
+    """Return the numbers of containers as text: ``184 native, 2 refused (error 209)``, or ``none``."""
     counts = [f"{library.native} native"] if library.native else []
     counts += [f"{library.jit} JIT"] if library.jit else []
     counts += [f"{count} refused (error {error})" for error, count in sorted(library.refused.items())]
@@ -215,7 +221,7 @@ def code_of(library: LibraryOnCard) -> str:
 
 
 def outcome(model: ModelOnCard) -> str:
-    """One line on a model: its nodes and launches, or the reason why it failed."""
+    """Return one line on a model: its nodes and launches, or the reason why it failed."""
     refused = "".join(
         f"; {count} kernels refused with error {error}" for error, count in model.refused.items()
     )
@@ -229,19 +235,19 @@ def outcome(model: ModelOnCard) -> str:
 
 
 def _reason(error: str) -> str:
-    """The end of ORT's message: functions' signatures come first and the reason last."""
+    """Return the last characters of ORT's message, which begins with signatures and ends with the reason."""
     text = " ".join(error.rpartition("Status Message:")[2].split())
     return text if len(text) <= _WIDTH else f"…{text[-_WIDTH:]}"
 
 
 def page(grids: Sequence[Grid]) -> str:
-    """docs/cards.md: a table for each package."""
+    """Return the text of docs/cards.md, with a table for each package."""
     parts = (f"## {stem(grid.package)}\n\nOn driver {grid.driver}.\n\n{table(grid)}" for grid in grids)
     return "\n".join([_HEAD, *parts])
 
 
 def table(grid: Grid) -> str:
-    """Markdown: a row for each card."""
+    """Return a Markdown table with a row for each card."""
     names = list(dict.fromkeys(model.name for card in grid.cards for model in card.models))
     head = ["card", "compute capability", "the provider's containers", "NVIDIA's libraries", "select", *names]
     rows = [head, ["---"] * len(head)]
@@ -264,7 +270,7 @@ def _row(card: CardRow, names: Sequence[str]) -> list[str]:
 
 
 def _worst(libraries: Sequence[LibraryOnCard]) -> str:
-    """Support of the libraries that were not loaded, with the names of those that do not run."""
+    """Return the support of the libraries that were not loaded, with the names of those that do not run."""
     others = [library for library in libraries if not library.registered]
     lacking: dict[str, list[str]] = {}
     for library in others:

@@ -1,4 +1,4 @@
-"""What sets two sources apart, in words: a sentence, a heat map of what changed, and bytes of code."""
+"""Reports on the difference of two sources: a sentence, a heat map of changes, and bytes of code as text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS = {Kind.SASS: "SASS", Kind.PTX: "PTX", Kind.LTOIR: "LTO IR", Kind.OTHER: 
 
 
 def sentence(found: Comparison) -> str:
-    """The GPUs that were lost and won, worst first, and those that single libraries lost."""
+    """Return sentences on the GPUs that were lost and won, worst first, also by single libraries."""
     unread = sum(bool(one.problem) for pair in found.pairs for side in pair.sides for one in side)
     files = "1 library" if unread == 1 else f"{unread:,} libraries"
     caution = f" But {files} cannot be read: what changed there is not known." if unread else ""
@@ -66,7 +66,7 @@ def sentence(found: Comparison) -> str:
 
 
 def _lost_by_one(found: Comparison) -> Iterator[str]:
-    """What single libraries of both sources lost, and what the whole, by the worst of all, does not show."""
+    """Yield sentences on GPUs that a library of both sources lost while all libraries together did not."""
     alike: dict[tuple[Capability, ...], list[str]] = {}
     for pair in found.pairs:
         changes = pair.changes(found.gpus) if pair.old and pair.new and not pair.unread else {}
@@ -79,7 +79,7 @@ def _lost_by_one(found: Comparison) -> Iterator[str]:
 
 
 def changes_map(old: InspectedSource, new: InspectedSource, found: Comparison) -> HeatMap:
-    """The heat map of what changed: a cell that did has both letters, ``N→.``."""
+    """Return the heat map of two sources; a cell whose support changed has both letters, ``N→.``."""
     pairs = [pair for pair in found.pairs if pair.has_code]
     folder = common_folder([pair.name for pair in pairs])
     named = [(printable(pair.name[len(folder) :]), pair) for pair in pairs]
@@ -138,7 +138,7 @@ def _notes(named: Iterable[tuple[str, Pair]]) -> Iterator[Note]:
 
 
 def changes_text(old: InspectedSource, new: InspectedSource, found: Comparison) -> str:
-    """The sentence, the table of what changed, and the bytes of code before and now."""
+    """Return the text of the difference: sentence, heat map, and bytes of code before and now."""
     shown = changes_map(old, new, found)
     groups = [(printable(pair.name), *pair.sides) for pair in found.pairs if pair.has_code]
     every = [(TOTAL, old.libraries, new.libraries)] if len(groups) > 1 else []
@@ -162,7 +162,7 @@ def _size_change(what: str, before: int, now: int) -> str:
 
 
 def sizes_text(source: InspectedSource) -> str:
-    """Bytes of code for each architecture, by library, with their share of the file."""
+    """Return a text with the bytes of code for each architecture by library, and their share of the file."""
     groups = [(printable(item.name), [item]) for item in source.libraries if item.coverage]
     every = [(TOTAL, source.libraries)] if len(groups) > 1 else []
     lines = [line for group in (*groups, *every) for line in _sizes(*group)]

@@ -1,10 +1,8 @@
-"""A heat map of GPU support: rows are libraries and what a manifest promises, columns are capabilities.
+"""Heat maps of GPU support: their rows are libraries and manifests' promises, their columns capabilities.
 
-The columns are NVIDIA's list of GPUs, and of the GPUs that it does not name (8.8, 10.7) each whose own code
-or promise is in one of the sources.
-
-``text`` draws the rows, and so do ``pictures.svg`` and ``pictures.page``. Every text in a map is printable,
-whatever the libraries are called.
+The columns are the capabilities in NVIDIA's list of GPUs, and each unlisted one (8.8, 10.7) whose own code or
+promise is in one of the sources. ``text``, ``pictures.svg`` and ``pictures.page`` draw maps. Every text in a
+map is printable, even if names of libraries are not.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from builder.package.promise import InspectedSource, Promise
 from builder.report.sentences import SPECIALISED, counts, listed, notes, parts_notes, promise_notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
-"""The letter of each cell, so that no reader depends on colours."""
+"""The letters of cells, for readers who do not see colours."""
 
 MEANINGS = {
     Support.NATIVE: "native",
@@ -34,7 +32,7 @@ MEANINGS = {
 }
 
 UNNAMED = DOUBT = "?"
-"""Alone, a GPU that nothing is said of; behind a letter, what rests on little, and a note says why."""
+"""The mark of a GPU without an answer, and, after a letter, of a doubtful answer, which a note explains."""
 
 TOTAL, PARTIAL_TOTAL = "all libraries", "all that can be read"
 
@@ -43,7 +41,7 @@ PROMISE = "manifest promises"
 NOTHING_TO_RUN = "nothing to run in its device code"
 
 _NAMED = 3
-"""How many libraries a cell of the total names before it counts the rest."""
+"""Most libraries that a cell of the total names; further ones are counted."""
 
 HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
@@ -52,18 +50,18 @@ _OTHER_MACHINES = f": its machines are ARM, and this is for {X86_64}."
 
 @dataclass(frozen=True)
 class Cell:
-    """One row on one capability. ``hover`` is a sentence with the counts."""
+    """One row's support of one capability. ``hover`` is a sentence with the numbers of containers."""
 
     support: Support | None
-    """``None`` for a GPU that a manifest does not name, or that is in no machine a library is made for."""
+    """``None`` for a GPU that a manifest does not name, or whose machines cannot load the library."""
     hover: str
     doubtful: bool = False
     was: Support | None = None
-    """The support before, where two sources are compared."""
+    """The support by the old source, where two sources are compared."""
 
     @property
     def mark(self) -> str:
-        """One letter, with that of before where it differs, and a question mark where it is doubtful."""
+        """The cell's text: a letter, after the old letter where it differs, and ``?`` if doubtful."""
         if self.support is None:
             return UNNAMED
         before = f"{MARKS[self.was]}→" if self.was and self.was is not self.support else ""
@@ -71,13 +69,13 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """The support's name, by which pictures choose a colour."""
+        """The support's name, or ``unnamed``, by which pictures choose a colour."""
         return self.support.value if self.support else "unnamed"
 
 
 @dataclass(frozen=True)
 class HeatMapRow:
-    """One library: a cell for each capability, or none and a ``remark`` that says why."""
+    """One row: a cell for each capability, or no cells and a ``remark`` with the reason."""
 
     name: str
     cells: tuple[Cell, ...] = ()
@@ -86,7 +84,7 @@ class HeatMapRow:
     specialised: bool = False
     unread: bool = False
     summary: bool = False
-    """Whether it stands for a whole package: its manifest's promise, or the worst of its libraries."""
+    """Whether the row is that of a whole source: a manifest's promise, or all libraries together."""
 
     @property
     def count(self) -> str:
@@ -96,7 +94,7 @@ class HeatMapRow:
 
 @dataclass(frozen=True)
 class Note:
-    """One sentence on a library or a manifest."""
+    """One sentence on the library or manifest ``name``."""
 
     name: str
     text: str
@@ -104,7 +102,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Detail:
-    """Sections, images and dependencies of one library that could be read."""
+    """Sections, images and dependencies of one readable library."""
 
     name: str
     nothing_to_run: int
@@ -117,19 +115,19 @@ class Detail:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One source: its libraries in their order, and the worst of them together."""
+    """The heat map of one source: its libraries in their order, and all of them together."""
 
     label: str
     gpus: tuple[Gpu, ...]
-    """Its columns, the same for all maps that are drawn together."""
+    """The columns, the same for all maps that are drawn together."""
     folder: str
-    """What the names of all its libraries begin with; they are shown without it."""
+    """The folder of all libraries, with its slash; ``rows`` leave it out of the names. Empty without one."""
     sentence: str
     promises: tuple[HeatMapRow, ...]
-    """One for each manifest of a CUDA package in the source."""
+    """One row for each manifest of a CUDA package in the source."""
     rows: tuple[HeatMapRow, ...]
     total: HeatMapRow | None
-    """``None`` where nothing can run."""
+    """The row of all libraries together; ``None`` where none has anything to run."""
     notes: tuple[Note, ...]
     details: tuple[Detail, ...]
 
@@ -140,18 +138,18 @@ class HeatMap:
 
     @property
     def starred(self) -> bool:
-        """Whether any name has the star that ``sentences.SPECIALISED`` explains."""
+        """Whether any library is specialised and has the star that ``sentences.SPECIALISED`` explains."""
         return any(row.specialised for row in self.rows)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The notes below the rows as sentences, that on the star last."""
+        """The notes below the rows as sentences, the note on the star last."""
         star = [f"* {SPECIALISED}."] if self.starred else []
         return (*(f"{note.name}: {note.text}." for note in self.notes), *star)
 
 
 def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
-    """One map for each source, all with the same columns."""
+    """Return one map for each source, all with the same columns."""
     known = tuple(sources)
     held = gpus_of([item for source in known for item in source.libraries])
     named = {device for source in known for promise in source.promises for device in promise.capabilities}
@@ -182,7 +180,7 @@ def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
 
 
 def _promise(promise: Promise, gpus: Iterable[Gpu]) -> HeatMapRow:
-    """The row of a manifest; of a manifest below the source's top, its folder stands in the name."""
+    """Return the row of a manifest; its name has the manifest's folder, unless that is the source's top."""
     cells = (_promised_cell(gpu, promise.capabilities.get(gpu.device)) for gpu in gpus)
     return HeatMapRow(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
 
@@ -195,7 +193,7 @@ def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
 
 
 def common_folder(names: Sequence[str]) -> str:
-    """The folder that all lie in, with its slash; empty where there is none."""
+    """Return the folder that all paths have in common, with its slash; empty where there is none."""
     folders = zip(*(name.split("/")[:-1] for name in names), strict=False)
     same = takewhile(lambda parts: len(set(parts)) == 1, folders)
     return "".join(f"{parts[0]}/" for parts in same)
@@ -266,7 +264,7 @@ def _sentence(device: Capability, support: Support) -> str:
 
 
 def _because(support: Support, names: list[str]) -> str:
-    """The libraries that bring the total down; empty where all are native."""
+    """Return a sentence with the libraries that determine the total; empty where it is native."""
     if support is Support.NATIVE:
         return ""
     rest = len(names) - _NAMED
@@ -276,7 +274,7 @@ def _because(support: Support, names: list[str]) -> str:
 LEGEND = "   ".join([*(f"{MARKS[support]} {MEANINGS[support]}" for support in Support), f"{DOUBT} doubtful"])
 
 _LONGEST = 44
-"""Characters of a name beside its row of text; a longer one has a line to itself, above its row."""
+"""Most characters of a name in the line of its row; a longer name gets a line of its own above the row."""
 
 _CELL_OF_TEXT = 3
 
@@ -290,7 +288,7 @@ _STAR = "*"
 
 
 def text(maps: Sequence[HeatMap]) -> str:
-    """All maps as tables of text, a blank line between two; what the marks mean stands at the end."""
+    """Return all maps as tables of text, separated by blank lines, with the legend of marks at the end."""
     return "\n\n".join([*("\n".join(_map_lines(found)) for found in maps), LEGEND])
 
 
@@ -311,18 +309,18 @@ def _map_lines(found: HeatMap) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns of text, those of each generation together."""
+    """The columns of a text table, grouped by generation."""
 
     generations: Sequence[Generation]
     least: int
-    """The characters that each has at least."""
+    """Least width of a column in characters."""
 
     def names(self) -> Iterator[str]:
-        """The generations' names, each over its columns."""
+        """Return the generations' names, each centred over its columns."""
         return (f"{generation.name:^{self._width(generation)}}" for generation in self.generations)
 
     def filled(self, entries: Iterable[str]) -> Iterator[str]:
-        """The entries of each generation, centred below its name."""
+        """Yield the entries of each generation as one text, centred below the generation's name."""
         left = iter(entries)
         for generation in self.generations:
             group = " ".join(f"{next(left):^{width}}" for width in self._widths(generation))
@@ -343,7 +341,7 @@ def _head_lines(columns: _Columns, width: int) -> Iterator[str]:
 
 
 def _row_lines(row: HeatMapRow, columns: _Columns, width: int) -> Iterator[str]:
-    """A long name's line, then the row's: the columns stand under each other whatever it is called."""
+    """Yield the lines of a row; a name that is wider than ``width`` gets a line of its own before."""
     name = _row_name(row)
     if len(name) > width:
         yield name
@@ -360,5 +358,5 @@ def _row_name(row: HeatMapRow) -> str:
 
 
 def wrapped(sentence: str) -> Sequence[str]:
-    """A sentence in lines of text."""
+    """Return a sentence wrapped to lines of ``_LINE`` characters."""
     return textwrap.wrap(sentence, _LINE, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,6 +1,6 @@
-"""What was read of a library as JSON that can be kept: counts, and what its containers hold.
+"""JSON form of the facts that were read of a library: counts, and the code that its containers hold.
 
-How it runs on a GPU is not kept but judged again from these, so that GPUs which come later have answers too.
+Support is not stored but computed again from these facts, so that it is also known for later GPUs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.units import UnitSet
 
 Counts = Mapping[str, Mapping[str, int]]
-"""By kind of image and architecture: ``{"sass": {"90a": 184}}``."""
+"""Numbers by kind of image and architecture: ``{"sass": {"90a": 184}}``."""
 
 
 @dataclass(frozen=True)
 class HeldFacts:
-    """``HeldCode`` with architectures as text, ``75 80 90a``, and how many containers hold that."""
+    """``HeldCode`` with architectures as text, ``75 80 90a``, and the number of containers that hold it."""
 
     containers: int
     sass: str = ""
@@ -33,7 +33,7 @@ class HeldFacts:
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """``UnitSet`` as text and numbers."""
+    """``UnitSet`` with architectures as text."""
 
     name: str
     sass: str
@@ -43,11 +43,11 @@ class UnitFacts:
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """``LibraryCoverage``, without what follows from the rest."""
+    """The fields of ``LibraryCoverage`` from which all other fields follow."""
 
     sections: Mapping[str, int]
     images: Mapping[str, Counts]
-    """By section."""
+    """Numbers of images by section, kind and architecture."""
     bytes: Counts
     held: tuple[HeldFacts, ...]
     inputs: tuple[HeldFacts, ...] = ()
@@ -61,7 +61,7 @@ class CodeFacts:
 
 @dataclass(frozen=True)
 class LibraryFacts:
-    """``Inspected``. Names are those of its fields."""
+    """The fields of ``Inspected``, without ``deep``."""
 
     name: str
     size: int = 0
@@ -76,7 +76,7 @@ class LibraryFacts:
 
 
 def facts_of(item: Inspected) -> LibraryFacts:
-    """What is kept of a library."""
+    """Return the facts of a library to be stored."""
     return LibraryFacts(
         name=item.name,
         size=item.size,
@@ -92,7 +92,10 @@ def facts_of(item: Inspected) -> LibraryFacts:
 
 
 def library_of(facts: LibraryFacts) -> Inspected:
-    """The library as it was read, judged by the rules of today. ``ValueError`` for what no reader wrote."""
+    """Return the library that ``facts`` describe, judged by the current rules.
+
+    Raises ``ValueError`` for facts with an unknown kind, code or architecture.
+    """
     try:
         return Inspected(
             name=facts.name,
@@ -111,7 +114,7 @@ def library_of(facts: LibraryFacts) -> Inspected:
 
 
 def counts_of(kinds: Mapping[Kind, Mapping[Arch, int]]) -> Counts:
-    """Counts by kind and architecture in JSON's words."""
+    """Return numbers by kind and architecture with JSON's types, architectures sorted."""
     return {
         kind.value: {str(arch): count for arch, count in sorted(arches.items())}
         for kind, arches in kinds.items()

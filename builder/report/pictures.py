@@ -1,6 +1,6 @@
-"""Heat maps as an SVG picture and an HTML page: Jinja templates that need no other file.
+"""Renderers of heat maps as an SVG picture and an HTML page, by Jinja templates.
 
-The same maps give the same bytes.
+The results need no other file. The same maps always give the same text.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from builder.report.sentences import SPECIALISED
 
 
 def svg(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
-    """All maps, one below the other, as one SVG picture for light and dark backgrounds."""
+    """Return all maps, one below the other, as one SVG picture for light and dark backgrounds."""
     return _rendered("inspect.svg.j2", maps, loader)
 
 
 def page(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
-    """All maps as one HTML page, with the counts behind each library."""
+    """Return all maps as one HTML page, with the details of each library."""
     return _rendered("inspect.html.j2", maps, loader)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A generation's columns in a picture: left edge of each, and of all of them the two outer edges."""
+    """A generation's columns in a picture: the left edge of each and the last right edge, in pixels."""
 
     name: str
     lefts: tuple[int, ...]
@@ -37,7 +37,7 @@ class _Group:
 
 
 _NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
-"""Pixels: where names end, width of a cell, from cell to cell, between generations, room for counts."""
+"""Pixels: right edge of names, width of a cell, step of cells, gap between generations, width of counts."""
 
 
 def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
@@ -76,11 +76,11 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
 
 
 def _elided(name: str, most: int) -> str:
-    """The text, or its beginning and end with an ellipsis between, ``most`` characters in all."""
+    """Return ``name``, or its beginning and end around an ellipsis, with at most ``most`` characters."""
     half = (most - 1) // 2
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def _sentence_lines(sentence: str) -> list[str]:
-    """A sentence in lines that fit a picture's width in any common sans-serif font of 14 pixels."""
+    """Return a sentence in lines that fit a picture's width in common sans-serif fonts of 14 pixels."""
     return textwrap.wrap(sentence, 140, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""Coverage in words: the GPUs a package runs on, and notes on single libraries and manifests."""
+"""This module writes sentences: the GPUs that a source runs on, notes on single libraries and manifests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
     "as native"
 )
-"""What the star at a library's name stands for."""
+"""The meaning of the star after a library's name."""
 
 _HOW = {
     Support.NATIVE: "natively on",
@@ -43,7 +43,7 @@ _MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 _PTX_OF_CUDA_13 = (9, 0)
 
 _NAMED = 3
-"""How many sections are named before the rest is counted."""
+"""Most sections or libraries that a sentence names; further ones are counted."""
 
 _NOTHING = "There is no device code here that a GPU could run."
 
@@ -53,7 +53,7 @@ _STRIPPED = "as it is made it has device code; this copy has none"
 
 
 def summary(libraries: Sequence[Inspected]) -> str:
-    """The GPUs that all libraries of a source run on together; the worst library decides."""
+    """Return sentences on the GPUs that all libraries of a source run on together."""
     unread = sum(bool(item.problem) for item in libraries)
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
@@ -64,7 +64,7 @@ def summary(libraries: Sequence[Inspected]) -> str:
 
 
 def notes(item: Inspected) -> tuple[str, ...]:
-    """Facts on one library that the heat map does not show, a sentence each, without its name."""
+    """Return facts on one library that the heat map does not show, each as a sentence without its name."""
     coverage = item.coverage
     if coverage is None:
         return (*((_STRIPPED,) if _is_stripped(item) else ()), *_raw(item))
@@ -83,7 +83,7 @@ def notes(item: Inspected) -> tuple[str, ...]:
 
 
 def promise_notes(promise: Promise) -> Iterator[str]:
-    """One sentence on a manifest's promise, and one for each finding."""
+    """Yield one sentence on a manifest's promise, and one for each finding."""
     if promise.sm:
         elsewhere = (
             f"; {promise.elsewhere} of its libraries come from NVIDIA's wheels and are not here: what it "
@@ -102,7 +102,7 @@ def promise_notes(promise: Promise) -> Iterator[str]:
 
 
 def counts(tally: ContainerTally) -> str:
-    """``183 of 184 containers native, 1 with nothing that runs``."""
+    """Return a tally as text: ``183 of 184 containers native, 1 with nothing that runs``."""
     parts = [
         (tally.native, "native"),
         (tally.jit, "by JIT"),
@@ -114,7 +114,7 @@ def counts(tally: ContainerTally) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Return ``names`` as a list in a sentence: ``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -138,7 +138,7 @@ def _runs(support: Mapping[Capability, Support]) -> str:
 
 
 def where(devices: Sequence[Capability]) -> str:
-    """``Pascal (6.0, 6.1) and Volta (7.0)``."""
+    """Return capabilities as text: ``Pascal (6.0, 6.1) and Volta (7.0)``."""
     models = [_MODELS[device] for device in devices]
     return listed([*_by_generation(models), *_modules(models)])
 
@@ -150,7 +150,7 @@ def _by_generation(models: Iterable[Gpu]) -> Iterator[str]:
 
 
 def _modules(models: Iterable[Gpu]) -> Iterator[str]:
-    """Jetsons run code of their own only, so they stand apart from their generation's cards."""
+    """Yield the Jetsons of ``models``, which are listed apart because they run only code of their own."""
     title = f"{JETSON} "
     for model in models:
         if model.module:
@@ -159,12 +159,12 @@ def _modules(models: Iterable[Gpu]) -> Iterator[str]:
 
 
 def _is_stripped(item: Inspected) -> bool:
-    """Whether a library that was read and has no device code is one that cannot do its work so."""
+    """Return whether a library without device code was read and is useless without it."""
     return not item.problem and must_hold_code(item.name.rpartition("/")[2])
 
 
 def _doubts(item: Inspected) -> Iterator[str]:
-    """What is doubtful, by its reason."""
+    """Yield one sentence for each reason of a doubt, with the capabilities that it concerns."""
     alike: dict[str, list[str]] = {}
     found = verdicts(item)
     for device in (gpu.device for gpu in gpus_of([item]) if gpu.device in found):
@@ -175,9 +175,10 @@ def _doubts(item: Inspected) -> Iterator[str]:
 
 
 def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[str, str]]:
-    """Which libraries are alternatives and which are loaded on some GPUs alone, named from ``start`` on.
+    """Yield notes, as head and text, on the libraries of a source together.
 
-    And what is doubtful of all of them together.
+    The notes are doubts on all libraries, groups of alternatives, and libraries that are loaded on some GPUs
+    only. Names of libraries are shown without their first ``start`` characters.
     """
     alike: dict[str, list[str]] = {}
     for device, doubt in doubts_of_parts(libraries).items():
@@ -192,7 +193,7 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
 
 
 def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[Finding]:
-    """A009 for each of ``required`` that the libraries do not run on natively or, with ``jit``, by JIT."""
+    """Yield A009 for each of ``required`` that does not run the libraries natively or (``jit``) by JIT."""
     found = together(libraries, [_MODELS[device] for device in required])
     enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
     for device, verdict in found.items():
@@ -209,7 +210,7 @@ def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit
 
 
 def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
-    """Which GPUs lack how many containers; those that lack as many in one sentence."""
+    """Yield the number of containers that do not run on GPUs with partial support, a sentence per number."""
     alike: dict[ContainerTally, list[str]] = {}
     support = coverage.support
     for device in (gpu.device for gpu in gpus_of([item])):
@@ -244,7 +245,7 @@ def _nothing_to_run(coverage: LibraryCoverage) -> Iterator[str]:
 
 
 def _raw(item: Inspected) -> Iterator[str]:
-    """What lies outside of containers, by kind."""
+    """Yield one sentence for each kind of code outside of containers."""
     for kind, name in ((Kind.SASS, "cubin"), (Kind.PTX, "PTX text")):
         counts = item.raw.get(kind, {})
         if counts:
@@ -255,7 +256,7 @@ def _raw(item: Inspected) -> Iterator[str]:
 
 
 def _deep(item: Inspected) -> Iterator[str]:
-    """What the images unpack to, where somebody asked."""
+    """Yield the sums and findings of a deep reading; nothing without one."""
     if item.deep:
         read = f"{item.deep.images:,} images unpack to {item.deep.size / 1e6:,.1f} MB"
         left = f", {item.deep.ltoir:,} are LTO IR and left packed" if item.deep.ltoir else ""
@@ -286,7 +287,10 @@ def _zstd(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
 
 
 def _is_of_cuda_13(item: Inspected, coverage: LibraryCoverage) -> bool:
-    """Whether its PTX, its own name or one that it needs says so; cuFFT and cuDNN count otherwise."""
+    """Return whether a library was made with CUDA 13, by its PTX, its own name or a NEEDED name.
+
+    Names that end in ``.so.13`` show it; cuFFT and cuDNN number their own releases otherwise.
+    """
     names = (item.soname or "", *item.needed)
     return (coverage.isa or (0, 0)) >= _PTX_OF_CUDA_13 or any(name.endswith(".so.13") for name in names)
 
@@ -304,12 +308,12 @@ def _at_least(item: Inspected, floor: str) -> str:
 
 
 def _of(count: int, total: int, things: str) -> str:
-    """``1 of 184 containers``."""
+    """Return a share as text: ``1 of 184 containers``."""
     return f"{count:,} of {total:,} {things}"
 
 
 def _share(count: int, total: int) -> str:
-    """``1 of 184 containers``, ``all 12 containers``, ``its only container``."""
+    """Return a share as text: ``1 of 184 containers``, ``all 12 containers`` or ``its only container``."""
     if count < total:
         return _of(count, total, "containers")
     return "its only container" if total == 1 else f"all {total:,} containers"

@@ -1,7 +1,7 @@
-"""What was read of one wheel, as a small JSON file that is kept: a row of the atlas.
+"""The record of one wheel, a row of the atlas: a small JSON file with the facts read from the wheel's bytes.
 
-It holds facts from bytes. ``verdicts`` alone is a judgement: what was said of each GPU when it was written,
-so that a rule which comes to say something else of a wheel shows in a diff.
+Only ``verdicts`` is no fact but the support of each GPU by the rules at the time of writing, so that a change
+of the rules shows in a diff.
 """
 
 from __future__ import annotations
@@ -39,40 +39,40 @@ _MACHINES = (("x86_64", "x86-64"), ("amd64", "x86-64"), ("aarch64", "aarch64"), 
 
 @dataclass(frozen=True)
 class SecondReading:
-    """What another reader counts in the same files."""
+    """A comparison with the counts of another reader of the same files."""
 
     reader: str
-    """Its name and version."""
+    """The other reader's name and version."""
     libraries: int
-    """The libraries that both read."""
+    """Number of libraries that both readers read."""
     images: int
-    """What both counted in them: images, or what else ``reader`` counts."""
+    """Number of images, or of other things that ``reader`` counts, that were compared."""
     explained: tuple[str, ...] = ()
-    """Differences, each with its reason."""
+    """Differences with a known reason, which each text states."""
     unexplained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class WheelRecord:
-    """One wheel."""
+    """The facts on one wheel, in the file's order."""
 
     format: int
     filename: str
     sha256: str
     size: int
-    """In bytes."""
+    """The wheel's bytes."""
     date: str
     commit: str | None
-    """The commit of the reader; ``None`` where that is not known, or files differ from it."""
+    """The commit of the reader; ``None`` where it is not known, or the reader's files differ from it."""
     milliseconds: int
-    """For opening the wheel and reading all libraries in it."""
+    """Time for opening the wheel and reading all its libraries."""
     peak_mib: int
-    """Peak memory of the process."""
+    """Peak memory of the reading process in MiB."""
     verdicts: Mapping[str, str]
-    """How it runs, by capability: ``native``, with a question mark where that is doubtful."""
+    """Support by capability, like ``native``; doubtful support ends in ``?``."""
     compared: tuple[SecondReading, ...]
     without_code: tuple[str, ...]
-    """Names of libraries that hold none."""
+    """Names of the libraries without device code."""
     libraries: tuple[LibraryFacts, ...]
 
     @property
@@ -82,12 +82,12 @@ class WheelRecord:
 
     @property
     def version(self) -> Version:
-        """The release."""
+        """The wheel's version."""
         return parse_wheel_filename(self.filename)[1]
 
     @property
     def platform(self) -> str:
-        """Like ``Linux x86-64``; ``any machine`` where the file's name says so."""
+        """The platform of the wheel's tag: ``Linux x86-64``; ``any machine`` for another tag."""
         tag = max(tag.platform for tag in parse_wheel_filename(self.filename)[3])
         system = next((name for word, name in _SYSTEMS if tag.startswith(word)), "any machine")
         return " ".join([system, *(name for word, name in _MACHINES if tag.endswith(word))])
@@ -98,7 +98,7 @@ class WheelRecord:
         return f"{self.name} {self.version}, {self.platform}"
 
     def source(self) -> InspectedSource:
-        """The wheel as ``inspect`` has it. Raises ``ValueError`` as ``library_of``."""
+        """Return the wheel as a source of ``inspect``. Raises ``ValueError`` as ``library_of`` does."""
         plain = (Inspected(name=name) for name in self.without_code)
         found = (*map(library_of, self.libraries), *plain)
         return InspectedSource(self.label, tuple(sorted(found, key=lambda item: item.name)))
@@ -106,7 +106,7 @@ class WheelRecord:
 
 @dataclass(frozen=True)
 class Effort:
-    """When and how a wheel was read."""
+    """The circumstances of reading a wheel: date, commit of the reader, time and memory."""
 
     date: str
     commit: str | None
@@ -115,7 +115,7 @@ class Effort:
 
 
 def record_of(filename: str, digest: Digest, libraries: Sequence[Inspected], effort: Effort) -> WheelRecord:
-    """The record of a wheel that was read. Raises ``ValidationError`` for the name of no wheel."""
+    """Return the record of a wheel. Raises ``ValidationError`` if ``filename`` is no wheel's."""
     require_wheel(filename)
     kept = [item for item in libraries if item.coverage or item.problem or item.raw]
     return WheelRecord(
@@ -135,7 +135,7 @@ def record_of(filename: str, digest: Digest, libraries: Sequence[Inspected], eff
 
 
 def require_wheel(filename: str) -> None:
-    """Raise ``ValidationError`` for what is not the name of a wheel."""
+    """Raise ``ValidationError`` for a file name that is no wheel's."""
     try:
         parse_wheel_filename(filename)
     except InvalidWheelFilename as error:
@@ -145,13 +145,13 @@ def require_wheel(filename: str) -> None:
 
 
 def verdicts_of(libraries: Sequence[Inspected]) -> Mapping[str, str]:
-    """``WheelRecord.verdicts`` by the rules of today."""
+    """Return ``WheelRecord.verdicts`` for ``libraries``, by the current rules."""
     found = together(libraries)
     return {str(device): f"{one.support.value}{'?' * bool(one.doubt)}" for device, one in found.items()}
 
 
 def dumps(record: WheelRecord) -> str:
-    """The text of the file: a line for each library, so that a diff shows which one differs."""
+    """Return the file's JSON text, with a line for each library, so that a diff shows changed libraries."""
     fields = cast("dict[str, object]", to_json(replace(record, libraries=())))
     del fields["libraries"]
     head = "".join(f" {_line(key)}: {_line(value)},\n" for key, value in fields.items())
@@ -164,7 +164,11 @@ def _line(value: object) -> str:
 
 
 def loads(text: str | bytes, where: str) -> WheelRecord:
-    """Read a file. Raises ``ConfigError`` naming ``where`` for what is none, or of another format."""
+    """Return the record that a file's text holds; ``where`` names the file in errors.
+
+    Raises ``ParseError`` for text that is no JSON, ``ValidationError`` for an unknown format, ``SchemaError``
+    for a wrong key or value.
+    """
     value = parse_json(text, where, _ADVICE)
     require_format(value, (FORMAT,), where, _ADVICE)
     record = from_json(WheelRecord, value, where)

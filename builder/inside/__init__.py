@@ -1,1 +1,1 @@
-"""What runs inside the build container: standard library of Python 3.10 only, Ubuntu 22.04's."""
+"""Programs inside the build container, with only the standard library of Python 3.10 (Ubuntu 22.04)."""

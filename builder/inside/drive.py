@@ -1,14 +1,15 @@
-"""Compiles what is still to do in one Ninja run, tells units and time left, and notes what it took.
+"""This program compiles the outstanding units in one Ninja run, prints its progress, and records the costs.
 
     --tree /build --pool /pool --shared SOCKET --name legacy --jobs 2 --memory 8192 --architectures 5
     --parts FILE --learned FILE --measured FILE --record FILE [--only-cuda] TARGET...
 
-Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB. 0 stands
-for as many as the machine has cores, and for what is free of its memory. ``--shared`` leads to a compile
-cache that machines share (``storage``), if the socket is there.
-Lines for the user begin with ``ortpacks: ``, and ``status`` has a mark of its own; all others are the
-compilers'. Units that fail do not stop the others: those are finished and kept, and the failures are told
-again at the end, each with its command and its last lines. Exits with Ninja's status.
+The builds of a machine share ``--pool``: together they run ``--jobs`` compilers in ``--memory`` MiB; 0 stands
+for the number of cores and for the free memory. ``--shared`` is the socket of a compile cache that machines
+share (``storage``); without a socket there, no such cache is used.
+
+Lines for the user begin with ``ortpacks: ``, lines with the progress with ``status.MARK``; all other lines
+are Ninja's and the compilers'. After a failed unit, all others are still compiled and kept. The failures are
+printed again at the end, each with its command and its last lines. The exit status is Ninja's.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from builder.inside.ninja import costliest_first
 from builder.inside.status import CompileStatus
 
 SHARED = "shared-compile-cache"
-"""The file that says so beside the compiled libraries: ``note_shared``."""
+"""The file that ``note_shared`` makes; the build copies it to the folder of the compiled libraries."""
 _STATUS = re.compile(r"\[\d+/\d+\] (?P<what>.*)")
 _OUTPUT = re.compile(r"Building \w+ object (?P<output>\S+)")
 _OBJECT = re.compile(r" -o (?P<output>\S+\.o)(?:\s|$)", re.MULTILINE)
 _FAILED = re.compile(r"FAILED: (?P<output>\S+)")
 _LAST_LINES = 15
 _TOLD_LINES = 28
-"""For all failed units together: an error shows 30 lines of a build."""
+"""Most lines on all failed units together: an error message shows 30 lines of a build."""
 _SECONDS_A_STATUS = 2
 _SPARE = 1 << 30
-"""Bytes of memory that are left to the rest of the machine."""
+"""Bytes of free memory that compilers do not use."""
 
 
 def main(options: argparse.Namespace) -> int:
-    """Narrow and order the units, compile them, note what they cost. Returns Ninja's status."""
+    """Narrow and order the units, compile them, record their costs, and return Ninja's exit status."""
     tree, log = options.tree, options.tree / "units.log"
     parts = ninja.read(options.parts)
     count = counted(parts, options.architectures)
@@ -58,15 +59,13 @@ def main(options: argparse.Namespace) -> int:
     units = objects(tree, options.targets)
     if options.only_cuda:
         options.targets = units = list(filter(costs.is_cuda, units))
-    todo = [
-        output for output in units if not (tree / output).exists()
-    ]  # Ninja finds those out of date itself
+    todo = [output for output in units if not (tree / output).exists()]  # Ninja itself finds outdated objects
     claims = tree / "claims.tsv"
     pool.write_claims(claims, units, known, price)
     free = (available_memory() - _SPARE) >> 20
     memory = min(options.memory or free, free)
     with (
-        log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
+        log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads lines that are appended now
         (tree / costs.CACHE_LOG).open("a+", encoding="utf-8", errors="replace") as answered,
         (tree / costs.PIECES_LOG).open("a+", encoding="utf-8", errors="replace") as pieces,
         pool.joined(options.pool, options.name, memory) as joined,
@@ -97,9 +96,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def note_shared(tree: Path, cache: Path, *, now: bool) -> None:
-    """Note in ``tree`` if objects in it may be of a compile cache that machines share.
+    """Create the file ``SHARED`` in ``tree`` if objects may come from a compile cache that machines share.
 
-    They may also be where an earlier build brought such objects into ccache's folder ``cache``.
+    ``now``: whether this build uses such a cache. ccache's folder ``cache`` gets the file too then, because
+    later builds without that cache may take its objects from there.
     """
     if now:
         (cache / SHARED).touch()
@@ -118,7 +118,10 @@ def put(line: str) -> None:
 
 
 def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[str], int]:
-    """A function that returns for how many architectures a unit is compiled."""
+    """Return a function that returns the number of architectures that a unit is compiled for.
+
+    ``architectures``: the number for units that ``parts`` does not name.
+    """
 
     def count(output: str) -> int:
         codes = ninja.codes_of(output, parts)
@@ -130,14 +133,14 @@ def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[s
 def learn(
     options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
 ) -> dict[str, costs.Cost]:
-    """What units cost by all that is known now, which is also written down for the next build.
+    """Return the known costs of units, updated with the unit log, and write them for the next build.
 
-    Units that ccache had a piece of teach nothing: they took less than they cost.
+    Units with a cache hit for a piece are ignored, because they took less than they cost.
     """
     in_part = costs.found_in_part(log.with_name(costs.PIECES_LOG))
     whole = (line for line in costs.read_log(log) if line.output not in in_part)
     with options.learned.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other variants' builds learn at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)  # builds of other variants may do this at the same time
         known = costs.read(options.measured) | costs.read(options.learned)
         known = costs.learned(known, whole, architectures)
         costs.write(options.learned, known)
@@ -145,33 +148,33 @@ def learn(
 
 
 def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int]) -> Callable[[str], float]:
-    """A function that returns the cost of a unit in this build, in CPU seconds."""
+    """Return a function that returns the cost of a unit in this build, in CPU seconds."""
     return lambda output: costs.estimate(known, output, architectures(output))
 
 
 def objects(tree: Path, targets: Sequence[str]) -> list[str]:
-    """The objects that ``targets`` are made of."""
+    """Return the paths of the objects that Ninja's ``targets`` are made of."""
     argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
     commands = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [match["output"] for match in _OBJECT.finditer(commands)]
 
 
 def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
-    """Say which unit the budget is too small for: it runs while no other one does."""
+    """Print which unit takes more MiB than ``budget``, if any: it will be compiled alone."""
     heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
     if heaviest is not None and pool.peak(known, heaviest) > budget:
         say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
 
 
 def tell_pieces(log: str) -> None:
-    """Say how many pieces of CUDA units (``builder.inside.nvcc``) ccache had, by its log of them."""
+    """Print the number of cache hits for pieces of CUDA units (``builder.inside.nvcc``), by ccache's log."""
     found, made = costs.cache_hits(log), costs.cache_misses(log)
     if found + made:
         say(f"of {found + made} pieces of CUDA units {found} were found in ccache")
 
 
 def available_memory() -> int:
-    """Bytes that programs can still have (``MemAvailable``)."""
+    """Return the bytes of memory that programs can still use (``MemAvailable``)."""
     text = Path("/proc/meminfo").read_text(encoding="ascii")
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
     return int(found[1]) << 10 if found else sys.maxsize
@@ -179,37 +182,40 @@ def available_memory() -> int:
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a run is, by the costs of its units in CPU seconds.
+    """The progress of a Ninja run, by the costs of its units in CPU seconds.
 
-    The time left is what the units that are left cost, times the rate: the seconds that a unit runs for each
-    second of its cost. Only compiled units teach the rate; one that ccache answers in no time does not. What
-    other builds have left goes through the same jobs, so it counts too.
+    The time left is the cost of the remaining units times a rate, the seconds that a unit runs per second of
+    its cost. The rate is measured on compiled units only, not on cache hits. The remaining cost of other
+    builds is added, because their units use the same jobs.
     """
 
     costs: Mapping[str, float]
+    """Costs of the units to compile, by their objects."""
     jobs: int
     ran: Callable[[], Iterable[Line]]
-    """The unit log's lines since the last call."""
+    """Returns the unit log's lines since the last call."""
     tell: Callable[[float], None]
-    """Takes the seconds of the units that are left, all of them together, for other builds to see."""
+    """Publishes the cost of the remaining units for other builds."""
     others: Callable[[], Sequence[float]]
-    """What other builds have told so."""
+    """Returns the costs that other builds have published."""
     claimed: Callable[[], int]
-    """The MiB that the units which run now have claimed."""
+    """Returns the MiB that the running units have claimed."""
     hits: Callable[[], int]
-    """The number of units that ccache answered since the last call."""
+    """Returns the number of cache hits for whole units since the last call."""
     finished_units: int = 0
     answered_units: int = 0
+    """Number of cache hits for whole units."""
     done: float = 0.0
+    """Cost of the finished units."""
     compiled: float = 0.0
-    """The cost of the units that were compiled in this run."""
+    """Cost of the units that were compiled in this run."""
     unit_seconds: float = 0.0
-    """The seconds that these units ran, all of them together."""
+    """Sum of the seconds that these units ran."""
     cached: float = 0.0
-    """The cost of the units that took so little that ccache answered them, or that nobody has measured."""
+    """Cost of the finished units that were not compiled, but cache hits by the time that they took."""
 
     def finished(self, output: str) -> None:
-        """One more unit."""
+        """Count the unit ``output`` as finished, and read the log for the seconds that units ran."""
         for line in self.ran():
             price = self.costs.get(line.output, 0.0)
             if price and costs.was_compiled(line, price):
@@ -222,10 +228,11 @@ class Progress:
         self.tell(self._total - self.done)
 
     def status(self) -> CompileStatus:
-        """How far it is now; the time left is by the costs alone before a twentieth of them was compiled.
+        """Return the current status.
 
-        It is ``at_most`` so much where ccache answers, because nobody knows what else it has, and beside
-        other builds: they have C++ units in common with this one.
+        The rate is 1 until units of a twentieth of the total cost were compiled. The time left is an upper
+        limit (``at_most``) where more than a twentieth were cache hits, because there may be more of them,
+        and while there are other builds, which have C++ units in common with this one.
         """
         others = self.others()
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
@@ -233,7 +240,7 @@ class Progress:
         self.answered_units += self.hits()
         return CompileStatus(
             done=self.finished_units,
-            total=max(self.finished_units, len(self.costs)),  # Ninja compiles those out of date too
+            total=max(self.finished_units, len(self.costs)),  # outdated objects are compiled too
             share=round(self.done / self._total, 3),
             minutes=minutes if self.costs else 0,
             at_most=bool(others) or self.cached > self._total / 20,
@@ -248,7 +255,7 @@ class Progress:
 
 @contextmanager
 def told(progress: Progress) -> Iterator[None]:
-    """Print the status whenever it is another one, at most each two seconds, until the block ends."""
+    """Print the status when it has changed, every two seconds at most, until the block ends."""
     ended = threading.Event()
 
     def tell() -> None:
@@ -270,7 +277,7 @@ def told(progress: Progress) -> Iterator[None]:
 def compile_units(
     tree: Path, jobs: int, targets: Sequence[str], progress: Progress, environment: Mapping[str, str]
 ) -> int:
-    """Run Ninja to the end of what can be made, its compilers with these variables too; its exit status."""
+    """Run Ninja with the variables ``environment`` until nothing more can be made; return its exit status."""
     environment = {**os.environ, **environment, "NINJA_STATUS": "[%f/%t] "}
     argv = ["ninja", "-C", str(tree), "-j", str(jobs), "-k", "0", *targets]
     failures: list[FailedUnit] = []
@@ -294,14 +301,14 @@ def compile_units(
 
 @dataclass(kw_only=True)
 class FailedUnit:
-    """A unit that could not be compiled: its output, and what came after ``FAILED:``, the command first."""
+    """A unit that failed to compile: its object, its command, and the last lines of the compiler's output."""
 
     output: str
     command: str = ""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
 
     def add(self, line: str) -> None:
-        """The next line that Ninja prints for it."""
+        """Add the next line that Ninja prints on the unit; the first one is the command."""
         if self.command:
             self.lines.append(line)
         else:
@@ -309,7 +316,7 @@ class FailedUnit:
 
 
 def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[FailedUnit]) -> Iterator[str]:
-    """Ninja's lines as they come; what finished goes to ``progress``, what failed to ``failures``."""
+    """Yield Ninja's lines; report finished units to ``progress``, and add failed ones to ``failures``."""
     current: FailedUnit | None = None
     for line in (line.rstrip("\n") for line in lines):
         yield line
@@ -325,7 +332,7 @@ def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[
 
 
 def report_failures(failures: Sequence[FailedUnit]) -> None:
-    """Print the failures once more at the end, where the user looks, each with its last lines."""
+    """Print the failed units once more at the end of the output, each with its command and last lines."""
     if not failures:
         return
     share = max(1, _TOLD_LINES // len(failures) - 2)
@@ -335,7 +342,7 @@ def report_failures(failures: Sequence[FailedUnit]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", required=True)
     for name in ("--tree", "--pool", "--shared", "--parts", "--learned", "--measured", "--record"):

@@ -1,10 +1,10 @@
-"""Sets the times of a source tree for Ninja: a file whose bytes changed is new, and no other is.
+"""This program sets the times of source files for Ninja: only files whose bytes changed get a new time.
 
     freshen.py FOLDER RECORD
 
-The tree is laid out anew by every change of a layer above it, and a patch that is taken away again leaves a
-file *older* than the object made from it: by the time alone, Ninja would keep what was compiled with it.
-``RECORD`` keeps each file's sha256 and time from one build to the next, beside the Ninja tree.
+Each change of an earlier image layer unpacks the source tree again. A file whose patch was removed is then
+*older* than the object compiled with the patch, and by the time alone Ninja would keep that object.
+``RECORD`` keeps each file's sha256 and time from one build to the next, next to the Ninja tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def main(folder: Path, record: Path) -> None:
-    """Set the times below ``folder`` and write ``record`` anew."""
+    """Set the times of all files below ``folder`` and replace ``record``."""
     known = json.loads(record.read_text()) if record.is_file() else {}
     seen = {str(file): freshen(file, known.get(str(file))) for file in files(folder)}
     part = record.with_name(f"{record.name}.part")
@@ -27,7 +27,7 @@ def main(folder: Path, record: Path) -> None:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Every regular file below ``folder``, links left out."""
+    """Yield every regular file below ``folder``, without symbolic links."""
     for parent, _, names in os.walk(folder):
         for name in names:
             path = Path(parent, name)
@@ -36,7 +36,11 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def freshen(file: Path, known: list[object] | None) -> list[object]:
-    """``[sha256, time in ns]`` of a file: the known time for the known bytes, this moment for others."""
+    """Set a file's time and return ``[sha256, time in ns]``.
+
+    A file with the ``known`` sha256 gets the known time, a changed file the current time; a file without
+    ``known`` values keeps its time.
+    """
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if known is None:
         return [digest, file.stat().st_mtime_ns]

@@ -1,15 +1,15 @@
-"""``build.ninja`` rewritten: the costliest units first, and each for the architectures that it needs.
+"""This module rewrites ``build.ninja``: costliest units first, each only for the architectures it needs.
 
-Ninja starts ready units in the order in which ``build.ninja`` states them (up to version 1.11; later ones
-do so among units that equally many others wait for), and CMake states them by name. A unit that takes ten
-minutes may then be the last one, and keep a single core busy. Only the order of the statements changes: the
-link line, and with it the library's bytes, follows from the sources as before.
+Ninja starts ready units in the order of ``build.ninja`` (up to version 1.11; later versions do so among units
+that equally many others wait for), and CMake orders them by name. A unit that takes ten minutes could then be
+the last one and keep a single core busy. Only the order of the compile statements changes; the link line, and
+so the library's bytes, stay as they are.
 
-CMake knows one list of architectures for a whole target. A file says which units need fewer: each line is
+CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_89``). The first line that fits a unit counts, and the flags of all other codes leave its
-statement. A code with PTX behind a colon is made from that PTX: nvcc makes each PTX once, and SASS of it
-for each code that names it. ``builder.onnxruntime.units`` decides which codes a unit needs.
+sm_90:compute_89``). The first line that matches a unit counts, and the flags of all other codes are removed
+from the unit's statement. A code with a colon is made from the PTX after the colon: nvcc makes each PTX once,
+and SASS from it for each code that names it. ``builder.onnxruntime.units`` decides which codes a unit needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST = re.compile(r"^build ", re.MULTILINE)
 
 
 def costliest_first(ninja: str, cost: Callable[[str], float]) -> str:
-    """The text of a ``build.ninja`` with its compile statements first, by falling cost of their output."""
+    """Return the text ``ninja`` with its compile statements first, by falling cost of their outputs."""
     units = list(UNIT.finditer(ninja))
     if not units:
         return ninja
@@ -37,17 +37,17 @@ def costliest_first(ninja: str, cost: Callable[[str], float]) -> str:
 
 
 Codes = Mapping[str, str]
-"""The codes that stay → the PTX that each is made from; an empty text stands for the code's own."""
+"""The PTX that each code is made from, by the codes that a unit needs; empty for the PTX that CMake names."""
 
 _FLAG = re.compile(r' "?--generate-code=arch=(?P<ptx>\w+),code=\[(?P<code>\w+)\]"?')
-"""What CMake writes for one entry of CMAKE_CUDA_ARCHITECTURES."""
+"""The flag that CMake writes for one entry of CMAKE_CUDA_ARCHITECTURES."""
 
 _SOURCES = "/onnxruntime/onnxruntime/"
 """The folder of ORT's sources, in the path of every object made from them."""
 
 
 def read(file: Path) -> dict[str, Codes]:
-    """The lines of ``file``: the beginning of sources' paths → the codes that they are compiled for."""
+    """Return the codes that units are compiled for, by the beginning of their sources' paths."""
     rows = (line.split("\t") for line in file.read_text(encoding="ascii").splitlines() if line)
     return {path: dict(_code(word) for word in words.split()) for path, words in rows}
 
@@ -58,13 +58,13 @@ def _code(word: str) -> tuple[str, str]:
 
 
 def codes_of(output: str, parts: Mapping[str, Codes]) -> Codes | None:
-    """The codes that the object ``output`` is compiled for; ``None`` where CMake's own stay."""
+    """Return the codes that the object ``output`` is compiled for; ``None`` for all that CMake names."""
     _, within, source = output.rpartition(_SOURCES)
     return next((codes for path, codes in parts.items() if within and source.startswith(path)), None)
 
 
 def narrowed(ninja: str, parts: Mapping[str, Codes]) -> str:
-    """The text of a ``build.ninja`` whose compile statements name these codes and no others."""
+    """Return the text ``ninja`` with the flags in each compile statement reduced to the unit's codes."""
 
     def change(unit: re.Match[str]) -> str:
         codes = codes_of(unit["output"], parts)

@@ -1,39 +1,39 @@
 #!/usr/bin/python3
-"""Stands in for nvcc: a unit is compiled in pieces, each with its own entry in ccache.
+"""This program replaces nvcc: it compiles a unit in pieces, each with its own entry in ccache.
 
 The pieces are nvcc's own steps (``nvcc-toolkit --dryrun``):
 
-- for each virtual architecture the preprocessor, and ``cicc``, which makes PTX and a stub: the C source by
+- for each virtual architecture the preprocessor, and ``cicc``, which makes PTX and a stub: the C source with
   which the host registers the kernels;
-- for each architecture ``ptxas``, which makes SASS of the PTX;
+- for each architecture ``ptxas``, which makes SASS from the PTX;
 - for the host the preprocessor, then ``cudafe++`` and the C++ compiler, which make an object without device
   code.
 
-``fatbinary`` then packs the SASS, and ``objcopy`` puts it into the object. What is compiled has been
-preprocessed, and its text is the key: the host's piece is compiled once for all variants (unless the stub
-differs: CUB gives its kernels other launch bounds by architecture), an architecture once for all sets that
-it is in. What nvcc derives from the set or from the moment is constant here:
-``__CUDA_ARCH_LIST__``, which CUB has in the names of its kernels, is ``$NVCC_ARCH_LIST``; the names of
-intermediate files and the module id, which stands in the names of kernels with internal linkage, follow from
+``fatbinary`` then packs the SASS, and ``objcopy`` puts it into the object. The cache key of a compiled piece
+contains its preprocessed text. So the host's piece is compiled once for all variants (unless the stub
+differs: CUB gives its kernels other launch bounds by architecture), and the piece of an architecture once for
+all sets with that architecture. Values that nvcc derives from the set or from the time are constant here:
+``__CUDA_ARCH_LIST__``, which CUB puts into the names of its kernels, is ``$NVCC_ARCH_LIST``; the names of
+intermediate files and the module id, which is part of the names of kernels with internal linkage, follow from
 the object's path.
 
-Pieces that do not need each other are made side by side, each beyond the first on a job slot that it waits
-for as the unit did (``unit --spare``). What is made does not depend on that. A piece is what its commands
-make of its text: its entry in ccache depends on NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this
-file.
+Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
+did (``unit --spare``); the results do not depend on that. A piece's entry in ccache depends on its commands,
+its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file.
 
-With ``$NVCC_ONLY``, ``90`` or ``90,100``, nothing is made but the SASS of these architectures, for ccache.
-The object is empty then.
+With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
+object is an empty file.
 
-Two options of ``fatbinary`` are our own. nvcc passes them through (``-Xfatbin=``), so they stand in the
-compiler's command and in ccache's key:
+Two options of ``fatbinary`` are additions of this program. They are passed through nvcc (``-Xfatbin=``), so
+they are part of the compiler's command and of ccache's key:
 
 ``--assemble=100:120``
-    The PTX image is not stored: ``ptxas-newer``, a ptxas of a later toolkit, assembles it into one image of
-    SASS for each number. This is how nvcc 12.4, which ends at sm_90, gives native code for Blackwell.
-    Architectures with suffixes are not to be had so: their instructions are not in the PTX.
+    The PTX image is not stored; ``ptxas-newer``, a ptxas of a later toolkit, assembles it into one image of
+    SASS for each number. This is how nvcc 12.4, whose newest architecture is sm_90, makes native code for
+    Blackwell. It does not work for architectures with suffixes: the PTX lacks their instructions.
 ``--raw``
-    Images are stored as they are. ORT asks for ``-compress-all`` (LZ4), which an archive's zstd cannot undo.
+    Images are stored as they are. ORT sets ``-compress-all`` (LZ4), but zstd packs an archive of plain
+    images better.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 TOOLKITS_OWN = "nvcc-toolkit"
-"""NVIDIA's nvcc, renamed."""
+"""The file name of NVIDIA's nvcc, which was renamed."""
 NEWER_PTXAS = "ptxas-newer"
 
 _PLANNED = "#$ "
-"""What a line of the plan begins with."""
+"""The beginning of a line with a command or variable in the output of ``--dryrun``."""
 _PIECE = "PIECE"
-"""The variable that holds a piece as JSON where ccache runs this program as its compiler."""
+"""The environment variable with a piece as JSON, with which ccache runs this program as its compiler."""
 _ARCH_LIST, _ONLY = "NVCC_ARCH_LIST", "NVCC_ONLY"
 _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE_COMPILERCHECK"}
-"""Variables for the ccache of pieces: its own would be those of whole units."""
+"""ccache's variables for runs on pieces, by their names here; ccache's own names are for whole units."""
 _HOST = "host"
-"""The folder of the host's intermediate files in that of the unit, as ``compute_80`` and ``sm_86``."""
+"""The host's folder of intermediate files in the unit's folder, like ``compute_80`` and ``sm_86``."""
 _ASSEMBLE, _RAW = "--assemble=", "--raw"
 _OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
 _COMPRESS = frozenset({"-compress-all", "--compress-all"})
@@ -78,7 +78,7 @@ _TEMPORARY = re.compile(
     r"(?P<folder>/tmp/)?tmpxft_\S+\."
     r"(?P<name>cpp\d\.ii|cudafe1\.(?:cpp|stub\.c|c|gpu)|fatbin\.c|module_id|ptx|cubin)"
 )
-"""An intermediate file of nvcc, by what follows its process, source and architectures."""
+"""The name of an intermediate file of nvcc; the part after process, source and architecture is ``name``."""
 _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
 _FLOCK = struct.Struct("hhqqi4x")
@@ -90,41 +90,41 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """One command of nvcc's plan."""
+    """One command in the output of ``nvcc --dryrun``."""
 
     program: str
     words: Command
 
     @property
     def output(self) -> str:
-        """The file that the step makes; empty where ``-o`` does not name it."""
+        """The file that the step makes; empty without ``-o``."""
         return _after(self.words, "-o")
 
 
 class DeviceImage(NamedTuple):
-    """An image of device code: SASS that ``ptxas`` makes of the PTX; without it the PTX itself."""
+    """An image of device code: SASS that the command ``ptxas`` makes, or PTX where ``ptxas`` is empty."""
 
     sm: str
     ptx: str
-    """nvcc's name of it."""
+    """nvcc's name for the PTX file."""
     ptxas: Command
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What ccache keeps as one entry, by its commands and the bytes of ``source`` and ``inputs``."""
+    """One entry of ccache: its key is made of the commands and the bytes of ``source`` and ``inputs``."""
 
     commands: list[Command]
     made: str
     """The file that the commands make."""
     source: str
-    """What they compile."""
+    """The file that the commands compile."""
     inputs: list[str]
-    """The other files of the unit's folder that they read and do not make."""
+    """The other files of the unit's folder that the commands read but do not make."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compile what nvcc was called for. Returns the first exit status that is not 0."""
+    """Do what nvcc was called for with ``argv``. Return a failed command's exit status, else 0."""
     try:
         if _PIECE in os.environ:
             make(Piece(**json.loads(os.environ[_PIECE])), _after(argv, "-o"), _after(argv, "-MF"))
@@ -146,10 +146,10 @@ class Unit:
         self._folder = f"{self._object}.pieces"
         self._steps: list[Step] = []
         self._read: list[Path] = []
-        """Dependency files of the preprocessor's runs."""
+        """The dependency files of the preprocessor's runs."""
 
     def compile(self) -> None:
-        """Make the object and its dependency file. Raises ``CalledProcessError``."""
+        """Make the object and its dependency file. Raises ``CalledProcessError`` when a command fails."""
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         try:
             self._steps = list(self._planned())
@@ -165,13 +165,13 @@ class Unit:
             shutil.rmtree(self._folder)
 
     def _file(self, name: str, place: str = "") -> str:
-        """A path in the unit's folder, or in ``place`` there: that of an architecture, or the host's."""
+        """Return a path in the unit's folder, or in ``place`` there (an architecture's or the host's)."""
         folder = Path(self._folder, place)
         folder.mkdir(exist_ok=True)
         return str(folder / name)
 
     def _planned(self) -> Iterator[Step]:
-        """The steps of nvcc. The environment becomes what nvcc gives its programs."""
+        """Yield nvcc's steps; set ``PATH`` and ``LD_LIBRARY_PATH`` as nvcc does for its programs."""
         argv = [TOOLKITS_OWN, "--dryrun", *_without_dependencies(self._argv)]
         environment = {**os.environ, "TMPDIR": "/tmp"}  # noqa: S108 - names in a plan; nothing is written
         done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False, env=environment)
@@ -206,7 +206,7 @@ class Unit:
         Path(self._file(_MODULE_ID)).write_text(text, encoding="ascii")
 
     def _pack(self) -> str:
-        """Make the device code and pack it; the name of the object's section that it belongs into."""
+        """Make and pack the device code. Return the name of the object's section for it."""
         words = self._step("fatbinary").words
         own = ("--image", "--embedded-fatbin=", _ASSEMBLE)
         options = [word for word in words if not word.startswith(own)]
@@ -219,7 +219,7 @@ class Unit:
         return _emptied(Path(source))
 
     def _images(self, only: Collection[str] = ()) -> list[str]:
-        """Make the device code: the images for fatbinary; with ``only``, no SASS of others."""
+        """Make the device code, or SASS of ``only``; return fatbinary's options for the images."""
         images = [image for image in self._planned_images() if not only or (image.sm in only and image.ptxas)]
         self._side_by_side(self._compile_ptx, dict.fromkeys(image.ptx for image in images))
         return self._side_by_side(self._image, images)
@@ -241,7 +241,10 @@ class Unit:
                     yield DeviceImage(target, file, [*newer, f"-arch=sm_{target}"])
 
     def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """What ``make`` returns for each item, in their order. Raises what it raises."""
+        """Return the results of ``make`` for ``items``, in their order, computed in parallel.
+
+        Raises what ``make`` raises.
+        """
         given = list(items)
         left, made = iter(range(len(given))), dict[int, T]()
 
@@ -250,41 +253,41 @@ class Unit:
                 for at in left:
                     made[at] = make(given[at])
             finally:
-                deque(left, maxlen=0)  # after a failure nothing more begins
+                deque(left, maxlen=0)  # after a failure no further item is started
 
         with _further_slots(self._object, len(given) - 1, work):
             work()
         return [made[at] for at in range(len(given))]
 
     def _image(self, image: DeviceImage) -> str:
-        """Make an image; fatbinary's option for it."""
+        """Make an image, and return fatbinary's option for it."""
         ptx = self._file("ptx", self._virtual(image.ptx))
         if not image.ptxas:
             return f"--image3=kind=ptx,sm={image.sm},file={ptx}"
         place = f"sm_{image.sm}"
         command = self._words((ptx if word == image.ptx else word for word in image.ptxas), place)
-        # An entry that has no inputs cannot be told from its manifest in a remote storage of ccache 4.7.
+        # In a remote storage of ccache 4.7, an entry without inputs has the same key as its manifest.
         piece = Piece([command], self._file("cubin", place), ptx, [self._file(_MODULE_ID)])
         return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
 
     def _virtual(self, ptx: str) -> str:
-        """The virtual architecture of the PTX that nvcc calls ``ptx``."""
+        """Return the virtual architecture of the PTX that nvcc calls ``ptx``."""
         return _after(self._maker(ptx).words, "-arch")
 
     def _compile_ptx(self, ptx: str) -> None:
-        """Make the PTX that nvcc calls ``ptx``, and the stub."""
+        """Make the PTX that nvcc calls ``ptx``, and its stub."""
         cicc, place = self._maker(ptx).words, self._virtual(ptx)
         theirs = cicc[cicc.index("-o") - 1]
         text = self._preprocessed(theirs, place)
         command = self._words((text if word == theirs else word for word in cicc), place)
-        # ccache keeps one file of an entry
+        # ccache keeps one file per entry, so PTX and stub are put into a tar
         folder, tar = self._file("", place), self._file("tar", place)
         create = ["tar", "--create", f"--file={tar}", f"--directory={folder}", "ptx", _STUB]
         kept = self._cached(Piece([command, create], tar, text, [self._file(_MODULE_ID)]), f"{place}.tar")
         _call(["tar", "--extract", f"--file={kept}", f"--directory={folder}"])
 
     def _host(self) -> str:
-        """The host's object; its section for the device code is empty."""
+        """Make the host's object, whose section for device code is empty, and return its path."""
         cudafe, compiler = self._step("cudafe++").words, self._maker(self._object).words
         self._choose_stub(_after(cudafe, "--stub_file_name"))
         text = self._preprocessed(cudafe[-1], _HOST)
@@ -296,9 +299,11 @@ class Unit:
         return self._cached(piece, f"{_HOST}.o")
 
     def _choose_stub(self, name: str) -> None:
-        """Take the stub of the architecture that nvcc takes it of, by the name that ``cudafe++`` is told.
+        """Write the stub for the host, from that of the architecture that nvcc uses.
 
-        Its path, and the numbers of names that ``cicc`` makes (``__T449``), differ from one to the next.
+        ``name``: the stub's file name in the command of ``cudafe++``. The stub's path and the numbers in
+        names that ``cicc`` makes (``__T449``) differ between architectures, so they are replaced by constant
+        ones.
         """
         cicc = next(
             step for step in self._steps if _after(step.words, "--stub_file_name").endswith(f"/{name}")
@@ -310,14 +315,14 @@ class Unit:
         Path(ours).write_text(numbered, encoding="utf-8")
 
     def _preprocessed(self, file: str, place: str) -> str:
-        """Our name of the text that nvcc calls ``file``, preprocessed now."""
+        """Run the preprocessor for the text that nvcc calls ``file``; return the path of the result."""
         command = self._words(self._maker(file).words, place)
         made = self._cached(Piece([command], self._constant(file, place), self._source, []), f"{place}.ii")
         self._read.append(Path(f"{made}.d"))
         return made
 
     def _words(self, words: Iterable[str], place: str) -> Command:
-        """A command without what follows from the set of architectures or from the moment."""
+        """Return a command with constants in place of words that depend on the set or the time."""
         return [self._constant(word, place) for word in words if word != "--gen_module_id_file"]
 
     def _constant(self, word: str, place: str) -> str:
@@ -326,12 +331,12 @@ class Unit:
         found = _TEMPORARY.fullmatch(word)
         if found is None:
             return word
-        if not found["folder"]:  # for #include, by a file that lies beside it
+        if not found["folder"]:  # a name in an #include, without a folder
             return found["name"]
         return self._file(found["name"], "" if found["name"] == _MODULE_ID else place)
 
     def _cached(self, piece: Piece, name: str) -> str:
-        """The path of ``name`` in the unit's folder, brought from ccache or made."""
+        """Make ``piece``, or get it from ccache, as ``name`` in the unit's folder; return its path."""
         output, text = self._file(name), json.dumps(asdict(piece))
         key = hashlib.sha256(text.encode()).hexdigest()
         files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
@@ -341,13 +346,16 @@ class Unit:
         return output
 
     def _write_dependencies(self) -> None:
-        """Write the unit's dependency file for Ninja: what the preprocessor has read."""
+        """Write the unit's dependency file for Ninja, with the files that the preprocessor read."""
         if file := _after(self._argv, "-MF"):
             _write_rule(Path(file), _after(self._argv, "-MT"), _prerequisites(self._read))
 
 
 def make(piece: Piece, output: str, dependencies: str) -> None:
-    """Make a piece, and tell ccache the files that it was made of. Raises ``CalledProcessError``."""
+    """Make a piece as the file ``output``, and write the files that it was made from for ccache.
+
+    ``dependencies``: the dependency file to write. Raises ``CalledProcessError`` when a command fails.
+    """
     headers, folder = Path(f"{output}.headers"), str(Path(output).parent)
     for command in piece.commands:
         _call([*command, "-MD", "-MF", str(headers)] if {"-E", "-c"} & set(command) else command)
@@ -359,7 +367,11 @@ def make(piece: Piece, output: str, dependencies: str) -> None:
 
 @contextmanager
 def _alone(place: int) -> Iterator[None]:
-    """Wait until no other variant's build makes the piece that this byte of the pool's file stands for."""
+    """Lock the piece with the offset ``place`` in the pool's file ``pieces`` until the block ends.
+
+    Builds of other variants wait meanwhile, and find the piece in ccache then. Without a pool there is no
+    lock.
+    """
     if folder := os.environ.get("UNIT_POOL"):
         with Path(folder, "pieces").open("a", encoding="ascii") as pieces:
             fcntl.fcntl(pieces, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
@@ -370,9 +382,9 @@ def _alone(place: int) -> Iterator[None]:
 
 @contextmanager
 def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterator[None]:
-    """Run ``work`` on further job slots too, each that the pool gives the unit until the block ends.
+    """Run ``work`` in a thread for each further job slot, ``count`` at most, that the pool gives the unit.
 
-    Raises what ``work`` raises. There is nothing left to do when the block ends.
+    Waiting for slots stops when the block ends, because no work is left then. Raises what ``work`` raises.
     """
     if "UNIT_POOL" not in os.environ:
         yield
@@ -383,7 +395,7 @@ def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterato
         if slot.stdout and slot.stdout.readline():
             given.add(slot)
             work()
-        slot.communicate()  # ends its input, by which it gives the slot back
+        slot.communicate()  # closes its stdin, so that it gives the slot back
 
     argv = ["unit", "--spare", output]
     pipe = subprocess.PIPE
@@ -401,7 +413,7 @@ def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterato
 
 
 def _emptied(fatbin: Path) -> str:
-    """Take the data out of the C source that carries it into an object; the name of the data's section."""
+    """Remove the data from the C source ``fatbin``, and return the name of the data's section."""
     text = fatbin.read_text(encoding="ascii")
     without = re.sub(r'^"\.quad .*\n', "", text, flags=re.MULTILINE)
     fatbin.write_text(re.sub(r"fatbinData\[\d+\]", "fatbinData[1]", without), encoding="ascii")
@@ -409,7 +421,7 @@ def _emptied(fatbin: Path) -> str:
 
 
 def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
-    ours = {_PIECE, "CCACHE_DISABLE"}  # whether ccache is to have whole units says nothing of their pieces
+    ours = {_PIECE, "CCACHE_DISABLE"}  # CCACHE_DISABLE is about whole units only
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(command, check=False, env={**environment, **(variables or {})})
     if done.returncode < 0:
@@ -419,12 +431,12 @@ def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) ->
 
 
 def _after(words: Sequence[str], option: str) -> str:
-    """The word that follows ``option``; empty where it is not given."""
+    """Return the word after ``option``; empty without that option."""
     return words[words.index(option) + 1] if option in words else ""
 
 
 def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
-    """The words without the options that ask for a dependency file."""
+    """Yield the words without the options for a dependency file."""
     rest = iter(words)
     for word in rest:
         if word in {"-MT", "-MF"}:
@@ -434,7 +446,7 @@ def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
 
 
 def _prerequisites(files: Iterable[Path]) -> list[str]:
-    """The files that dependency files name, each once, spelled as they stand there."""
+    """Return the prerequisites that dependency files name, each once, in their order and spelling."""
     rules = (file.read_text(encoding="utf-8").replace("\\\n", " ") for file in files)
     words = (word for rule in rules for word in re.split(r"(?<!\\)\s+", rule) if word)
     return list(dict.fromkeys(word for word in words if not word.endswith(":")))

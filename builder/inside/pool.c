@@ -1,19 +1,19 @@
 /* One pool of job slots and memory for the compilers of all builds on a machine.
  *
- *     UNIT_POOL    a folder that all builds see
- *     UNIT_JOBS    how many compilers run at once
- *     UNIT_MEMORY  how much they may take together, in blocks (BLOCK_MIB of pool.py)
- *     UNIT_CLAIMS  a file of lines `output <tab> rank <tab> blocks`: what each unit takes; a running unit locks its own
+ *     UNIT_POOL    the folder that all builds share
+ *     UNIT_JOBS    the number of compilers that run at once
+ *     UNIT_MEMORY  the memory for all of them, in blocks (BLOCK_MIB of pool.py)
+ *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks` for each unit; a running unit locks its line
  *
- * A slot is a byte of the pool's file `slots`, a block of memory one of `memory`: who holds the kernel's lock on
- * it has it, and the kernel takes it back from a process that was killed. Units wait by rank, the highest first;
- * those of one rank queue on the file `wait-RANK`. A unit that waits for memory is not passed by lighter ones,
- * else the heaviest would come last and keep the machine waiting for it alone.
+ * A slot is a byte of the pool's file `slots`, a block of memory a byte of `memory`. A process has a slot or block
+ * as long as it holds the kernel's lock on that byte; the kernel releases the locks of a killed process. Units wait
+ * by rank, the highest first; units of one rank queue on the file `wait-RANK`. Lighter units do not overtake a unit
+ * that waits for memory; else the heaviest unit would come last and run alone at the end.
  *
- * Builds of several variants come to the same C++ unit at the same time. One compiles it, the others wait for
- * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant, but for
- * pieces that several have in common: nvcc.py lets one make them. It makes pieces of one unit side by side, each
- * beyond the first on a slot that it waits for as the unit did, with as much memory as the unit has.
+ * Builds of several variants reach the same C++ unit at the same time. One of them compiles it; the others wait
+ * without a slot and then find it in the compiler cache. A CUDA unit differs between variants, except for pieces
+ * that several have in common, which nvcc.py lets one build make. nvcc.py makes pieces of one unit in parallel: each
+ * beyond the first waits for a slot as the unit did, and for as much memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -49,8 +49,8 @@ static int number(const char *name) {
     return value > 0 ? value : 1;
 }
 
-/* The unit's rank and blocks by UNIT_CLAIMS, and the place of its row in that file, which is returned open; for a
- * unit that is not listed, rank 0, OTHERS_BLOCKS and -1. */
+/* Sets the unit's rank and blocks from UNIT_CLAIMS, and the offset of its row. Returns that file, open. Sets rank 0
+ * and OTHERS_BLOCKS, and returns -1, for a unit that is not listed. */
 static int look_up(const char *output, int *rank, int *blocks, off_t *row) {
     *rank = 0;
     *blocks = OTHERS_BLOCKS;
@@ -75,7 +75,7 @@ static int is_cuda(const char *output) {
     return end && !end[5];
 }
 
-/* A byte of the file `units` for a unit: FNV-1a of its name. */
+/* Returns the unit's byte in the file `units`: FNV-1a of its name. */
 static off_t place(const char *output) {
     unsigned long long hash = 14695981039346656037ULL;
     for (; *output; ++output) hash = (hash ^ (unsigned char)*output) * 1099511628211ULL;
@@ -92,7 +92,7 @@ static int lock(int file, short type, off_t start, off_t length) {
     return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
-/* Locks WANTED of the first ALL bytes; none where fewer are free. */
+/* Locks WANTED of the first ALL bytes, or none where fewer are free. Returns whether it locked them. */
 static int take(int file, int wanted, int all) {
     int taken = 0;
     for (int at = 0; at < all && taken < wanted; ++at) taken += lock(file, F_WRLCK, at, 1);
@@ -108,7 +108,7 @@ static int higher_waits(const int *queues, int rank) {
     return 0;
 }
 
-/* Takes a slot and BLOCKS of memory, unless they are not free or a unit above RANK waits. */
+/* Takes a slot and BLOCKS of memory if they are free and no unit above RANK waits. Returns whether it took them. */
 static int take_both(int slots, int memory, int blocks, const int *queues, int rank) {
     if (higher_waits(queues, rank) || !take(slots, 1, number("UNIT_JOBS"))) return 0;
     if (take(memory, blocks, number("UNIT_MEMORY"))) return 1;
@@ -125,7 +125,7 @@ void claim(const char *output) {
     int slots = opened("slots"), memory = opened("memory"), units = opened("units");
     int failed = slots < 0 || memory < 0 || units < 0;
     for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
-    if (failed) return; /* said by `opened`; a unit without a claim is better than none */
+    if (failed) return; /* `opened` has printed why; the unit is compiled without a claim */
     if (!is_cuda(output)) wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};

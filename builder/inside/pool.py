@@ -1,7 +1,7 @@
-"""The pool of job slots and memory that all builds on a machine share: what a build tells it and asks it.
+"""A build's side of the pool of job slots and memory that all builds on a machine share.
 
-``pool.c`` holds each compiler to it. A pool is a folder; what lies in it means nothing without the kernel's
-locks on it, so that a build that was killed leaves nothing behind.
+``pool.c`` lets each compiler wait for its slot and memory. A pool is a folder with files; only the kernel's
+locks on these files count, so a killed build leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO
 from builder.inside.costs import Cost, cost_of
 
 BLOCK_MIB = 256
-"""The unit of memory of a claim."""
+"""MiB of one block, the unit of memory in claims."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 """C's ``struct flock``."""
@@ -29,39 +29,39 @@ _LEFT = "left-"
 
 
 def blocks(mib: int) -> int:
-    """The blocks of memory that ``mib`` MiB need."""
+    """Return the number of blocks that ``mib`` MiB need, at least 1."""
     return max(1, math.ceil(mib / BLOCK_MIB))
 
 
 def peak(known: Mapping[str, Cost], output: str) -> int:
-    """The MiB that a unit takes at most."""
+    """Return the peak memory of a unit in MiB."""
     return cost_of(known, output).peak
 
 
 def rank(seconds: float) -> int:
-    """A unit's place in the queue by its CPU seconds: two ranks for each doubling."""
+    """Return a unit's rank in the queue by its CPU seconds: two ranks for each doubling, 0 up to 1 s."""
     return max(0, round(2 * math.log2(max(1.0, seconds))))
 
 
 def write_claims(
     file: Path, outputs: Iterable[str], known: Mapping[str, Cost], price: Callable[[str], float]
 ) -> None:
-    """Write what ``pool.c`` reads: each unit's rank and blocks."""
+    """Write the claims file that ``pool.c`` reads: a line for each unit with its rank and blocks."""
     rows = (f"{output}\t{rank(price(output))}\t{blocks(peak(known, output))}\n" for output in outputs)
     file.write_text("".join(rows), encoding="utf-8")
 
 
 class Pool:
-    """A build's place in the pool, while ``joined``."""
+    """A build's membership in the pool, as long as the block of ``joined`` runs."""
 
     def __init__(self, folder: Path, budget: int, own: IO[str]) -> None:
         self._folder = folder
         self._own = own
         self.budget = budget
-        """The MiB that the compilers of all builds may take together."""
+        """MiB that the compilers of all builds may use together."""
 
     def environment(self, jobs: int, claims: Path) -> Mapping[str, str]:
-        """The variables that ``pool.c`` reads."""
+        """Return the environment variables that ``pool.c`` reads."""
         return {
             "UNIT_POOL": str(self._folder),
             "UNIT_JOBS": str(jobs),
@@ -70,7 +70,7 @@ class Pool:
         }
 
     def claimed(self, claims: Path) -> int:
-        """The MiB that the units of a claims file hold now: ``pool.c`` locks a unit's row while it runs."""
+        """Return the MiB that the running units of a claims file hold: those whose rows ``pool.c`` locked."""
         held = at = 0
         with claims.open("rb") as file:
             for row in file:
@@ -81,23 +81,24 @@ class Pool:
         return min(held * BLOCK_MIB, self.budget)
 
     def tell(self, seconds: float) -> None:
-        """Let the other builds know the seconds that are left of this one's units, all of them together."""
+        """Publish the CPU seconds of this build's remaining units for the other builds."""
         self._own.seek(0)
         self._own.write(f"{seconds:.0f}\n")
         self._own.truncate()
         self._own.flush()
 
     def others(self) -> list[float]:
-        """What the other builds have told, of those that live and have something left."""
+        """Return the seconds that the other running builds have published, without zeros."""
         files = (file for file in self._folder.glob(f"{_LEFT}*") if str(file) != self._own.name)
         return [seconds for file in files for seconds in _told(file) if seconds]
 
 
 @contextmanager
 def joined(folder: Path, name: str, memory: int) -> Iterator[Pool]:
-    """Join the pool in ``folder`` as ``name``; its budget is ``memory`` MiB, or what a living build has set.
+    """Join the pool in ``folder`` as ``name`` until the block ends.
 
-    That counts whatever ``memory`` is: what is free now lacks what the other builds' compilers hold.
+    The pool's budget is ``memory`` MiB if no other build runs, else the budget that the first one set: the
+    memory that is free now is too small then, because the other builds' compilers use some.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _BUDGET).open("a+", encoding="ascii") as shared:
@@ -108,11 +109,11 @@ def joined(folder: Path, name: str, memory: int) -> Iterator[Pool]:
 
 
 def _agreed(shared: IO[str], memory: int) -> int:
-    """The budget that the first of the builds has written; ``memory`` if this one is the first."""
+    """Return the budget in MiB that the first running build wrote; the first build writes ``memory``."""
     try:
         fcntl.flock(shared, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pass  # others live, and have agreed
+        pass  # other builds run, and the first has written the budget
     else:
         shared.truncate(0)
         shared.write(f"{max(BLOCK_MIB, memory)}\n")
@@ -124,7 +125,7 @@ def _agreed(shared: IO[str], memory: int) -> int:
 
 
 def _told(file: Path) -> Iterator[float]:
-    """What a file holds that a living build has locked."""
+    """Yield the number in a file if a running build has locked the file."""
     with file.open("r+", encoding="ascii") as theirs, suppress(ValueError):
         try:
             fcntl.flock(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""How far a build's compile is: the line that the build container prints, and what a user reads of it."""
+"""Status of a build's compile, as a line that the build container prints and as text for the user."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import json
 from dataclasses import asdict, dataclass
 
 MARK = "ortpacks-progress: "
-"""The beginning of such a line; JSON follows."""
+"""The beginning of a status line; JSON follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompileStatus:
-    """How far a build's compile is at one moment."""
+    """The progress of a build's compile at one moment."""
 
     done: int
-    """Units."""
+    """Number of finished units."""
     total: int
+    """Number of units, finished ones included."""
     share: float
-    """Of the units' cost in CPU seconds, what is done."""
+    """Finished share of the units' cost, from 0 to 1."""
     minutes: int
-    """What is left; 0 where nothing was to compile."""
+    """Estimated minutes left; 0 where there was nothing to compile."""
     at_most: bool
+    """Whether ``minutes`` is an upper limit."""
     memory: int
-    """MiB that the units which run now have claimed."""
+    """MiB that the running units have claimed."""
     cached: int
-    """Units that ccache answered in this run."""
+    """Number of cache hits for whole units in this run."""
 
     @property
     def left(self) -> str:
-        """``about 12 min left``; empty where nothing was to compile."""
+        """The time left as text, ``about 12 min left``; empty where there was nothing to compile."""
         return f"{'at most' if self.at_most else 'about'} {self.minutes} min left" if self.minutes else ""
 
     def __str__(self) -> str:
@@ -36,10 +38,10 @@ class CompileStatus:
         return ", ".join([*filter(None, words), f"{self.cached} from the cache"])
 
     def line(self) -> str:
-        """The line to print."""
+        """Return the line that the build container prints."""
         return MARK + json.dumps(asdict(self), separators=(",", ":"))
 
 
 def read(line: str) -> CompileStatus:
-    """The status of a line that begins with ``MARK``."""
+    """Return the status in a line that begins with ``MARK``."""
     return CompileStatus(**json.loads(line.removeprefix(MARK)))

@@ -1,8 +1,8 @@
-"""ccache's remote storage in the build container: HTTP on loopback, answered through the forwarded socket.
+"""Server of ccache's remote storage in the build container: HTTP on loopback, forwarded through a socket.
 
-The step has no network: what it reaches is this one socket, and at its other end ``builder.adapters.
-compile_cache``, which knows servers and passwords. ccache asks for objects by their keys (GET, HEAD) and
-brings what it has made (PUT).
+The step has no network. It reaches only the forwarded socket, and at its other end
+``builder.adapters.compile_cache``, which has the servers' addresses and passwords. ccache reads objects by
+their keys (GET, HEAD) and writes new objects (PUT).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from socketserver import BaseServer
 from builder.inside import agent
 
 YES, NO = b"1", b"0"
-"""How an answer begins: it is there, or was kept; an object follows the first."""
+"""The first byte of a reply: ``YES`` if an object is there (its bytes follow) or was kept, else ``NO``."""
 
 WAITING = 1024
-"""Compilers that may come at once; one that is turned away would do without the cache."""
+"""Connections that may wait to be accepted; a compiler that is refused works without the cache."""
 
 MAY_PUT = b"MAY PUT"
-"""The request that asks whether any objects are kept."""
+"""The request whose reply is ``YES`` if new objects are kept."""
 
 
 @contextmanager
 def served(path: Path) -> Iterator[dict[str, str]]:
-    """Serve ccache through the socket at ``path`` until the block ends; the variables that tell ccache so.
+    """Serve ccache through the socket at ``path`` until the block ends; yield the variables for ccache.
 
-    None where no socket was forwarded.
+    Yields no variables where no socket was forwarded.
     """
     if not path.is_socket():
         yield {}
@@ -46,7 +46,7 @@ def served(path: Path) -> Iterator[dict[str, str]]:
         address = f"http://127.0.0.1:{server.server_address[1]}"
         storage = address if keeps else f"{address}|read-only"
         try:
-            # ccache 4.5 knows the older name alone, later ones know both
+            # ccache 4.5 knows only this older name, later versions know both
             yield {"CCACHE_SECONDARY_STORAGE": storage, **({"CCACHE_RESHARE": "1"} if keeps else {})}
         finally:
             server.shutdown()
@@ -54,7 +54,7 @@ def served(path: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _connected(path: Path) -> Iterator[Callable[[bytes], bytes]]:
-    """A connection through the socket: the function that asks."""
+    """Connect to the socket, and yield the function that sends a request and returns its reply."""
     with socket(AF_UNIX) as connection:
         connection.connect(str(path))
         with connection.makefile("rb") as reads, connection.makefile("wb") as writes:
@@ -62,7 +62,7 @@ def _connected(path: Path) -> Iterator[Callable[[bytes], bytes]]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """A request of ccache's: its process keeps one connection, and so does this through the socket."""
+    """Handler of one connection from a ccache process, with one connection to the socket."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -93,4 +93,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(value)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: ccache's own log counts."""
+        """Write no log, because ccache writes its own."""

@@ -1,15 +1,15 @@
-/* Runs a compiler once the pool (pool.c) has room for it, and appends what it cost to $UNIT_LOG, one line a unit:
+/* Runs a compiler as soon as the pool (pool.c) has room for it, and appends its cost to $UNIT_LOG, one line a unit:
  *
  *     start_ms end_ms cpu_ms peak_kib status output
  *
- * cpu_ms is user and system time of the compiler and all it started, peak_kib the largest resident set among
- * them. The line goes out in one write, so units that end together do not mix. A C program because it stands
- * before every compiler call: Python would add 20 ms to each.
+ * cpu_ms is user and system time of the compiler and all processes that it started, peak_kib the largest resident set
+ * among them. Each line is written at once, so that lines of units that end together do not mix. This is a C program
+ * because every compiler call runs it: Python would add 20 ms to each.
  *
  *     unit --spare OUTPUT
  *
- * prints a line once it has one more claim of that unit, for a piece of it, and gives it back, or waits no longer, when
- * its standard input ends. Exits with 1 if it had none.
+ * prints a line as soon as it has one more claim for a piece of that unit. It gives the claim back, or stops waiting
+ * for it, when its standard input ends. The exit code is 1 if it got no claim.
  */
 #include "pool.h"
 
@@ -74,9 +74,9 @@ int main(int argc, char **argv) {
     }
     claim(output_of(argv));
     long long start = now();
-    pid_t child = fork(); /* also without a log: what is claimed is held by this process */
+    pid_t child = fork(); /* also without a log, because this process holds the claim */
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it would go on with a claim that is no longer its own */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it would run on without a claim */
         execvp(argv[1], argv + 1);
         fprintf(stderr, "unit: %s: %s\n", argv[1], strerror(errno));
         _exit(127);

@@ -1,1 +1,1 @@
-"""inspect, as the verb and as ``ortpacks-inspect.pyz``, which needs nothing but Python."""
+"""The command ``inspect``, for the verb and for ``ortpacks-inspect.pyz``, which needs only Python."""

@@ -31,7 +31,7 @@ _NO_LZ4 = "note: this Python has no package lz4, so LZ4 is unpacked by Python it
 
 
 class _Lines:
-    """A reporter that writes what matters to stderr, line by line, and shows no progress."""
+    """A reporter that writes results and warnings to stderr, line by line, and shows no progress."""
 
     def say(self, line: str) -> None:
         sys.stderr.write(f"{printable(line)}\n")
@@ -52,14 +52,14 @@ class _Lines:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code of the command ``argv``; errors go to stderr without a traceback."""
+    """Run the command ``argv`` and return its exit code; errors go to stderr without a traceback."""
     try:
         _inspect(argv)
         sys.stdout.flush()
     except BuilderError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
-    except BrokenPipeError:  # whoever read has enough
+    except BrokenPipeError:  # the reader of stdout has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except OSError as error:
@@ -80,7 +80,7 @@ def _inspect(argv: Sequence[str]) -> None:
     reporter = _Lines()
     if not HAS_ZSTD:
         reporter.warn(_NO_ZSTD)
-    env = dict(os.environ)  # noqa: TID251 the program's own composition root
+    env = dict(os.environ)  # noqa: TID251 this is the program's composition root
     opener = Opener(
         transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=env),
         reporter=reporter,

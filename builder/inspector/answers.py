@@ -1,4 +1,4 @@
-"""Answers on inspected sources as text and JSON, and what is found against what somebody asks for."""
+"""Results of ``inspect`` as text, JSON and SARIF, and the checks that decide its exit code."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from builder.rules.payloads import payload_findings
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What somebody wants to know of sources."""
+    """The options of ``inspect`` that decide what it shows and checks."""
 
     as_json: bool = False
     diff: bool = False
-    """What sets the second of two apart from the first."""
+    """Whether to show the difference of two sources instead of the sources."""
     sizes: bool = False
-    """Also the bytes of each architecture, which JSON always has."""
+    """Whether the text also has the bytes of each architecture, which JSON always has."""
     devices: tuple[Capability, ...] = ()
-    """The capabilities that each must run on."""
+    """The capabilities that each source must run on."""
     jit: bool = False
-    """By JIT is enough."""
+    """Whether JIT is enough for ``devices``."""
     sarif: Path | None = None
-    """A file for all findings."""
+    """The file to write all findings to; ``None`` for no file."""
 
 
 def show(
@@ -50,9 +50,9 @@ def show(
     tell: Callable[[str], None],
     say: Callable[[str], None],
 ) -> None:
-    """Write ``files`` and the findings, tell the answer, and say which files there are, unless ``as_json``.
+    """Write ``files`` and the findings, pass the result to ``tell``, and files and their sizes to ``say``.
 
-    Raises ``DiskError`` where a file cannot be written.
+    With ``as_json``, ``say`` is not called. Raises ``DiskError`` where a file cannot be written.
     """
     if asked.sarif:
         found = {one.label: tuple(findings_of(one, asked.devices, jit=asked.jit)) for one in sources}
@@ -79,7 +79,7 @@ def _changes(old: InspectedSource, new: InspectedSource, *, as_json: bool) -> st
 
 
 def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:
-    """What the manifests say, where each source is one package of ours."""
+    """Return the difference of two packages by manifests; ``None`` unless each source is one package."""
     manifests = [promise.manifest for source in (old, new) for promise in source.promises]
     one_each = len(old.promises) == len(new.promises) == 1
     if not one_each or None in manifests:
@@ -96,9 +96,10 @@ def _archive_size(source: InspectedSource) -> int | None:
 
 
 def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability, ...]:
-    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has.
+    """Return the capabilities in a text like ``5.2,8.6,12.0``; none where ``text`` is ``None``.
 
-    ``jit``: whether ``--jit-ok`` was given, which is nothing without a text.
+    Raises ``ValidationError`` for a word that is no GPU's capability, and for ``jit`` (``--jit-ok``) without
+    a text.
     """
     if text is None:
         if jit:
@@ -124,7 +125,11 @@ def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability
 def findings_of(
     source: InspectedSource, devices: Sequence[Capability] = (), *, jit: bool = False
 ) -> Iterator[Finding]:
-    """What is wrong with a source: unread libraries and images, broken promises, A009 for GPUs not served."""
+    """Yield all findings on a source.
+
+    These are libraries and images that cannot be read, findings on promises of manifests, and A009 for each
+    of ``devices`` that does not run the source (``jit``: JIT is enough).
+    """
     for item in source.libraries:
         if item.problem:
             yield Finding(item.code or Code.E001, item.name, item.problem)
@@ -136,7 +141,7 @@ def findings_of(
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:
-    """Raise ``CheckFailedError`` when a library or image cannot be read or is not what it is said to be."""
+    """Raise ``CheckFailedError`` when a library cannot be read, an image has errors or a promise findings."""
     items = [item for source in sources for item in source.libraries]
     unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
     broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]

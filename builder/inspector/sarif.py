@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, OASIS's format of what static analysis found: GitHub's code scanning reads it."""
+"""Writer of findings as SARIF 2.1.0, OASIS's format for static analysis, for GitHub's code scanning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(found: Mapping[str, Sequence[Finding]]) -> str:
-    """One run. ``found``: findings by the label of the source that they are of."""
+    """Return a SARIF text with one run. ``found``: the findings by the label of their source."""
     codes = sorted({one.code for findings in found.values() for one in findings}, key=lambda code: code.name)
     results = [_result(source, one, codes) for source, findings in found.items() for one in findings]
     driver = {"name": "ortpacks inspect", "rules": [_rule(code) for code in codes]}

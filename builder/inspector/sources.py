@@ -1,4 +1,4 @@
-"""Sources that are inspected, and places for results: what is wrong is told before the work."""
+"""Readers of the sources of ``inspect``, and checks of its arguments before the sources are read."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def require_two(sources: Sequence[str]) -> None:
 
 
 def look_inside(opener: Opener, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
-    """Inspect each source, a file, folder or URL; with ``deep`` unpack images. Raises as ``Opener.files``."""
+    """Return each source (file, folder or URL) inspected; with ``deep``, its images are unpacked.
+
+    Raises as ``Opener.files`` does.
+    """
     for source in sources:
         if not is_url(source):
-            require_path(source)  # before minutes go into the others
+            require_path(source)  # before other sources take minutes
     return tuple(_read(opener, source, deep=deep) for source in sources)
 
 
@@ -37,9 +40,9 @@ def _read(opener: Opener, source: str, *, deep: bool) -> InspectedSource:
 
 
 def require_places(places: Mapping[str, Path | None]) -> None:
-    """Raise ``ValidationError`` for what no file can be written to: cheap, so before anything is read.
+    """Raise ``ValidationError`` for a path that no file can be written to, or that two flags name.
 
-    ``places``: by the flag that names each.
+    ``places``: the path by the flag that names it, ``None`` for a flag that is not given.
     """
     flags: dict[Path, str] = {}
     for flag, path in places.items():

@@ -1,7 +1,7 @@
-"""A stand-in for CUDA's runtime: what a package's CUDA provider does on a card that is not there.
+"""A stand-in for CUDA's runtime, which shows what a package's CUDA provider does on a card that is not there.
 
-``runtime.c`` and ``libraries.c`` answer for cudart, cuBLAS and cuDNN, ``resolver.c`` has the driver's rules,
-``driver.c`` is what is opened as libcuda.so.1; ``compile.sh`` makes one library of them. The Python puts it
-before NVIDIA's libraries, opens models in a child process, and reads what was seen. ``binary.coverage`` and
-``gpu.architectures`` are not known here: their answers are compared with this room's.
+``runtime.c`` and ``libraries.c`` implement functions of cudart, cuBLAS and cuDNN, ``driver.c`` those of
+libcuda.so.1, and ``resolver.c`` the driver's rules; ``compile.sh`` compiles them to one library. The Python
+modules load this library in place of NVIDIA's, open models in a child process, and read its report. They do
+not use ``binary.coverage`` and ``gpu.compatibility``, because their results are compared with the report.
 """

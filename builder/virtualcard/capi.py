@@ -1,8 +1,8 @@
-"""Models opened and run through ONNX Runtime's C API, of which ctypes calls the few functions needed.
+"""Binding of the functions of ONNX Runtime's C API that open and run models, by ctypes.
 
-``OrtApi`` is a table of function pointers that only ever grows at its end: a function's place in it is ABI.
-The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.cc`` asserts several of them
-(``ReleaseCustomOpDomain`` 101, ``ReleaseModelMetadata`` 118, ``SynchronizeBoundOutputs`` 203).
+``OrtApi`` is a table of function pointers that only grows at its end, so a function's index in it is part of
+the ABI. The indices are from ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.cc`` asserts several
+indices (``ReleaseCustomOpDomain`` 101, ``ReleaseModelMetadata`` 118, ``SynchronizeBoundOutputs`` 203).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ERROR_KINDS = (
     "INVALID_GRAPH",
     "EP_FAIL",
 )
-"""``OrtErrorCode`` in its order, without the prefix ORT_."""
+"""The names of ``OrtErrorCode`` by their values, without the prefix ORT_."""
 
 _FATAL = 4
-"""Of ``OrtLoggingLevel``: errors come back as statuses, and need not be printed too."""
+"""A value of ``OrtLoggingLevel``; lower levels are not logged, because errors are returned as statuses."""
 
 
 class ApiStatusError(Exception):
-    """A call came back with a status."""
+    """A call returned a status, with its code's name as ``kind`` and its message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -50,7 +50,7 @@ class ApiStatusError(Exception):
 
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
-"""Any function of the table that returns a status or null; its arguments carry their own C types."""
+"""Type of the table's functions that return a status or null; the arguments have C types of their own."""
 
 _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_p] * 4)
 """``OrtLoggingFunction``: parameter, severity, category, id, place in the source, message."""
@@ -59,9 +59,10 @@ _TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 
 class Api:
-    """One host library, loaded into this process; its path decides which providers it will find.
+    """One host library, loaded into this process; providers are loaded from the library's folder.
 
-    A context: an environment that is left to the process's end is destroyed after what it needs.
+    Use it as a context manager. An environment that lives until the process ends would be destroyed after
+    things that it needs.
     """
 
     places: ClassVar[Mapping[str, int]] = {
@@ -92,16 +93,17 @@ class Api:
         "CreateCUDAProviderOptions": 205,
         "ReleaseCUDAProviderOptions": 208,
     }
-    """Where in the table each function stands."""
+    """Each function's index in the table."""
 
     def __init__(self, library: Path, log: Callable[[str, str], None]) -> None:
-        """``log`` gets place and message of what sessions say that were opened to be verbose.
+        """Load ``library``. ``log`` is called with place and message of each log line of verbose sessions.
 
-        Raises ``OSError`` for what is no library, ``AttributeError`` for what is no ONNX Runtime.
+        Raises ``OSError`` for a file that is no library, ``AttributeError`` for another library than ONNX
+        Runtime.
         """
         base = ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL).OrtGetApiBase
         base.restype = ctypes.POINTER(ctypes.c_void_p)
-        get_api, get_version = base()[:2]  # OrtApiBase has these two
+        get_api, get_version = base()[:2]  # the two members of OrtApiBase
         self.version: str = ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)().decode()
         table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
         self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
@@ -110,14 +112,14 @@ class Api:
             *_, place, message = arguments
             log(_decoded(place), _decoded(message))
 
-        self._logger = _LOGGER(listen)  # kept as long as the environment
+        self._logger = _LOGGER(listen)  # must live as long as the environment
         self.env = self.handle(
             "CreateEnvWithCustomLogger", self._logger, None, ctypes.c_int(_FATAL), b"ortpacks"
         )
 
     @cached_property
     def memory(self) -> ctypes.c_void_p:
-        """The description of plain memory, as tensors over arrays need it."""
+        """The ``OrtMemoryInfo`` of CPU memory, which tensors over arrays need."""
         return self.handle("CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0))
 
     def __enter__(self) -> Self:
@@ -127,25 +129,28 @@ class Api:
         self.release("ReleaseEnv", self.env)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function that returns a status. Raises ``ApiStatusError``."""
+        """Call a function that returns a status. Raises ``ApiStatusError`` for a status."""
         status = _CALL(self._address(name))(*arguments)
         if status is not None:
             raise self._error(ctypes.c_void_p(status))
 
     def handle(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """The pointer that a function returns through its last argument. Raises ``ApiStatusError``."""
+        """Return the pointer that a function sets through its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made
 
     def number(self, name: str, *arguments: object) -> int:
-        """The ``size_t`` that a function returns through its last argument. Raises ``ApiStatusError``."""
+        """Return the ``size_t`` that a function sets through its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_size_t()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
     def text(self, name: str, *arguments: object) -> str:
-        """The string that a function returns through its last argument, freed by ORT's allocator."""
+        """Return the string that a function sets through its last argument, and free ORT's copy of it.
+
+        Raises ``ApiStatusError``.
+        """
         allocator = self.handle("GetAllocatorWithDefaultOptions")
         made = self.handle(name, *arguments, allocator)
         text = ctypes.string_at(made.value or 0).decode()
@@ -174,30 +179,31 @@ def _decoded(text: object) -> str:
 
 
 NO_CUDA = ("CUDA failure", "Failed to load library")
-"""What a refusal says: there is no device, or the provider cannot be loaded."""
+"""Parts of ORT's messages for a missing device and for a CUDA provider that cannot be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """How a session is opened."""
+    """The settings of a session."""
 
     cuda: bool = True
-    """Ask for the CUDA provider before the CPU's."""
+    """Whether to use the CUDA provider, before the CPU provider."""
     verbose: bool = False
-    """Log everything, of which the place of each node is wanted."""
+    """Whether to log at every level, which includes the provider of each node."""
     level: int | None = None
-    """``GraphOptimizationLevel``; ORT's own choice (99, all) unless said."""
+    """Value of ``GraphOptimizationLevel``; ``None`` for ORT's default (99, all)."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Entries of ORT's session configuration."""
 
 
 class Session:
-    """An open model on a library's CUDA and CPU providers. It has one thread: sums come out in one order."""
+    """An open model on the CUDA and CPU providers. It has one thread, so that sums have a fixed order."""
 
     def __init__(self, api: Api, model: Path, wish: SessionSettings) -> None:
-        """Open ``model``. Where CUDA finds no device, the CPU serves, and ``refusal`` is ORT's message.
+        """Open ``model``. Raises ``ApiStatusError`` for a model that cannot be opened.
 
-        Raises ``ApiStatusError``.
+        Without a device or a loadable CUDA provider, the model is opened on the CPU only, and ``refusal`` is
+        ORT's message; else ``refusal`` is ``None``.
         """
         self._api = api
         self.refusal: str | None = None
@@ -212,9 +218,9 @@ class Session:
         self.outputs = self._names("Output")
 
     def run(self, inputs: Sequence[ctypes.c_void_p]) -> list[ctypes.c_void_p]:
-        """The OrtValues that come out, which the caller releases as those that go in.
+        """Run the model on OrtValues and return its outputs. The caller releases inputs and outputs.
 
-        Raises ``ApiStatusError``.
+        Raises ``ApiStatusError`` for a run that fails.
         """
         fetched = (ctypes.c_void_p * len(self.outputs))()
         self._api.call(
@@ -231,7 +237,7 @@ class Session:
         return [ctypes.c_void_p(handle) for handle in fetched]
 
     def close(self) -> None:
-        """Release the session; what the CUDA provider holds goes with it."""
+        """Release the session, and with it the CUDA provider's memory."""
         self._api.release("ReleaseSession", self._handle)
 
     def _names(self, side: str) -> list[str]:
@@ -241,9 +247,9 @@ class Session:
 
 
 def tensor(api: Api, data: NDArray[np.generic], shape: Sequence[int], kind: int) -> ctypes.c_void_p:
-    """An OrtValue over the bytes of ``data``, which must outlive it. Raises ``ApiStatusError``.
+    """Return an OrtValue over the bytes of ``data``, which must outlive it. Raises ``ApiStatusError``.
 
-    ``kind`` is its ``ONNXTensorElementDataType``, which has the numbers of onnx's ``TensorProto.DataType``.
+    ``kind``: the ``ONNXTensorElementDataType``, which has the numbers of onnx's ``TensorProto.DataType``.
     """
     return api.handle(
         "CreateTensorWithDataAsOrtValue",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# compile.sh TARGET: the stand-in for CUDA's runtime, one library, by the compiler at hand. Needs nothing of CUDA.
+# compile.sh TARGET: compiles the stand-in for CUDA's runtime to the library TARGET, with $CC or gcc and without CUDA.
 set -eu
 here=$(dirname "$0")
 exec "${CC:-gcc}" -std=c11 -O2 -fPIC -shared -Wall -Wextra -Werror -o "$1" \

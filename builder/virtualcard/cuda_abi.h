@@ -1,8 +1,8 @@
-/* What of CUDA 12's and 13's binary interfaces the stand-in answers, in our own words: no header of NVIDIA's is needed to
- * compile it.
+/* The parts of CUDA 12's and 13's binary interfaces that the stand-in uses, written for this project: it is compiled
+ * without NVIDIA's headers.
  *
  * Sources: driver_types.h, cublasLt.h, cudnn_graph.h and cudnn_ops.h of CUDA 12.9 and cuDNN 9.10, driver_types.h of CUDA
- * 13.0; tests/integration/test_virtualcard_abi.py holds every offset, size and number against them. */
+ * 13.0; tests/integration/test_virtualcard_abi.py compares every offset, size and number with them. */
 #ifndef ORTPACKS_CUDA_ABI_H
 #define ORTPACKS_CUDA_ABI_H
 
@@ -70,7 +70,7 @@ typedef struct { /* cudaDeviceProp */
     size_t sharedMemPerMultiprocessor;
     int regsPerMultiprocessor;
     int managedMemory;
-    int after[9]; /* isMultiGpuBoard to cooperativeLaunch and its deprecated sister */
+    int after[9]; /* isMultiGpuBoard to cooperativeLaunch and its deprecated variant */
     int cooperativeMultiDeviceLaunch;
     size_t sharedMemPerBlockOptin;
     int rest[82];

@@ -1,11 +1,12 @@
-/* What is opened by the name libcuda.so.1: the few functions that a provider asks the driver itself for.
+/* The functions of libcuda.so.1, the driver's library, that a provider uses.
  *
  * A provider of ORT 1.21 with the contrib ops opens libcuda.so.1 while it is being loaded (a static CUDADriverWrapper,
- * contrib_ops/cuda/bert/tensorrt_fused_multihead_attention/cudaDriverWrapper.cc) and requires these names. Where the
- * file or a name is missing it means to throw, over a bridge that is not up yet: the process dies of SIGSEGV. 1.23.2
- * refuses in words. It loads its cubins of TensorRT's fused attention through it, and launches their kernels.
+ * contrib_ops/cuda/bert/tensorrt_fused_multihead_attention/cudaDriverWrapper.cc) and requires these names. If the file
+ * or a name is missing, the provider throws through a bridge that is not initialised yet, and the process dies of
+ * SIGSEGV; 1.23.2 returns an error message. The provider loads its cubins of TensorRT's fused attention through this
+ * library and launches their kernels.
  *
- * Where no card is claimed this is a driver without a device: NVIDIA's own runtime above it says so. */
+ * Where no card is claimed, this is a driver without a device, which NVIDIA's own runtime reports. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 enum { INVALID_VALUE = 1, CUBIN_MACHINE = 190 }; /* EM_CUDA */
 
-typedef struct { /* Elf64_Ehdr, to its flags: the lowest byte of a cubin's is its architecture (cuobjdump -elf) */
+typedef struct { /* Elf64_Ehdr up to its flags; a cubin's lowest byte of flags is its architecture (cuobjdump -elf) */
     unsigned char ident[16];
     uint16_t type, machine;
     uint32_t version;
@@ -54,7 +55,7 @@ int cuGetErrorName(int error, const char **name) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int number) {
-    return unclaimed() ? NO_DEVICE : cudaDeviceGetAttribute(value, attribute, number); /* the same numbers */
+    return unclaimed() ? NO_DEVICE : cudaDeviceGetAttribute(value, attribute, number); /* the attributes have the same numbers */
 }
 
 int cuModuleLoadData(void **module, const void *image) {
@@ -69,7 +70,7 @@ int cuModuleLoadData(void **module, const void *image) {
 
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     if (ready()) return ready();
-    return *function = (void *)name, module ? SUCCESS : INVALID_VALUE; /* names are constants of the provider's */
+    return *function = (void *)name, module ? SUCCESS : INVALID_VALUE; /* the provider's constant */
 }
 
 int cuLaunchKernel(void *function) { return ready() ? ready() : counted(function); }

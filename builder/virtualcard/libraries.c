@@ -1,11 +1,11 @@
-/* cuBLAS, cuBLASLt and cuDNN: their functions that hand something back. The rest is counted by what stubs.py writes. */
+/* The functions of cuBLAS, cuBLASLt and cuDNN that return a value. stubs.py writes all others, which only count calls. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_abi.h"
 
-enum { CUDNN_VERSION = 91002 }; /* 9.10.2: a provider's cudnn_frontend asks whether it is as new as its headers */
+enum { CUDNN_VERSION = 91002 }; /* 9.10.2; a provider's cudnn_frontend compares it with its headers' version */
 
 const char *cublasGetStatusName(int status) { return status ? "unknown" : "CUBLAS_STATUS_SUCCESS"; }
 const char *cublasGetStatusString(int status) { return status ? "unknown" : "the operation completed successfully"; }

@@ -1,4 +1,4 @@
-"""Opens models on a virtual card, in a child process, and reads back what the session did."""
+"""This module opens models on a virtual card, in a child process, and reads the report of the sessions."""
 
 from __future__ import annotations
 
@@ -29,23 +29,21 @@ NO_RUNTIME = 3
 """The worker's exit code for a host library that does not load."""
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
-"""``GraphOptimizationLevel``."""
+"""Values of ORT's ``GraphOptimizationLevel``."""
 HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
 _RUNTIME = re.compile(r"libcudart\.so\.(1[23])")
 _OPENED = ("libcudnn.so.9", "libcufft.so.12")
-"""What a provider for CUDA 13 opens by name, and asks for functions by theirs."""
+"""Libraries that a provider for CUDA 13 opens by ``dlopen``, to look functions up in them by name."""
 _ASKED_BY_NAME = re.compile(rb"\0((?:cudnn|cufft)[A-Z]\w+)(?=\0)")
 _STANDS_FOR = re.compile(r"lib(cu|nv)")
-"""The beginning of the names of NVIDIA's libraries."""
+"""The beginning of the file names of NVIDIA's libraries."""
 _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
-"""The beginning of the functions that they define."""
+"""The beginning of the names of functions in NVIDIA's libraries."""
 _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
 DRIVER = "580.65.06"
-"""CUDA 13.0's first: its branch is the last with Maxwell to Volta and the first with every Blackwell.
-
-Source: CUDA Toolkit 13.0 release notes.
-"""
+"""The default driver, that of CUDA 13.0. Its branch is the last that supports Maxwell to Volta, and the first
+that supports all Blackwell GPUs. Source: CUDA Toolkit 13.0 release notes."""
 
 
 class CardAnswer(TypedDict):
@@ -53,29 +51,29 @@ class CardAnswer(TypedDict):
 
     error: str
     nodes: list[tuple[str, str, str, int]]
-    """Provider, operator, name, how many of this name."""
+    """Provider, operator, name, and the number of nodes with this name."""
     no_kernel: list[tuple[str, str]]
     """Operator and name of each node that the CUDA provider's registry has no kernel for."""
     unsupported: list[tuple[str, str]]
-    """The same of those whose attributes its kernel does not do."""
+    """Operator and name of each node whose attributes the CUDA provider's kernel does not support."""
     cheaper: list[str]
-    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
+    """Names of nodes that have a kernel but are left to the CPU because they compute shapes."""
     containers: list[tuple[str, int, int, int]]
-    """Library, CUDA error or 0, whether it is JIT, kernels; one for each container."""
+    """For each container: its library, CUDA error or 0, 1 for JIT or 0, number of kernels."""
     kernels: list[tuple[str, int, int]]
-    """Mangled name, launches, CUDA error or 0."""
+    """For each kernel: mangled name, number of launches, CUDA error or 0."""
     calls: list[tuple[str, int]]
-    """Function of NVIDIA's libraries, how often."""
+    """For each called function of NVIDIA's libraries: name, number of calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualCard:
-    """A GPU and a driver that the stand-in claims to be."""
+    """The GPU and the driver that the stand-in claims."""
 
     capability: str
-    """Compute capability, ``8.6``. Calls fail with error 100 for one that ``resolver.c`` does not list."""
+    """Compute capability, ``8.6``. Calls fail with error 100 for a capability that ``resolver.c`` lacks."""
     driver: str = DRIVER
-    """Version of NVIDIA's driver, ``535.54.03``."""
+    """Version of the driver, ``535.54.03``."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -88,44 +86,44 @@ class CardRuntime:
     """The compiled stand-in, and the runner of processes that load it."""
 
     library: Path
-    """``libvirtualcard.so``, as ``compile.sh`` made it."""
+    """The path of ``libvirtualcard.so``, which ``compile.sh`` makes."""
     runner: Runner
 
     def error_of(self, card: VirtualCard) -> int:
-        """The CUDA error of each call on ``card``: 0, 35 (its driver is too old) or 100 (no device)."""
+        """Return the CUDA error of each call on ``card``: 0, 35 (driver too old) or 100 (no device)."""
         answer = ctypes.CDLL(str(self.library)).virtualcard_error
         return int(answer(card.capability.encode(), card.driver.encode()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelToOpen:
-    """A model to open, and with what."""
+    """A model to open, with its inputs and the session's settings."""
 
     model: Path
     feed: Mapping[str, Array] | None = None
-    """The model's inputs by name. With them it is also run once, on kernels that compute nothing."""
+    """The model's inputs by name, to run the model once with them; ``None`` for opening it only."""
     level: int = ALL
-    """``GraphOptimizationLevel``; ORT's default unless said."""
+    """Value of ``GraphOptimizationLevel``; the default is ORT's."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Entries of ORT's session configuration."""
     seconds: int = 300
-    """How long opening and running may take: no kernel computes, so a loop over its zeros may never end."""
+    """Most seconds for opening and running; as no kernel computes, a loop in a model may never end."""
 
 
 @dataclass(kw_only=True)
 class Containers:
-    """The fatbin containers that one library registered, by what the claimed driver takes of each."""
+    """Numbers of the fatbin containers that one library registered, by how the claimed driver runs them."""
 
     native: int = 0
     jit: int = 0
     refused: Counter[int] = field(default_factory=Counter)
-    """By CUDA's error number: 209, 222."""
+    """Numbers of refused containers by CUDA's error number, 209 or 222."""
     kernels: Counter[str] = field(default_factory=Counter)
-    """Kernels that were registered with them: ``native``, ``jit``, ``refused``."""
+    """Numbers of the kernels in these containers: ``native``, ``jit``, ``refused``."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all registered containers."""
         return self.native + self.jit + self.refused.total()
 
 
@@ -134,41 +132,42 @@ class Opening:
     """The result of opening one model: nodes, containers, launches, or the error."""
 
     nodes: Mapping[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """Provider → operator and name of each of its nodes, subgraphs' too."""
+    """Numbers of nodes by provider, then by operator and name, with the nodes of subgraphs."""
     no_kernel: frozenset[tuple[str, str]] = frozenset()
     """Operator and name of each node that the CUDA provider's registry has no kernel for, fused or not."""
     unsupported: frozenset[tuple[str, str]] = frozenset()
-    """The same of those whose attributes its kernel does not do."""
+    """Operator and name of each node whose attributes the CUDA provider's kernel does not support."""
     cheaper: frozenset[str] = frozenset()
-    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
+    """Names of nodes that have a kernel but are left to the CPU because they compute shapes."""
     error: str = ""
-    """What opening or running it failed with, or nothing."""
+    """The error of opening or running the model; empty on success."""
     libraries: Mapping[str, Containers] = field(default_factory=dict)
-    """Library's file name → its containers."""
+    """Containers by the file name of their library."""
     launches: Mapping[str, int] = field(default_factory=dict)
-    """Kernel by its mangled name, or function of NVIDIA's libraries that launches some → how often."""
+    """Numbers of launches by a kernel's mangled name, or of calls by a computing function of NVIDIA's."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """Kernel that could not be used → CUDA's error number."""
+    """CUDA's error number of each kernel that could not be used, by the kernel's mangled name."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Provider → number of nodes."""
+        """Numbers of nodes by provider."""
         return {provider: nodes.total() for provider, nodes in sorted(self.nodes.items())}
 
     @property
     def launched(self) -> int:
-        """Launches of all kinds."""
+        """The sum of ``launches``."""
         return sum(self.launches.values())
 
 
 def open_models(
     libraries: Path, models: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
 ) -> Iterator[Opening]:
-    """Open models one after another on the CUDA provider of ``libraries``, the CPU's behind it.
+    """Open models one after another on the CUDA and CPU providers of ``libraries``; yield each one's result.
 
-    ``libraries``: folder with ONNX Runtime's own libraries, or the path of its host library; NVIDIA's are not
-    needed. One process opens them all; a model that ends it gets that as its error, the rest a new process.
-    Raises ``LoadError`` for what is no ONNX Runtime with a provider for CUDA 12 or 13.
+    ``libraries``: the folder of ONNX Runtime's libraries, or the path of its host library; NVIDIA's libraries
+    are not needed. One process opens the models. A model that ends the process has this as its error, and a
+    new process opens the models after it. Raises ``LoadError`` for libraries that do not load, or are no ONNX
+    Runtime with a provider for CUDA 12 or 13.
     """
     host = libraries if libraries.is_file() else libraries / HOST
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
@@ -182,16 +181,19 @@ def open_models(
 
 
 def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
-    """The environment of a process that opens the library ``host`` on ``card``, with stand-ins in ``folder``.
+    """Return the environment variables for a process that opens the library ``host`` on ``card``.
 
-    Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
+    Links the stand-ins into ``folder``. Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
     """
     cuda = _link(host.with_name(PROVIDER), runtime.library, folder)
     return {**_loader(folder), **card.environment, "VIRTUALCARD_CUDA": cuda}
 
 
 def _link(provider: Path, runtime: Path, folder: Path) -> str:
-    """Link the stand-in into ``folder`` under the name of each NVIDIA library: ``12`` or ``13``, the CUDA."""
+    """Link the stand-ins into ``folder`` under the names of NVIDIA's libraries. Return CUDA's major version.
+
+    Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
+    """
     asks, defined = _elf(provider), _elf(runtime)
     cuda = next((found[1] for found in map(_RUNTIME.fullmatch, asks.needed) if found), None)
     if cuda is None:
@@ -231,7 +233,10 @@ def _elf(library: Path) -> Elf:
 
 
 def _loader(folder: Path) -> dict[str, str]:
-    """The loader's variables. They name the libraries without their folder, whose name may hold a space."""
+    """Return the variables for the loader and Python.
+
+    The preloaded libraries are named without their folder, whose name may contain a space.
+    """
     return {
         "LD_LIBRARY_PATH": str(folder),
         "LD_PRELOAD": "libvirtualcard.so libvirtualstubs.so",
@@ -246,7 +251,7 @@ def _process(
     environment: Mapping[str, str],
     runner: Runner,
 ) -> list[Opening]:
-    """The results of one process; where it ended early, the last is of the model that ended it."""
+    """Open models in one process; return its results, the last one for the model that ended it early."""
     jobs = [_job(at, one, folder) for at, one in left]
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     answers = folder / "answers.jsonl"
@@ -257,7 +262,7 @@ def _process(
     if done.code == NO_RUNTIME:
         raise LoadError(f"{host} does not load: {_last(output)}. Build the package again.")
     text = answers.read_text(encoding="utf-8") if answers.is_file() else ""
-    # What a worker that was killed was writing has no end of line.
+    # The last line of a killed worker may be incomplete: it has no end of line.
     seen = [_opening(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if len(seen) < len(jobs):
         seen.append(Opening(error=_ended(done.code, left[len(seen)][1], output)))
@@ -265,7 +270,7 @@ def _process(
 
 
 def _ended(code: int, model: ModelToOpen, output: Sequence[str]) -> str:
-    """Why the process that opened ``model`` ended before it answered."""
+    """Return why the process ended before it had opened and run ``model``."""
     if code == -signal.SIGALRM:
         return f"it took longer than {model.seconds} s on the virtual card, whose kernels compute nothing"
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
@@ -322,5 +327,5 @@ def _count(containers: Containers, error: int, kernels: int, *, jit: bool) -> No
 
 
 def _computes(function: str) -> bool:
-    """Whether a function of NVIDIA's libraries makes no object, sets nothing and asks nothing."""
+    """Return whether a function of NVIDIA's libraries computes something, by its name."""
     return _COMPUTES.match(function) is not None and not _PREPARES.search(function)

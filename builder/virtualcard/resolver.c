@@ -1,11 +1,11 @@
-/* Which image of a fatbin container a driver runs on a device: NVIDIA's documented rules, written a second time.
+/* A second implementation of NVIDIA's documented rules for the image of a fatbin container that a driver runs.
  *
- * Nothing here is derived from builder/core: the two are compared, and a mistake in one must show. Sources:
+ * Nothing here is derived from builder/gpu and builder/binary: their results are compared, to find mistakes. Sources:
  *   - the rules for SASS and PTX, suffixes and families: CUDA C++ Programming Guide, "Compute Capabilities" and
  *     "Family-Specific Features"; Blackwell Compatibility Guide 13.0
- *   - embedded parts, whose SASS and that of other parts of the same major do not mix: CUDA for Tegra; and that 10.1 is
+ *   - embedded parts, whose SASS other parts of the same major do not run, nor the reverse: CUDA for Tegra; that 10.1 is
  *     called 11.0 since CUDA 13: PTX ISA 9.0, "Changes"
- *   - driver branches, their CUDA versions and the devices each began and stopped to serve: CUDA Toolkit release notes,
+ *   - driver branches, their CUDA versions and the first and last devices of each: CUDA Toolkit release notes,
  *     table 3 "CUDA Toolkit and Corresponding Driver Versions", and "Deprecated Architectures"
  *   - the PTX ISA of each CUDA version: PTX ISA, "Release History"
  *   - that zstd images need CUDA 12.4's driver: nvcc's manual, --compress-mode
@@ -62,7 +62,7 @@ static const struct {
 };
 
 static const struct {
-    int code, first, second; /* the members of a family that its code may meet */
+    int code, first, second; /* the devices that run the code of a family */
 } families[] = {{100, 100, 103}, {103, 103, 103}, {110, 110, 110}, {120, 120, 121}, {121, 121, 121}};
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
@@ -103,7 +103,7 @@ int sass_runs(int code, uint64_t flags, const Device *device) {
     return code / 10 == device->capability / 10 && code <= device->capability;
 }
 
-/* Without a suffix PTX counts by the number that it is written with: ptxas 12.9 makes sm_103 code of compute_101's. */
+/* PTX without a suffix is compared by the number in it, also a renamed one: ptxas 12.9 makes sm_103 from compute_101. */
 static int ptx_fits(int written, uint64_t flags, const Device *device) {
     if (flags & SUFFIX_A) return renamed(written) == device->capability;
     if (flags & SUFFIX_F) return same_family(renamed(written), device->capability);

@@ -1,16 +1,16 @@
-/* A stand-in for CUDA's runtime and a device behind it: what ONNX Runtime's CUDA provider imports from cudart.
+/* A stand-in for CUDA's runtime and a device: the functions that ONNX Runtime's CUDA provider imports from cudart.
  *
- * Device memory is host memory, zeroed, so that copies are real. Each container that a library registers is resolved as
- * the claimed driver would resolve it (resolver.c); a kernel is counted by its name and skipped, or refused with the error
- * that its container has on this device: at its first use, for CUDA 12 loads lazily. What a session computes is therefore
- * worthless; which provider runs which node, which kernels it launches, and what the driver would refuse, is not.
+ * Device memory is zeroed host memory, so copies are real. Each container that a library registers is resolved as the
+ * claimed driver would resolve it (resolver.c). A kernel is counted by its name and not executed, or refused with its
+ * container's error on this device, at its first use, because CUDA 12 loads lazily. So the outputs of a session are
+ * meaningless, but the provider of each node, the launched kernels and the refused ones are as on a real device.
  *
  *   VIRTUALCARD_CAPABILITY  the device's compute capability, like 8.6
  *   VIRTUALCARD_DRIVER      the driver's version, like 580.65.06
- *   VIRTUALCARD_CUDA        12 or 13: whose runtime it stands in for
+ *   VIRTUALCARD_CUDA        12 or 13: the CUDA version of the runtime
  *
- * libraries.c answers for cuBLAS, cuDNN, cuFFT and cuRAND, driver.c for what is opened by the name libcuda.so.1. What
- * needs no answer but "success" is in none of them: stubs.py writes it, for whatever a provider imports beyond these. */
+ * libraries.c has functions of cuBLAS, cuBLASLt and cuDNN, driver.c those of libcuda.so.1. stubs.py writes all other
+ * functions that a provider imports; they only return success. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <link.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct Container {
 typedef struct {
     const void *key;
     const char *name;
-    const Container *container; /* NULL of a function of NVIDIA's libraries */
+    const Container *container; /* NULL for a function of NVIDIA's libraries */
     unsigned long count, refused;
 } Counter;
 
@@ -47,7 +47,7 @@ static __thread int last_error;
 typedef struct {
     const Device *device;
     int branch;
-    int error; /* of any call of the runtime */
+    int error; /* the error of every call of the runtime */
 } Claim;
 
 static int number_in(const char **text) {
@@ -116,7 +116,7 @@ static Counter *counter_of(const void *key) {
     return &counters[at];
 }
 
-/* Called by what stubs.py writes: a function of the runtime fails where the claimed driver has no device for it. */
+/* Counts a call; the stubs of stubs.py call it. A function of cudart fails where the claim is an error. */
 int counted(const char *name) {
     if (strncmp(name, "cuda", 4) == 0 && claim()->error) return card_error();
     Counter *counter = counter_of(name);
@@ -125,7 +125,7 @@ int counted(const char *name) {
     return SUCCESS;
 }
 
-/* As counted, for what makes something: a zeroed block. */
+/* Counts a call of a function that creates an object, and sets its handle to a zeroed block. */
 int made(void **block, const char *name) {
     *block = calloc(1, 64);
     return counted(name);
@@ -142,7 +142,7 @@ static int used(const void *function, int launched) {
 
 typedef struct {
     ElfW(Addr) address;
-    const char *path; /* of the library that it lies in */
+    const char *path; /* of the library that contains the address */
 } Place;
 
 static int holds(struct dl_phdr_info *library, size_t size, void *data) {
@@ -158,7 +158,7 @@ static int holds(struct dl_phdr_info *library, size_t size, void *data) {
     return 0;
 }
 
-/* The file name of the library that an address lies in; empty where none is. dladdr would ask for glibc 2.34. */
+/* Returns the file name of the library at an address; empty where there is none. dladdr would need glibc 2.34. */
 static const char *library_at(const void *address) {
     Place place = {(ElfW(Addr))address, ""};
     dl_iterate_phdr(holds, &place);
@@ -166,7 +166,8 @@ static const char *library_at(const void *address) {
     return slash ? slash + 1 : place.path;
 }
 
-/* What was registered, launched and called since the last report, a line each, fields set apart by tabs. */
+/* Writes a line for each registered container, and each kernel and function used since the last report, with tabs
+ * between fields. Returns 0 on success. */
 int virtualcard_report(const char *path) {
     FILE *file = fopen(path, "w");
     if (file == NULL) return -1;
@@ -184,10 +185,10 @@ int virtualcard_report(const char *path) {
     return fclose(file);
 }
 
-/* The error of every call with this card and driver; 0 where a machine can have both. */
+/* Returns the error of every call with this card and driver; 0 where a machine can have both. */
 int virtualcard_error(const char *capability, const char *driver) { return claim_of(capability, driver).error; }
 
-/* What a driver takes of one container: 0 native, 1 JIT, or the error. */
+/* Returns how a driver runs one container: 0 native, 1 JIT, or the error. */
 int virtualcard_resolve(const void *fatbin, int capability, int branch) {
     const Resolved found = resolve(fatbin, capability, branch);
     return found.error ? found.error : found.jit;
@@ -211,7 +212,7 @@ void **__cudaRegisterFatBinary(const Wrapper *wrapper) {
     return (void **)container;
 }
 void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-void __cudaUnregisterFatBinary(void **handle) { (void)handle; } /* the report still tells of it */
+void __cudaUnregisterFatBinary(void **handle) { (void)handle; } /* the report still contains it */
 void __cudaRegisterVar(void) {}
 
 void __cudaRegisterFunction(void **handle, const void *host, char *device, const char *name) {
@@ -236,7 +237,7 @@ int cudaLaunchKernelExC(const void *configuration, const void *function, void **
     (void)configuration, (void)arguments;
     return used(function, 1);
 }
-/* CUDA 13: a kernel's handle is here the function that it was registered with. */
+/* CUDA 13: the handle of a kernel is the function that it was registered with. */
 int __cudaGetKernel(const void **kernel, const void *function) { return *kernel = function, SUCCESS; }
 int __cudaLaunchKernel(const void *kernel, Dim3 grid, Dim3 block, void **arguments, size_t shared, void *stream) {
     return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
@@ -304,7 +305,7 @@ const char *cudaGetErrorName(int error) {
     default: return "unrecognized error code";
     }
 }
-const char *cudaGetErrorString(int error) { /* in cudart's own words: the client's doctor reads them */
+const char *cudaGetErrorString(int error) { /* cudart's own texts, because the client's doctor parses them */
     switch (error) {
     case SUCCESS: return "no error";
     case OUT_OF_MEMORY: return "out of memory";
@@ -317,7 +318,7 @@ const char *cudaGetErrorString(int error) { /* in cudart's own words: the client
     }
 }
 
-/* The two layouts have the same fields, at other places. */
+/* The two layouts have the same fields at different offsets. */
 #define DEVICE_PROPERTIES(function, Layout) \
     int function(Layout *properties, int number) {                                                                     \
         const Device *device = claim()->device;                                                                        \
@@ -404,7 +405,7 @@ int cudaFreeHost(void *memory) { return cudaFree(memory); }
 int cudaMallocFromPoolAsync(void **memory, size_t size, void *pool, void *stream) {
     return (void)pool, (void)stream, cudaMalloc(memory, size);
 }
-int cudaMemPoolGetAttribute(void *pool, int attribute, void *value) { /* up to 3 they are of int */
+int cudaMemPoolGetAttribute(void *pool, int attribute, void *value) { /* attributes up to 3 have type int */
     (void)pool;
     memset(value, 0, attribute <= 3 ? sizeof(int) : sizeof(long long));
     return card_error();

@@ -1,7 +1,7 @@
-"""A shared library of functions that are counted and answer "success", written without a compiler.
+"""Writer of a shared library of functions that count their calls and return success, without a compiler.
 
-Which functions of NVIDIA's libraries a provider asks for changes with each version of ONNX Runtime; what the
-stand-in defines itself does not. Sources of the format: the System V ABI and its x86-64 supplement.
+These are the functions of NVIDIA's libraries that a provider needs and the stand-in does not define; they
+differ between versions of ONNX Runtime. Sources of the format: the System V ABI and its x86-64 supplement.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ _NEEDED = 1
 _HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY = range(4, 12)
 _GLOB_DAT = 6
 _COUNT, _MAKE = b"\x48\x8d\x3d", b"\x48\x8d\x35"
-"""``lea rdi`` and ``lea rsi``: the function's name as the first argument, or behind the caller's own."""
+"""``lea rdi`` and ``lea rsi``: load the function's name as the first argument, or as the second one."""
 _JUMP = b"\xff\x25"
-"""``jmp`` through the table of addresses."""
+"""``jmp`` to an address in a table."""
 _STUB_SIZE = 16
 _HELPERS = ("counted", "made")
-"""What runtime.c defines for these functions to jump to."""
+"""The functions of runtime.c that stubs jump to."""
 _HEADERS = 64 + 4 * 56
 
 
 def stub_library(names: Sequence[str], *, needs: str) -> bytes:
-    """The bytes of a shared library for x86-64 that defines the functions ``names``.
+    """Return the bytes of a shared library for x86-64 that defines the functions ``names``.
 
-    It needs the library ``needs``: who opens it finds that one's functions through it.
-
-    Each counts its calls; one that creates an object also hands out a block of zeros, but for cuFFT's, whose
-    handles are numbers.
+    The library has a NEEDED entry for ``needs``, so that functions of that library are found through it too.
+    Each function counts its calls. A function with ``Create`` in its name also returns a block of zeros as a
+    handle, except cuFFT's, whose handles are numbers.
     """
     strings, places = _strings([*_HELPERS, *names, needs])
     symbols_at = _HEADERS
@@ -80,7 +79,7 @@ def stub_library(names: Sequence[str], *, needs: str) -> bytes:
 
 
 def _strings(names: Sequence[str]) -> tuple[bytes, dict[str, int]]:
-    """The string table, and where in it each name begins."""
+    """Return the string table, and the offset of each name in it."""
     table, places = bytearray(b"\0"), {}
     for name in names:
         places[name] = len(table)
@@ -96,7 +95,7 @@ def _stub(name: str, at: int, text: int, table: int) -> bytes:
 
 
 def _hash_table(names: Sequence[str]) -> bytes:
-    """DT_HASH over the symbols, the null symbol first; as many buckets as names."""
+    """Return the DT_HASH table of the symbols, the null symbol first, with as many buckets as names."""
     buckets, chains = [0] * len(names), [0] * (1 + len(names))
     for index, name in enumerate(names, start=1):
         bucket = _hash(name) % len(buckets)

@@ -1,7 +1,7 @@
-"""Opens the models of ``FOLDER/jobs.json`` under the stand-in: ``worker HOST FOLDER``, a process of its own.
+"""The child process ``worker HOST FOLDER``, which opens the models of ``FOLDER/jobs.json`` on the stand-in.
 
-Each answer is appended to ``FOLDER/answers.jsonl`` at once, a line of JSON: a crash belongs to the first
-model that has none.
+Each model's answer is written to ``FOLDER/answers.jsonl`` at once, as a line of JSON. So the first model
+without an answer is the one that crashed the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
 
 
 class OpeningJob(TypedDict):
-    """A model to open; ``feed`` is an ``.npz`` of its inputs, with which it is run."""
+    """A model to open; ``feed`` is an ``.npz`` file of inputs to run it with, ``None`` for opening only."""
 
     model: str
     level: int
@@ -32,7 +32,7 @@ class OpeningJob(TypedDict):
 
 
 def main(host: str, folder: str) -> None:
-    """Open every model of ``jobs.json`` and append its line to ``answers.jsonl``."""
+    """Open every model of ``jobs.json`` and write its line to ``answers.jsonl``."""
     jobs: list[OpeningJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
@@ -42,7 +42,7 @@ def main(host: str, folder: str) -> None:
         sys.exit(NO_RUNTIME)
     with api, (Path(folder) / "answers.jsonl").open("w", encoding="utf-8") as answers:
         for job in jobs:
-            signal.alarm(job["seconds"])  # whose default action ends the process, whatever it is in
+            signal.alarm(job["seconds"])  # SIGALRM ends the process by default
             answers.write(json.dumps(_answer(api, job, placement, Path(folder) / "report.txt")) + "\n")
             answers.flush()
 
@@ -79,7 +79,10 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
 
 
 def _open(api: Api, job: OpeningJob) -> str:
-    """Why there was no CUDA provider, or nothing. Raises ``ApiStatusError``."""
+    """Open and run a model. Return why there was no CUDA provider, empty with one.
+
+    Raises ``ApiStatusError`` for a model that fails.
+    """
     session = Session(
         api, Path(job["model"]), SessionSettings(verbose=True, level=job["level"], config=job["config"])
     )
@@ -92,7 +95,7 @@ def _open(api: Api, job: OpeningJob) -> str:
 
 
 def _run(api: Api, session: Session, feed: Path) -> None:
-    """Run a model once; what comes out is nobody's answer, since no kernel computed."""
+    """Run a model once and discard the outputs, which are meaningless because no kernel computed them."""
     with np.load(feed) as arrays:
         feeds = [np.require(arrays[name], requirements="C") for name in session.inputs]
     values = [tensor(api, one, one.shape, helper.np_dtype_to_tensor_dtype(one.dtype)) for one in feeds]

@@ -1,1 +1,1 @@
-"""What depends on ONNX Runtime's version: rules, architectures, compile units, profiles, official builds."""
+"""Facts and rules by ONNX Runtime's version: architectures, compile units, profiles, official builds."""

@@ -1,8 +1,8 @@
-"""What ORT's CMake makes of a list of architectures, by its version: refused, rewritten, accelerated.
+"""Rules of ORT's CMake for a list of architectures, by ORT's version: it refuses some and rewrites others.
 
-Before 1.23 ORT hands CMAKE_CUDA_ARCHITECTURES to CMake as it is: ``90`` is SASS and PTX, ``90-real`` SASS,
-``90-virtual`` PTX (CMake's documentation of CUDA_ARCHITECTURES). From 1.23 on its own CMake rewrites the list
-first (``versions.REWRITES_ARCHES``).
+Before 1.23, ORT leaves CMAKE_CUDA_ARCHITECTURES as it is: ``90`` is SASS and PTX, ``90-real`` SASS,
+``90-virtual`` PTX (CMake's documentation of CUDA_ARCHITECTURES). From 1.23 on, ORT's CMake files rewrite the
+list first (``versions.REWRITES_ARCHES``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ACCELERATED = frozenset({90, 100, 101, 120})
 
 @dataclass(frozen=True)
 class Compiled:
-    """What each unit that is compiled for the whole list holds."""
+    """The architectures of the SASS and the PTX in each unit that is compiled for the whole list."""
 
     sass: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
@@ -33,12 +33,12 @@ class Compiled:
 
 
 def cmake_list(sm: Sequence[Arch]) -> str:
-    """The value of CMAKE_CUDA_ARCHITECTURES that asks for SASS of ``sm`` and nothing else."""
+    """Return the value of CMAKE_CUDA_ARCHITECTURES for SASS of ``sm`` and no PTX."""
     return ";".join(f"{arch}-real" for arch in sm)
 
 
 def compiled(sm: Sequence[Arch], version: str) -> Compiled:
-    """What the provider of ORT ``version`` will hold when ``sm`` is asked for.
+    """Return the architectures of a provider of ORT ``version`` that is compiled for the set ``sm``.
 
     Raises ``ValueError`` where ORT's CMake refuses an architecture (``refused`` names them).
     """
@@ -46,7 +46,10 @@ def compiled(sm: Sequence[Arch], version: str) -> Compiled:
 
 
 def read_list(text: str, version: str) -> Compiled:
-    """What a value of CMAKE_CUDA_ARCHITECTURES comes to with ORT ``version``; ``ValueError`` if refused."""
+    """Return the architectures that ORT ``version`` compiles for with this CMAKE_CUDA_ARCHITECTURES.
+
+    Raises ``ValueError`` for an entry that is no architecture, or that ORT's CMake refuses.
+    """
     entries = [_entry(word) for word in text.split(";") if word]
     sass = {arch for arch, kind in entries if kind != "virtual"}
     if not REWRITES_ARCHES.holds(version):
@@ -60,12 +63,12 @@ def read_list(text: str, version: str) -> Compiled:
 
 
 def refused(sm: Iterable[Arch], version: str) -> tuple[Arch, ...]:
-    """The architectures at which ORT's own CMake stops."""
+    """Return the architectures of ``sm`` that the CMake files of ORT ``version`` refuse."""
     return tuple(arch for arch in sm if arch.suffix == "f") if REFUSES_FAMILIES.holds(version) else ()
 
 
 def rewritten(sm: Sequence[Arch], version: str) -> tuple[tuple[Arch, Arch], ...]:
-    """Each architecture of ``sm`` that ORT makes another one of, and that other one."""
+    """Return each architecture of ``sm`` that ORT ``version`` rewrites, with its replacement."""
     if not REWRITES_ARCHES.holds(version):
         return ()
     pairs = ((arch, _accelerated(arch)) for arch in sm if arch.suffix != "f")
@@ -73,7 +76,10 @@ def rewritten(sm: Sequence[Arch], version: str) -> tuple[tuple[Arch, Arch], ...]
 
 
 def _entry(word: str) -> tuple[Arch, str]:
-    """An architecture and ``real``, ``virtual`` or ``""``, which CMake takes as both."""
+    """Return an architecture and ``real``, ``virtual`` or ``""``, which means both.
+
+    Raises ``ValueError`` for a word that is no entry.
+    """
     match = _ENTRY.fullmatch(word)
     if match is None:
         raise ValueError(f"Unrecognized CUDA architecture: {word}")
@@ -81,5 +87,9 @@ def _entry(word: str) -> tuple[Arch, str]:
 
 
 def _accelerated(arch: Arch) -> Arch:
-    """ORT drops the suffix it was given, then adds ``a`` where it has kernels for it: 103a becomes 103."""
+    """Return the architecture by which ORT replaces ``arch``.
+
+    ORT drops the suffix, then adds ``a`` to the architectures that it has accelerated kernels for: 103a
+    becomes 103, 90 becomes 90a.
+    """
     return Arch(arch.major, arch.minor, "a" if arch.number in _ACCELERATED else "")

@@ -1,8 +1,9 @@
-"""What ORT's own build downloads, as its ``cmake/deps.txt`` lists it: name, address and SHA-1, one a line.
+"""Reader of ``cmake/deps.txt``, ORT's list of the archives that its build downloads.
 
-Its CMake looks for each archive below ``mirror/<host>/<path>`` of the source tree before it asks a network
-(``cmake/external/onnxruntime_external_deps.cmake``, from 1.15 on), so archives that lie there make a build
-without one. It holds them to their SHA-1 and patches them as in the official build.
+Each line has a name, a URL and a SHA-1. ORT's CMake looks for each archive below ``mirror/<host>/<path>`` of
+the source tree before it downloads it (``cmake/external/onnxruntime_external_deps.cmake``, from 1.15 on), so
+a build with all archives there needs no network. CMake compares their SHA-1 and patches them as in the
+official build.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _NEEDED = frozenset(
 
 
 def dependency_urls(listed: str) -> tuple[str, ...]:
-    """The addresses of the archives that our builds need. Raises ``ParseError`` where one is missing."""
+    """Return the sorted URLs of the archives that this project's builds need, from the text of ``deps.txt``.
+
+    Raises ``ParseError`` where the text has no line for one of them.
+    """
     found = dict(_rows(listed))
     missing = sorted(_NEEDED - found.keys())
     if missing:
@@ -39,5 +43,5 @@ def _rows(listed: str) -> Iterator[tuple[str, str]]:
 
 
 def mirrored(url: str) -> str:
-    """Where ORT's CMake looks for an archive, below its source tree."""
+    """Return the path, below the source tree, where ORT's CMake looks for the archive of a URL."""
     return f"mirror/{url.removeprefix('https://')}"

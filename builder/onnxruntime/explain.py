@@ -1,11 +1,11 @@
-"""A compiled plan beside the official build of the same ORT version: each difference with its reason.
+"""Comparison of a compiled plan with the official build of the same ORT version: differences with reasons.
 
-The tables are what Microsoft configures its own builds for Linux x64 with, by ORT version: architectures and
+The tables have the configuration of Microsoft's own builds for Linux x64, by ORT version: architectures and
 options of the wheel ``onnxruntime-gpu`` (``build_linux_python_package.sh``), which ``origin: wheel`` repacks
 and ``host: wheel`` takes the host library from, and of the archive of the C API
-(``build_cuda_c_api_package.sh``), both in ``tools/ci_build/github/linux``. 1.21.0's scripts were read in its
-source; later lists are those of the pull requests named with them, and of the scripts as they stood then.
-Where a wheel was counted, its containers agree with its list.
+(``build_cuda_c_api_package.sh``), both in ``tools/ci_build/github/linux``. Source for 1.21.0: the scripts in
+its source tree; for later lists: the pull requests named with them, and the scripts at that time. Where the
+containers of a wheel were counted, they agree with its list.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from builder.project.variants import GitSource
 
 @dataclass(frozen=True)
 class ArchList:
-    """The value of CMAKE_CUDA_ARCHITECTURES of both packages, built with CUDA 12."""
+    """The values of CMAKE_CUDA_ARCHITECTURES of the official wheel and C API archive, built with CUDA 12."""
 
     wheel: str
     archive: str
@@ -39,7 +39,7 @@ class ArchList:
 
 @dataclass(frozen=True)
 class Setting:
-    """An option as the official build has it, and what it is where nobody sets it."""
+    """A CMake option: its value in the official build, and its default."""
 
     name: str
     value: str
@@ -47,7 +47,7 @@ class Setting:
     source: str
     span: ReleaseRange = ALWAYS
     argued: str = ""
-    """Why ours differs, for options that no profile sets or that all set alike."""
+    """The reason why this project's value differs, where it does not depend on the profile; else empty."""
 
 
 _UP_TO_80 = "60-real;70-real;75-real;80-real"
@@ -127,16 +127,16 @@ SETTINGS: tuple[Setting, ...] = (
         "the package brings the CUDA libraries, so the provider looks beside itself",
     ),
 )
-"""Options that either build sets. Those of one value everywhere, such as paths, are left out."""
+"""Options that the official build or this project sets, without those that always agree or are paths."""
 
 
 def arch_list(version: str) -> ArchList:
-    """The official lists of ``version``; of a later one than is known, those of the latest."""
+    """Return the official lists of architectures for ``version``; for a newer one, the latest known lists."""
     return next(entry for entry in _LISTS if version in entry.span)
 
 
 def settings(version: str) -> Iterator[Setting]:
-    """The options of the official build of ``version``."""
+    """Return the options of the official build of ``version``."""
     return (setting for setting in SETTINGS if version in setting.span)
 
 
@@ -145,7 +145,7 @@ ARCHITECTURES = "CMAKE_CUDA_ARCHITECTURES"
 
 @dataclass(frozen=True)
 class Difference:
-    """One option that is not as in the official build."""
+    """One option whose value differs from that of the official build."""
 
     option: str
     ours: str
@@ -166,16 +166,16 @@ _RAW = Difference(
 
 @dataclass(frozen=True)
 class Explanation:
-    """What ``render --explain`` tells of one plan."""
+    """The result of ``render --explain`` for one plan."""
 
     title: str
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
-    """What the ORT version makes of the plan, a sentence each."""
+    """Sentences on the effects of the ORT version on the plan."""
 
 
 def explain(plan: BuildPlan) -> Explanation:
-    """The plan against the official build. A plan that compiles nothing has no difference."""
+    """Return the differences between a plan and the official build; none for a plan that compiles nothing."""
     version = plan.ort_version
     if plan.profile is None:
         title = f"{plan.variant.name}: the official build of ONNX Runtime {version} itself, repacked"
@@ -216,7 +216,7 @@ def _architectures(plan: BuildPlan) -> Difference:
 
 
 def _made(plan: BuildPlan) -> Compiled:
-    """What comes out; where ORT's CMake would stop, what is asked for."""
+    """Return the architectures that the plan compiles; those of its set where ORT's CMake refuses one."""
     sm = plan.variant.sm
     return Compiled(sm, ()) if refused(sm, plan.ort_version) else made(sm, plan)
 
@@ -253,7 +253,7 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
 
 
 def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
-    """What is not compiled for the whole list, by ORT's own CMake or because nothing launches it."""
+    """Yield sentences on the units that are left out or compiled for fewer architectures, with the reason."""
     unused = unused_options(sm, version)
     for launch in launches(version):
         if launch.option in unused:

@@ -1,4 +1,4 @@
-"""Operators that a CUDA provider has kernels for, by opset and type; what one provider lacks of another's."""
+"""Tables of the operators that a CUDA provider has kernels for, by opset and type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 FORMAT = 1
 
 ONNX = "ai.onnx"
-"""ONNX's own domain as people call it; a model spells it with an empty string."""
+"""The name of ONNX's own domain in messages; models spell the domain as an empty string."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,15 @@ class Kernels:
     domain: str
     operator: str
     since: int
-    """The first opset of the range: the one in which ONNX defined the operator this way."""
+    """The first opset of the range, in which a definition of the operator begins."""
     until: int | None
-    """The last opset; ``None`` where the provider serves the newest definition that ONNX Runtime knows."""
+    """The last opset; ``None`` if the range contains the newest definition that ONNX Runtime knows."""
     types: Mapping[str, tuple[str, ...]]
-    """Type parameter of the operator's schema → types that some kernel takes, sorted."""
+    """Sorted types that some kernel takes, by type parameter of the operator's schema."""
 
     @property
     def opsets(self) -> str:
-        """``13+``, ``7-12`` or ``13``."""
+        """The range as text: ``13+``, ``7-12`` or ``13``."""
         if self.until is None:
             return f"{self.since}+"
         return str(self.since) if self.until == self.since else f"{self.since}-{self.until}"
@@ -35,29 +35,32 @@ class Kernels:
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Everything one provider was asked and said; docs/schemas/inspect-operators.schema.json has its JSON."""
+    """All kernels of one provider; docs/schemas/inspect-operators.schema.json is the schema of its JSON."""
 
     format: int
     onnxruntime: str
-    """Its version."""
+    """The version of ONNX Runtime."""
     opsets: Mapping[str, int]
-    """Domain → newest opset that the host library knows."""
+    """The newest opset that the host library knows, by domain."""
     asked: int
-    """One-node graphs that ONNX Runtime took and placed."""
+    """Number of one-node graphs that ONNX Runtime accepted and placed."""
     unasked: tuple[str, ...]
-    """``DOMAIN:OPERATOR-SINCE`` of what ONNX Runtime took no one-node graph of: nothing is said of these."""
+    """``DOMAIN:OPERATOR-SINCE`` of the definitions without a one-node graph that ONNX Runtime accepts."""
     kernels: tuple[Kernels, ...]
-    """Sorted by domain, operator and opset."""
+    """The kernels, sorted by domain, operator and opset."""
 
     def operators(self) -> dict[str, tuple[str, ...]]:
-        """Domain → names of the operators that have any kernel, sorted."""
+        """Return the sorted names of the operators with a kernel, by domain."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         for item in self.kernels:
             found[item.domain].add(item.operator)
         return {domain: tuple(sorted(names)) for domain, names in sorted(found.items())}
 
     def why_missing(self, operators: Iterable[str]) -> str:
-        """Why nodes have no kernels, in words: ONNX Runtime names the operator and not its domain."""
+        """Return a text on why nodes of ``operators`` have no kernel.
+
+        The operators have no domain, because ONNX Runtime's messages do not name it.
+        """
         served: defaultdict[str, list[str]] = defaultdict(list)
         for item in self.kernels:
             served[item.operator].append(f"{item.domain} {item.opsets} {types_text(item)}".rstrip())
@@ -76,10 +79,10 @@ class OperatorTable:
 def ranges(
     domain: str, operator: str, served: Mapping[int, Mapping[str, Iterable[str]] | None]
 ) -> list[Kernels]:
-    """The kernels of one operator: neighbouring definitions with the same types are one range.
+    """Return the kernels of one operator, with successive definitions of the same types as one range.
 
-    ``served`` has every definition that the host knows: its first opset → type parameter → types with a
-    kernel; ``None`` where there is no kernel.
+    ``served`` has every definition that the host library knows: types with a kernel by type parameter, by the
+    definition's first opset; ``None`` for a definition without a kernel.
     """
     found: list[Kernels] = []
     starts = sorted(served)
@@ -96,7 +99,7 @@ def ranges(
 
 
 def text(label: str, table: OperatorTable) -> str:
-    """For a terminal: a line for each operator and range of opsets, domain by domain."""
+    """Return a text for the terminal, with a line for each operator and range of opsets, domain by domain."""
     lines = [f"{label}, ONNX Runtime {table.onnxruntime}: operators with CUDA kernels"]
     width = max((len(item.operator) for item in table.kernels), default=0)
     for domain, names in table.operators().items():
@@ -118,11 +121,11 @@ def text(label: str, table: OperatorTable) -> str:
 
 
 def types_text(item: Kernels) -> str:
-    """``T: float, float16; Tind: int32``."""
+    """Return the types as text: ``T: float, float16; Tind: int32``."""
     return "; ".join(f"{name}: {', '.join(map(_short, types))}" for name, types in item.types.items())
 
 
 def _short(spelled: str) -> str:
-    """``float`` for ``tensor(float)``; any other type as ONNX spells it."""
+    """Return ``float`` for ``tensor(float)``, and any other type as ONNX spells it."""
     inner = spelled[len("tensor(") : -1]
     return inner if spelled == f"tensor({inner})" else spelled

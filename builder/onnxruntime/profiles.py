@@ -1,8 +1,8 @@
-"""How much of ORT is compiled: CMake options as data, each with its reason, its source and its releases.
+"""Profiles, the amounts of ORT that are compiled: CMake options, each with reason, source and releases.
 
-Names and defaults are those of 1.21.0's ``cmake/CMakeLists.txt`` (lines in the sources below). Of later
-releases the options were read that official packaging sets. Defaults that are what we want are written out
-too: a default can change, as that of FPA_INTB_GEMM did.
+Names and defaults are those of 1.21.0's ``cmake/CMakeLists.txt`` (line numbers in ``source``). For later
+releases, the options that official packaging sets were checked. Options whose default is the wanted value are
+set too, because a default can change, as that of FPA_INTB_GEMM did.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from builder.onnxruntime.versions import ALWAYS, ReleaseRange
 
 @dataclass(frozen=True)
 class Option:
-    """One ``set(NAME VALUE CACHE TYPE "reason")``."""
+    """One CMake option: ``set(NAME VALUE CACHE TYPE "reason")``."""
 
     name: str
     value: str
     reason: str
     source: str
-    """Where its name and its value come from."""
+    """The source of the name and the value."""
     span: ReleaseRange = ALWAYS
-    """The releases that know it."""
+    """The ORT releases that have the option."""
 
     @property
     def type(self) -> str:
-        """CMake's cache type."""
+        """CMake's cache type of the option."""
         return "BOOL" if self.value in {"ON", "OFF"} else "STRING"
 
 
@@ -59,7 +59,7 @@ COMMON: tuple[Option, ...] = (
         ReleaseRange(first=(1, 23)),
     ),
 )
-"""What every profile has."""
+"""The options of every profile."""
 
 _LEAN_SOURCE = (
     "CMakeLists.txt lines 149, 97 to 99, and 847: without contrib operators 1.21.0 turns all three off"
@@ -99,10 +99,10 @@ _NO_CPUINFO = Option(
 
 
 def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool) -> tuple[Option, ...]:
-    """The options of a profile that ORT ``version`` knows, in the order they are written.
+    """Return the options of a profile that ORT ``version`` has, those of ``COMMON`` first.
 
-    ``sm``: the set it is compiled for, which decides what of ``full`` no GPU would launch (``units``).
-    ``cpuinfo``: whether the host library's CPU detection library can be had.
+    ``sm``: the set; options whose code no GPU of the set launches are ``OFF`` (``units.unused_options``).
+    ``cpuinfo``: whether the source of the host library's CPU detection library is available.
     """
     unused = unused_options(sm, version)
     known = (option for option in _all(profile, cpuinfo) if version in option.span)
@@ -123,6 +123,6 @@ def _all(profile: Profile, cpuinfo: bool) -> Iterator[Option]:
 
 
 def build_targets(host: Host) -> tuple[str, ...]:
-    """Ninja targets: the provider and its bridge, and the host library where it is compiled too."""
+    """Return the Ninja targets: provider and bridge, and the host library where it is compiled too."""
     provider = ("onnxruntime_providers_cuda", "onnxruntime_providers_shared")
     return provider if host is Host.WHEEL else (*provider, "onnxruntime")

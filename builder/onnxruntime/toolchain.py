@@ -1,13 +1,13 @@
-"""From a set of architectures to what a compiled provider holds: nvcc, a newer ptxas, and ORT's own CMake.
+"""This module computes the SASS of a compiled provider from its set: by nvcc, a newer ptxas, and ORT's CMake.
 
-nvcc makes SASS for what it knows. nvcc 12.4 ends at sm_90: the ptxas of CUDA 12.9 assembles its PTX for
-compute_90 into SASS for sm_100, 103, 120 and 121. All that a device function may use is in that PTX, only
-Blackwell's own instructions are not (docs/decisions/0004).
+nvcc makes SASS for the architectures that it knows. The newest of nvcc 12.4 is sm_90; the ptxas of CUDA 12.9
+assembles its PTX for compute_90 to SASS for sm_100, 103, 120 and 121. That PTX contains all that a device
+function may use, except Blackwell's own instructions (docs/decisions/0004).
 
-From 1.23 on ORT's own CMake rewrites the list (``architecture_list``). Plain code for sm_100 runs on 10.0
-and 10.3, and sm_100a, which ORT makes of it, on 10.0 alone; what ptxas makes stays plain. So the same set
-serves other GPUs on another base, unless it is widened: the architecture of each capability that is lost,
-which CMake leaves as it is, comes into the set.
+From 1.23 on, ORT's CMake files rewrite the list (``architecture_list``). Plain code for sm_100 runs on 10.0
+and 10.3, but sm_100a, by which ORT replaces it, only on 10.0; SASS made by ptxas stays plain. So the same set
+serves other GPUs on another base, unless it is *widened*: the architectures of the lost capabilities, which
+CMake does not rewrite, are added to the set.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from builder.project.variants import Origin
 
 @dataclass(frozen=True)
 class Targets:
-    """A set, divided."""
+    """A set of architectures, divided by the tool that makes their SASS."""
 
     compiled: tuple[Arch, ...]
-    """nvcc makes SASS for these."""
+    """The architectures whose SASS nvcc makes."""
     assembled: tuple[Arch, ...]
-    """The newer ptxas makes SASS for these."""
+    """The architectures whose SASS the newer ptxas makes."""
     ptx: Arch | None
-    """Whose PTX it is made from: the newest that nvcc knows. ``None`` where nothing is assembled."""
+    """The architecture of the PTX for ``assembled``, nvcc's newest; ``None`` where ``assembled`` is empty."""
 
 
 def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
-    """Which tool makes which image; ``nvcc`` and ``ptxas`` are CUDA versions such as ``12.4``.
+    """Return a set divided by its tools; ``nvcc`` and ``ptxas`` are CUDA versions such as ``12.4``.
 
-    What neither can make stays with nvcc: the support matrix refuses it before anything is compiled (C004).
+    Architectures that neither tool can make are given to nvcc; C004 reports them before a compile.
     """
     late = () if ptxas is None else tuple(arch for arch in sm if assembles(nvcc, ptxas, arch))
     ptx = Arch(*divmod(compilable(nvcc)[-1], 10)) if late else None
@@ -49,15 +49,15 @@ def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
 
 
 def tools(plan: BuildPlan) -> tuple[str, str | None]:
-    """The versions of nvcc on a plan's base, and of the newer ptxas beside it."""
+    """Return the versions of nvcc and of the newer ptxas of a plan's base; ``None`` without such a ptxas."""
     return plan.on.toolkit.version, plan.on.toolkit.ptxas
 
 
 def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
-    """What each unit for the whole list holds when a plan's base compiles ``sm``.
+    """Return the architectures in each unit for the whole list when a plan's base compiles ``sm``.
 
-    ORT's CMake rewrites what nvcc compiles, and never sees what ptxas makes. Raises ``ValueError`` where it
-    refuses an architecture (``refused``).
+    ORT's CMake rewrites only architectures that nvcc compiles for. Raises ``ValueError`` where it refuses an
+    architecture (``refused``).
     """
     targets = divide(sm, *tools(plan))
     listed = compiled(targets.compiled, plan.ort_version)
@@ -65,13 +65,16 @@ def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
 
 
 def lost(sm: Iterable[Arch], sass: Iterable[Arch]) -> tuple[Capability, ...]:
-    """The capabilities that code for ``sm`` runs on, and ``sass``, which was made of it, does not."""
+    """Return the capabilities that run SASS for ``sm`` but not SASS for ``sass``, its replacement."""
     asked, found = tuple(sm), tuple(sass)
     return tuple(device for device in CAPABILITIES if _serves(asked, device) and not _serves(found, device))
 
 
 def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
-    """The architectures with which a compiled plan's package runs wherever plain code for its set does."""
+    """Return the architectures to add to a plan's set so that its package runs wherever plain code would.
+
+    Empty for a plan that compiles nothing, and where ORT's CMake refuses an architecture of the set.
+    """
     sm = plan.variant.sm
     if plan.origin is not Origin.SOURCE or refused(sm, plan.ort_version):
         return ()
@@ -83,14 +86,17 @@ def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
 
 
 def widened(plan: BuildPlan) -> BuildPlan:
-    """The plan with what its variant promises in its set; the same plan where nothing has to be added."""
+    """Return the plan with the architectures of ``proposed`` in its set, if its variant is to be widened.
+
+    Returns the same plan where there is nothing to add.
+    """
     found = proposed(plan) if plan.variant.widen else ()
     sm = tuple(sorted({*plan.variant.sm, *found}))
     return replace(plan, variant=replace(plan.variant, sm=sm), added=found) if found else plan
 
 
 def hold_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
-    """C012: the package will run on fewer GPUs than the set is good for; ``sass``: what it will hold."""
+    """Yield C012 if a package with ``sass`` runs on fewer GPUs than plain code for the plan's set."""
     devices = lost(plan.variant.sm, sass)
     if not devices:
         return

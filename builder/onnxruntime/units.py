@@ -1,13 +1,14 @@
-"""Which architectures of a list each compile unit of the CUDA provider is for, and so its container holds.
+"""Rules for the architectures that each compile unit of the CUDA provider, and its container, is meant for.
 
 Official builds up to 1.26 compile every unit for the whole list. From 1.27 on (``versions.SPLITS_UNITS``)
-some are for part of it: a container without an architecture of the set may be just what was meant. Counted in
-the official wheels: 1.21.0 and 1.23.2 have 155 and 184 containers, all alike; 1.31.1, whose list is 75 80 86
-89 90a 120a, has 217 with all six, 91 without 75, 292 with 90a alone and 9 with 120a alone.
+some units are compiled for a part of the list, so a container may lack an architecture of the set on purpose.
+Counted in the official wheels: 1.21.0 and 1.23.2 have 155 and 184 containers, all alike; 1.31.1, whose list
+is 75 80 86 89 90a 120a, has 217 with all six, 91 without 75, 292 with only 90a and 9 with only 120a.
 
-Our own full builds of 1.21.0 leave out what nobody can run. ORT's CMake compiles each unit for the whole
-list, and the host code of some refuses most of it: flash attention asks for 8.x or 9.0 before it launches
-anything. Lines are those of 1.21.0's source, which was read whole; of other releases nothing is left out.
+This project's full builds of 1.21.0 leave out code that is never launched. ORT's CMake compiles each unit for
+the whole list, but the host code of some units launches their kernels on few devices: flash attention checks
+for 8.x or 9.0 before each launch. Line numbers are those of 1.21.0's source, which was read completely; in
+builds of other releases nothing is left out.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ _READ = ReleaseRange(first=(1, 21, 0), last=(1, 21, 0))
 
 @dataclass(frozen=True)
 class Launch:
-    """Units whose kernels are launched on a range of architectures only."""
+    """Units whose kernels are launched on a range of devices only."""
 
     name: str
     path: str
-    """What the paths of these units' sources below ``onnxruntime/`` begin with."""
+    """The beginning of the paths of these units' sources below ``onnxruntime/``."""
     units: int
-    """How many units that is, each of them one fatbin container."""
+    """The number of units, each of which has one fatbin container."""
     first: int
     """The oldest device, by its capability without the point: ``80``."""
     last: int
-    """The newest one."""
+    """The newest device, in the same form."""
     source: str
-    """Where ORT decides so."""
+    """The place in ORT's source that decides it."""
     option: str = ""
-    """The CMake option without which ORT compiles none of it."""
+    """The CMake option that compiles these units if ``ON``; empty where there is none."""
     shared: Mapping[int, int] = field(default_factory=dict)
-    """Architectures that share an older one's PTX besides those that all units share, by their numbers."""
+    """Numbers of older architectures by those that share their PTX, in addition to ``_SHARED_PTX``."""
     served: Mapping[int, int] = field(default_factory=dict)
-    """Architectures whose devices run an older one's SASS where the set has that, by their numbers."""
+    """Numbers of older architectures by those whose devices run their SASS, if the set has the older one."""
 
     def launched(self, arches: Iterable[Arch]) -> frozenset[Arch]:
-        """Those of ``arches`` that the kernels are launched on."""
+        """Return those of ``arches`` whose devices the kernels are launched on."""
         return frozenset(arch for arch in arches if self.first <= arch.number <= self.last)
 
     def compiled(self, arches: Iterable[Arch]) -> frozenset[Arch]:
-        """Those of ``arches`` that the units are compiled for: one where nothing is launched.
+        """Return those of ``arches`` that the units are compiled for, and the lowest one if it would be none.
 
-        A unit cannot be compiled for none, and its host code is linked.
+        A unit cannot be compiled for no architecture, and its host code is needed for linking.
         """
         whole = sorted(arches)
         plain = {arch.number for arch in whole if not arch.suffix}
@@ -69,11 +70,13 @@ class Launch:
 _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu line 13"
 
 _FLASH_PTX: Mapping[int, int] = {90: 89}
-"""nvcc 12.4's PTX for 80, 86, 89 and 90 is the same text but for ``.target``: compared for head size 32."""
+"""Shared PTX of flash attention: nvcc 12.4's PTX for 80, 86, 89 and 90 differs only in ``.target`` (compared
+for head size 32)."""
 
 _FLASH_SASS: Mapping[int, int] = {86: 80}
-"""SASS for 8.0 runs on 8.6 (CUDA C++ Programming Guide, "Binary Compatibility"), made from the same PTX.
-FlashAttention's own wheels have no other for 8.x: setup.py of Dao-AILab/flash-attention at 0029136."""
+"""Shared SASS of flash attention: SASS for 8.0 runs on 8.6 (CUDA C++ Programming Guide, "Binary
+Compatibility") and is made from the same PTX. FlashAttention's own wheels have no other SASS for 8.x
+(setup.py of Dao-AILab/flash-attention at 0029136)."""
 
 LAUNCHES: tuple[Launch, ...] = (
     Launch(
@@ -111,41 +114,44 @@ LAUNCHES: tuple[Launch, ...] = (
 )
 
 NO_DEVICE_CODE: tuple[str, ...] = (f"{_ATTENTION}cudnn_fmha/cudnn_flash_attention.cu",)
-"""CUDA units without a kernel, by the path of their source: the C++ compiler takes them. This one calls
-cuDNN's front end, a header of 10,000 lines that nvcc reads once more for each architecture (458 CPU s for
-five, 4 GB)."""
+"""Paths of the sources of CUDA units without a kernel, which are compiled by the C++ compiler. The unit
+includes cuDNN's front end, a header of 10,000 lines that nvcc would parse for each architecture (458 CPU
+seconds for five, 4 GB)."""
 
 
 _SHARED_PTX: Mapping[int, int] = {52: 50, 61: 60}
-"""Architectures whose SASS is made from the PTX of an older one, by their numbers.
+"""Numbers of older architectures by those whose SASS is made from their PTX.
 
-nvcc reads a unit and makes PTX once for both, then SASS for each (``code=[sm_50,sm_52]``; NVIDIA's manual of
-nvcc, "Two-Staged Compilation"). In ORT 1.21.0, CUTLASS 3.5.1 and CUDA 12.4's headers no ``__CUDA_ARCH__`` is
-compared with anything from 501 to 520; from 601 to 610 ask dp4a, which ORT calls in
-``qordered_layer_norm_impl.cu`` alone, an operator that needs sm_75, and cuRAND's MRG32k3a, which ORT does not
-use. CUB's block sizes for 5.0 and 6.0 then serve 5.2 and 6.1 too.
+nvcc makes the PTX of a unit once for both, then SASS for each (``code=[sm_50,sm_52]``; NVIDIA's manual of
+nvcc, "Two-Staged Compilation"). ORT 1.21.0, CUTLASS 3.5.1 and CUDA 12.4's headers compare ``__CUDA_ARCH__``
+with no number from 501 to 520. Only two functions compare it with numbers from 601 to 610: dp4a, which ORT
+calls only in ``qordered_layer_norm_impl.cu``, an operator that needs sm_75, and cuRAND's MRG32k3a, which ORT
+does not use. So 5.2 and 6.1 get CUB's block sizes for 5.0 and 6.0.
 """
 
 
 def shared_ptx(sm: Iterable[Arch], version: str, launch: Launch | None = None) -> Mapping[Arch, Arch]:
-    """The architectures of a set that share another's PTX, in all units or in those of ``launch``."""
+    """Return the older architectures by those that share their PTX, in all units or in those of ``launch``.
+
+    Empty for an ORT version whose source was not read.
+    """
     known = {arch.number: arch for arch in sm if not arch.suffix} if version in _READ else {}
     numbers = {**_SHARED_PTX, **(launch.shared if launch else {})}
     return {known[new]: known[old] for new, old in numbers.items() if new in known and old in known}
 
 
 def launches(version: str) -> tuple[Launch, ...]:
-    """What is known of an ORT version; nothing of those whose dispatch was not read."""
+    """Return the known ``LAUNCHES`` of an ORT version; none for a version whose source was not read."""
     return LAUNCHES if version in _READ else ()
 
 
 def without_device_code(version: str) -> tuple[str, ...]:
-    """The CUDA units of an ORT version that hold no kernel."""
+    """Return the paths of an ORT version's CUDA sources without a kernel; none for a version not read."""
     return NO_DEVICE_CODE if version in _READ else ()
 
 
 def unused_options(arches: Iterable[Arch], version: str) -> frozenset[str]:
-    """The CMake options of a full build whose code no architecture of the set would launch."""
+    """Return the CMake options of a full build whose kernels are launched on no architecture of the set."""
     whole = tuple(arches)
     return frozenset(
         launch.option for launch in launches(version) if launch.option and not launch.launched(whole)
@@ -153,7 +159,7 @@ def unused_options(arches: Iterable[Arch], version: str) -> frozenset[str]:
 
 
 def narrowed(arches: Iterable[Arch], version: str) -> tuple[tuple[Launch, frozenset[Arch]], ...]:
-    """The units that are compiled for less than the whole set, and what they are compiled for."""
+    """Return the units that are compiled for a part of the set only, each with that part."""
     whole = frozenset(arches)
     skipped = unused_options(whole, version)
     parts = ((launch, launch.compiled(whole)) for launch in launches(version) if launch.option not in skipped)
@@ -167,17 +173,17 @@ _HOPPER_ARCH = Arch(9, 0, "a")
 
 @dataclass(frozen=True)
 class UnitSet:
-    """Units that are compiled for the same architectures."""
+    """Units of one kind, which are compiled for the same architectures."""
 
     name: str
     sass: frozenset[Arch]
     units: int | None = None
-    """How many they are, where that is known."""
+    """The number of units; ``None`` where it is unknown."""
     launched: tuple[int, int] | None = None
-    """First and last device that ORT launches their kernels on, ``(75, 79)``; ``None``: those of ``sass``."""
+    """First and last device that ORT launches the kernels on, ``(75, 79)``; ``None``: those of ``sass``."""
 
     def meant_for(self, device: int) -> bool:
-        """Whether a GPU of capability ``device``, ``75``, would be given their kernels."""
+        """Return whether ORT launches the kernels on a GPU of capability ``device``, like ``75``."""
         if self.launched is not None:
             return self.launched[0] <= device <= self.launched[1]
         return device in {arch.number for arch in self.sass}
@@ -187,22 +193,29 @@ class UnitSet:
 
 
 def unit_sets(sm: Sequence[Arch], version: str) -> tuple[UnitSet, ...]:
-    """The kinds of units of a provider with contrib operators, the whole list first; none is empty.
+    """Return the sets of units of a provider with contrib operators, that for the whole list first.
 
-    Two kinds may be for the same architectures: a container cannot tell which of them it is.
+    Sets without architectures are left out. Two sets may have the same architectures; then it is unknown
+    which of them a container belongs to.
     """
     return split(compiled(sm, version).sass, version)
 
 
 def split(whole: Iterable[Arch], version: str) -> tuple[UnitSet, ...]:
-    """The same for the SASS that units for the whole list hold: of a library whose set nobody told."""
+    """Return the sets of units as ``unit_sets`` does, from the SASS of units for the whole list.
+
+    It is for a library whose set is not known.
+    """
     every = frozenset(whole)
     parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched(every, version)
     return tuple(kind for kind in (UnitSet("whole list", every), *parts) if kind.sass)
 
 
 def kinds_found(containers: Iterable[frozenset[Arch]], version: str) -> tuple[UnitSet, ...]:
-    """The kinds by what containers hold, the widest taken for the whole list; ``()`` if all are one kind."""
+    """Return the sets of units that explain ``containers``, the widest of which has the whole list.
+
+    Empty if all units are of one set, or the numbers of containers do not agree.
+    """
     held = tuple(containers)
     widest = sorted(held, key=len)[-1:]
     return _borne_out(split(widest[0] if widest else (), version), held)
@@ -211,17 +224,22 @@ def kinds_found(containers: Iterable[frozenset[Arch]], version: str) -> tuple[Un
 def kinds_asked(
     sm: Sequence[Arch], version: str | None, containers: Iterable[frozenset[Arch]]
 ) -> tuple[UnitSet, ...]:
-    """The kinds by the set that was asked for; ``()`` if all are one kind or ORT's CMake refuses it."""
+    """Return the sets of units for the requested set ``sm``.
+
+    Empty if all units are of one set, the numbers of containers do not agree, the version is ``None`` or
+    ORT's CMake refuses an architecture.
+    """
     if version is None or refused(sm, version):
         return ()
     return _borne_out(unit_sets(sm, version), containers)
 
 
 def _borne_out(kinds: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]) -> tuple[UnitSet, ...]:
-    """The kinds, if as many containers hold each part of the list as there are units for it; else ``()``.
+    """Return ``kinds`` if each part of the list is in as many containers as it has units; else ``()``.
 
-    So a library that was compiled for the whole list throughout is held to it, and one container more or less
-    of a part is a container that lost an architecture.
+    So a library whose units are all compiled for the whole list has to hold all of it, and a container too
+    many or too few for a part is one that lost an architecture. Without any known number
+    of units, nothing is compared.
     """
     wanted: Counter[frozenset[Arch]] = Counter()
     for kind in kinds[1:]:
@@ -233,19 +251,19 @@ def _borne_out(kinds: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]
 
 
 def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
-    """The kinds that are for exactly these architectures; none for a container that nothing explains.
+    """Return the sets of units that are for exactly the architectures ``found``; empty where there is none.
 
-    Exactly: a unit that lost one of its architectures must not pass for one that never had it.
+    They must agree exactly, so that a unit that lost an architecture is not taken for one that never had it.
     """
     held = frozenset(found)
     return tuple(kind for kind in kinds if kind.sass == held)
 
 
 def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
-    """Whether a container with SASS for ``found`` would hold ``arch`` if its compiler had done all it should.
+    """Return whether a container with SASS for ``found`` is meant for the devices of ``arch``.
 
-    One that nothing explains was meant for all. A device that the rest of a library serves by an older
-    architecture's code (7.5 by sm_70) may still ask for a unit that was compiled for none of it.
+    A container that no set of units explains is meant for all devices. A device that runs an older
+    architecture's code (7.5 that of sm_70) may need a unit that was not compiled for that architecture.
     """
     explaining = explained_by(found, kinds)
     return not explaining or any(kind.meant_for(arch.number) for kind in explaining)

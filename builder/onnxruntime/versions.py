@@ -1,10 +1,10 @@
-"""What changes from one ONNX Runtime release to the next: each rule with its releases and its source.
+"""Differences between ONNX Runtime's releases, as rules with their releases and their source.
 
-Packages are compiled from 1.21 to 1.23: what a build depends on is known of these. Of later releases only
-that is known which packages of others must be read with: how their units are compiled, and what they open at
-run time. 1.21.0's source was read whole; of later releases the files named here, at the commits named here,
-and the official wheels 1.21.0, 1.23.2 and 1.31.1. A pull request is placed in a release by its date and the
-release's branch.
+Packages are compiled for 1.21 to 1.23; the rules for builds are known for these releases only. For later
+releases, only rules for reading official packages are known: how units are compiled, and which libraries are
+opened at run time. Sources: the whole source of 1.21.0; of later releases the files named here, at the
+commits named here; the official wheels 1.21.0, 1.23.2 and 1.31.1. The release of a pull request was derived
+from its date and the release's branch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CMAKE = "3.31.6"
 
 @dataclass(frozen=True)
 class ReleaseRange:
-    """A range of releases, both ends included; ``None`` is open.
+    """A range of releases with both ends included; ``None`` is an open end.
 
-    An end of two numbers stands for all patch releases of its line: ``(1, 24)`` holds 1.24.4.
+    A last release of two numbers includes all patch releases of its line: ``(1, 24)`` includes 1.24.4.
     """
 
     first: Version | None = None
@@ -46,15 +46,15 @@ ALWAYS = ReleaseRange()
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that holds for some releases and not for others."""
+    """A statement on ONNX Runtime that is true for a range of releases."""
 
     what: str
-    """A sentence without its full stop."""
+    """The statement, as a sentence without its full stop."""
     span: ReleaseRange
     source: str
 
     def holds(self, version: str) -> bool:
-        """Whether it holds for this ORT version."""
+        """Return whether the statement is true for this ORT version."""
         return version in self.span
 
 
@@ -105,7 +105,7 @@ OPENS_LIBRARIES = Rule(
 
 @dataclass(frozen=True)
 class OldestTools:
-    """The oldest tools that releases are compiled with."""
+    """The oldest tools that can compile a range of releases."""
 
     span: ReleaseRange
     cuda: str
@@ -127,18 +127,18 @@ _OLDEST_TOOLS = (
 
 
 def known_line(version: str) -> str:
-    """The release line whose rules are known and that is nearest: ``1.23`` of 1.23.2 and of 1.40.0."""
+    """Return the nearest release line whose rules are known: ``1.23`` for 1.23.2 and for 1.40.0."""
     line = min(max(version_of(version)[:2], _FIRST_LINE), _LAST_LINE)
     return f"{line[0]}.{line[1]}"
 
 
 def is_known(version: str) -> bool:
-    """Whether it is known what a build of this version's line depends on."""
+    """Return whether the rules for builds of this version's release line are known."""
     return _FIRST_LINE <= version_of(version)[:2] <= _LAST_LINE
 
 
 def needs(version: str) -> OldestTools:
-    """The oldest CUDA, gcc and CMake that a version is compiled with."""
+    """Return the oldest CUDA, gcc and CMake that can compile a version."""
     return next(tools for tools in _OLDEST_TOOLS if version in tools.span)
 
 
@@ -146,19 +146,22 @@ _OPENED = {
     "12": ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"),
     "13": ("libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"),
 }
-"""By CUDA's major version."""
+"""The libraries that a provider opens at run time, by CUDA's major version."""
 
 
 def opened_at_run_time(version: str, cuda: str = "12") -> tuple[str, ...]:
-    """What a full provider of this version, for CUDA 12 or 13, opens instead of naming it in NEEDED."""
+    """Return the libraries that a full provider of this version opens at run time instead of by NEEDED.
+
+    ``cuda``: ``12`` or ``13``; for another version the result is empty.
+    """
     return _OPENED.get(cuda, ()) if OPENS_LIBRARIES.holds(version) else ()
 
 
 def hold_version(path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compiling: bool) -> Iterator[Finding]:
-    """Findings C006 to C009: what an ORT version has against a set of architectures and a toolkit.
+    """Yield the findings C006 to C009 on an ORT version with a set of architectures and a CUDA version.
 
-    ``path`` is the key of the set. CMake's rules matter where it is decided that this ORT is compiled
-    (``compiling``).
+    ``path``: the key of the set. ``compiling``: whether this ORT is compiled; C008 and C009 are only then
+    yielded.
     """
     yield from _half(path, sm)
     if not is_known(ort):
@@ -198,7 +201,7 @@ def _unknown(ort: str) -> Finding:
 
 
 def _families(path: str, families: Sequence[Arch], ort: str) -> Finding:
-    """ORT's own CMake file stops at them, or CMake itself may: certain is only what was read."""
+    """Return C008, an error where ORT's CMake files refuse the suffix, else a warning: CMake itself may."""
     stopped = REFUSES_FAMILIES.holds(ort)
     by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({REFUSES_FAMILIES.source})"
     by_cmake = f"CMake {_CMAKE} refuses the suffix f in CMAKE_CUDA_ARCHITECTURES; newer ones were not tried"
@@ -224,5 +227,5 @@ def _cuda_too_old(path: str, cuda: str, ort: str) -> Finding:
 
 
 def sm_names(arches: Iterable[Arch]) -> str:
-    """Architectures in words: ``sm_103, sm_121``."""
+    """Return architectures as text: ``sm_103, sm_121``."""
     return ", ".join(f"sm_{arch}" for arch in arches)

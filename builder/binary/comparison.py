@@ -24,7 +24,7 @@ _NOWHERE = Verdict(Support.NONE)
 
 
 class Effect(Enum):
-    """How support of a GPU changed. Lost: it ran (native or JIT) and does not run now; won: the reverse."""
+    """Changes of a GPU's support. Lost: native or JIT before, partial or none now; won: the reverse."""
 
     LOST = "lost"
     WORSE = "worse"

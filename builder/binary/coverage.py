@@ -43,7 +43,7 @@ _BLACKWELL = 10
 
 
 class Support(Enum):
-    """How device code runs on a GPU, best first."""
+    """Ways in which device code runs on a GPU, best first."""
 
     NATIVE = "native"
     JIT = "jit"

@@ -33,7 +33,7 @@ X86_64 = "x86-64"
 _X86 = (X86_64, "x86")
 
 _FEW = 100
-"""At least one in 100 containers of a specialised library serves a GPU that the library is made for.
+"""Native support is doubtful if fewer than one in 100 containers of a specialised library are native.
 
 Measured: 3 % of cuBLASLt 12.9 serve 5.0, 1.2 % of cuFFT 11.4 serve 8.7. In cuSPARSELt 0.8, which NVIDIA makes
 for 8.0 and newer, 1 of 350 serves 5.2.

@@ -421,7 +421,7 @@ def _emptied(fatbin: Path) -> str:
 
 
 def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
-    ours = {_PIECE, "CCACHE_DISABLE"}  # CCACHE_DISABLE is about whole units only
+    ours = {_PIECE, "CCACHE_DISABLE"}  # CCACHE_DISABLE concerns whole units only
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(command, check=False, env={**environment, **(variables or {})})
     if done.returncode < 0:

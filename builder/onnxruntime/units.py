@@ -238,8 +238,8 @@ def _borne_out(kinds: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]
     """Return ``kinds`` if each part of the list is in as many containers as it has units; else ``()``.
 
     So a library whose units are all compiled for the whole list has to hold all of it, and a container too
-    many or too few for a part is one that lost an architecture. Without any known number
-    of units, nothing is compared.
+    many or too few for a part is one that lost an architecture. If no number of units is known, nothing is
+    compared.
     """
     wanted: Counter[frozenset[Arch]] = Counter()
     for kind in kinds[1:]:

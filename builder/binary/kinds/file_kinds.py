@@ -1,4 +1,4 @@
-"""This module tells the kinds of files with device code apart by their first bytes.
+"""This module determines the kind of a file with device code by the file's first bytes.
 
 Sources: the System V ABI on ``e_type`` and ``e_machine``, of which 190 is CUDA; FreeBSD's ``ar(5)``, and GNU
 ``ar``'s manual on thin archives; NVIDIA's PTX ISA, "Directives", on how PTX begins.

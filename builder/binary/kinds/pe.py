@@ -28,7 +28,7 @@ characteristics."""
 _MACHINES = {0x8664: "x86-64", 0xAA64: "aarch64", 0x14C: "x86"}
 
 _OPTIONAL = {0x10B: ("<28xI60xI", 96), 0x20B: ("<24xQ76xI", 112)}
-"""By magic number: the format of the base address and number of directories, the first directory's offset."""
+"""Format of base address and number of directories, and the first directory's offset, by magic number."""
 
 _EXPORT, _IMPORT, _DELAYED = 0, 1, 13
 

@@ -48,7 +48,7 @@ def of_cubin(data: bytes, arch: Arch) -> Functions:
         raise PayloadError("no cubin: it does not begin like an ELF file for CUDA")
     try:
         found = cubin_arch(data, 0, len(data))
-        if found.number != arch.number:  # its flags say little of suffixes
+        if found.number != arch.number:  # the suffix is often missing in a cubin's flags
             raise PayloadError(f"its cubin is for sm_{found.number}, its header says sm_{arch}")
         return _symbols(data, _sections(data), arch)
     except (FormatError, struct.error) as error:

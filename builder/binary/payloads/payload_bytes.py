@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 
 class Compression(Enum):
-    """How an image's payload is packed."""
+    """Ways in which an image's payload is packed."""
 
     NONE = "none"
     LZ4 = "lz4"

@@ -21,7 +21,7 @@ from builder.gpu.architectures import Arch
 _FIRST, _VOLTA = 5, 7
 
 _GROUP, _PAIRS = struct.Struct("<8x3Q"), struct.Struct("<Q8x")
-"""Up to Pascal: control bits and three instructions. From Volta on: an instruction and its control bits."""
+"""Code layouts: control bits and three instructions up to Pascal; an instruction and its control bits."""
 
 _OPCODE = 0xFFF
 """Mask of the opcode in the lower half of an instruction of 16 bytes."""

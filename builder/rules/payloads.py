@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from builder.binary.payloads.deep import CodeTarget, DeepReading, Stub
+from builder.binary.payloads.deep import CodeTarget, DeepReading, Gap, Stub
 from builder.binary.payloads.kernel_names import named
 from builder.findings.finding import Code, Finding, Severity
 
 _SHOWN = 20
-"""Most findings of a kind on single images and containers; further damages are only counted."""
+"""Most findings of a kind on single images and containers; further ones are only counted."""
 
 
 def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
     """Yield A010 to A012 as errors, and A013 as a note for each target that kernels are stubs for."""
     yield from _damages(path, deep)
-    for gap in [gap for gap in deep.gaps if not gap.held][:_SHOWN]:
-        message = f"the container at {gap.offset:#x} holds {_kernels(gap.lacking)}, and none for {gap.target}"
-        yield Finding(Code.A012, path, message)
+    yield from _gaps(path, [gap for gap in deep.gaps if not gap.held])
     for target, stubs in _by_target(deep.stubs):
         whole = " ".join(map(str, dict.fromkeys(one for stub in stubs for one in stub.whole)))
         yield _stubs(path, stubs, target, f"more of them for {whole}", Severity.NOTE)
@@ -57,6 +55,15 @@ def _damages(path: str, deep: DeepReading) -> Iterator[Finding]:
     rest = len(deep.damages) - _SHOWN
     if rest > 0:
         yield Finding(Code.A011, path, f"{rest:,} more images are not what their headers say")
+
+
+def _gaps(path: str, gaps: Sequence[Gap]) -> Iterator[Finding]:
+    for gap in gaps[:_SHOWN]:
+        message = f"the container at {gap.offset:#x} holds {_kernels(gap.lacking)}, and none for {gap.target}"
+        yield Finding(Code.A012, path, message)
+    rest = len(gaps) - _SHOWN
+    if rest > 0:
+        yield Finding(Code.A012, path, f"{rest:,} more images lack the kernels of their containers")
 
 
 def _stubs(path: str, stubs: Sequence[Stub], target: CodeTarget, why: str, severity: Severity) -> Finding:

@@ -97,3 +97,9 @@ def test_names_for_readers(mangled: str, short: str) -> None:
 def test_alike_names_are_counted() -> None:
     names = ["_ZN1a1bIiEEvv", "_ZN1a1bIfEEvv", "c", "d", "e", "f"]
     assert named(names) == "a::b (2), c, d and 2 more"
+
+
+def test_of_many_containers_without_kernels_some_are_named() -> None:
+    gaps = tuple(Gap(at, _sm("75"), 3, held) for at in range(23) for held in (0, 4))
+    messages = [one.message for one in payload_findings(PATH, DeepReading(gaps=gaps))]
+    assert (len(messages), messages[-1]) == (21, "3 more images lack the kernels of their containers")

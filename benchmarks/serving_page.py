@@ -29,9 +29,10 @@ _HEAD = (
 
 
 _ABOUT = """\
-Each row is a process of its own that computes only in its turn, on the same texts (4 to 40 words), the same
-`model.onnx` (`file` int8: the one beside it) and the same number of threads. The first answer counts from the
-start of the process; of the service, from the client's. Its CPU seconds and memory are the service's."""
+Each row is a process of its own. The processes compute in turn, on the same texts (4 to 40 words), the same
+`model.onnx` (`file` int8: `model_int8.onnx`) and the same number of threads. "First answer" is the time from
+the start of the process to its first answer; for the service, from the start of its client. CPU seconds and
+memory of that row are the service's."""
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:

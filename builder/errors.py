@@ -89,7 +89,10 @@ class ToolMissingError(BuilderError):
 
 
 class CommandError(BuilderError):
-    """A program ran and failed with exit status ``code``. ``tail`` holds its last lines."""
+    """A program ran and failed.
+
+    ``code`` is its exit status, ``tail`` the last lines of its output.
+    """
 
     exit_code = 5
 
@@ -109,7 +112,10 @@ class CommandError(BuilderError):
 
 
 class CheckFailedError(BuilderError):
-    """A check found errors. ``findings`` holds the rendered findings, worst first."""
+    """A check found errors.
+
+    ``findings`` are the rendered findings, worst first.
+    """
 
     exit_code = 6
 
@@ -119,7 +125,7 @@ class CheckFailedError(BuilderError):
 
 
 class IntegrityError(BuilderError):
-    """Bytes are not what they should be: wanted and got are in the message."""
+    """A file's bytes differ from the expected ones; the message has the expected and the found value."""
 
     exit_code = 7
 
@@ -149,7 +155,7 @@ class DiskError(BuilderError):
 
 
 class LoadError(BuilderError):
-    """A package that is whole does not load on this machine: its system is too old, or lacks a library."""
+    """An undamaged package does not load on this machine: its system is too old, or lacks a library."""
 
     exit_code = 12
 

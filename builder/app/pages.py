@@ -94,4 +94,4 @@ def _exit_codes() -> Iterator[str]:
     yield "| code | meaning |"
     yield "|---|---|"
     yield from (f"| {code} | {meanings[code].replace('``', '`')} |" for code in sorted(meanings))
-    yield "| 130 | Interrupted; the same command goes on. |"
+    yield "| 130 | The user interrupted the command; the same command continues from there. |"

@@ -31,9 +31,9 @@ FIX = Fixes(
         ),
         "D003": Advice(
             Severity.NOTE,
-            "As far as can be seen from here there is none: models run on the CPU.",
-            "Nothing, if that is so. In a virtual machine the card must be passed through, a container must "
-            "be started with its GPUs (`docker run --gpus all`).",
+            "No sign of a GPU was found on this machine: models run on the CPU.",
+            "Nothing, if the machine has no GPU. A virtual machine must have its card passed through, and a "
+            "container must be started with its GPUs (`docker run --gpus all`).",
         ),
         "D004": Advice(
             Severity.NOTE,

@@ -23,9 +23,9 @@ FIX = Fixes(
         ),
         "D303": Advice(
             Severity.NOTE,
-            "A program of that Python uses its own ONNX Runtime, not the package: what is true of one need "
-            "not be true of the other. With what `env` sets, an onnxruntime-gpu of another version loads the "
-            "package's provider, and crashes.",
+            "A program of that Python uses its own ONNX Runtime, not the package, so the findings about the "
+            "package do not apply to it. With what `env` sets, an onnxruntime-gpu of another version loads "
+            "the package's provider, and crashes.",
             "Nothing, if your application is not that Python's. Else install onnxruntime-gpu of the "
             "package's version there, or start it without what `env` sets.",
         ),
@@ -54,8 +54,8 @@ FIX = Fixes(
         ),
         "D308": Advice(
             Severity.NOTE,
-            "The file system of temporary files is mounted with noexec. The package does not mind; Python "
-            "programs that unpack libraries there do.",
+            "The file system of temporary files is mounted with noexec. The package is not affected; Python "
+            "programs that unpack libraries there fail.",
             "Nothing, or set TMPDIR to a folder elsewhere.",
         ),
         "D309": Advice(

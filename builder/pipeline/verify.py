@@ -76,7 +76,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
             require(list(_documents(manifest, folder, verifier)), what)
         files = {entry.path: folder / entry.path for entry in manifest.packed}
         if manifest.absent:
-            with verifier.reporter.step("take the rest from NVIDIA's wheels"):
+            with verifier.reporter.step("complete the package from NVIDIA's wheels"):
                 files.update(_completed(manifest, verifier, what))
         report = verifier.check(installed_members(manifest, files), promised(manifest))
         require([*report.findings, *compare(manifest, report)], what)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cached_property, partial
-from http import HTTPStatus
 from typing import TypeVar
 
 from pydantic import BaseModel, Field
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field
 from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository
 from builder.errors import TransferError, ValidationError
 from builder.formats.oci import DIGEST_FORM, OciAddress
+from builder.inside import agent
 
 _OBJECT = "application/vnd.ortpacks.compiled.v1"
 """The ``artifactType`` of an object's manifest."""
@@ -51,14 +51,17 @@ class RegistryCache:
         self._ask(partial(self._registry.manifest, _NOBODYS))
 
     def get(self, key: str) -> bytes | None:
-        """See ``ports.CompileCache.get``. Raises ``TransferError`` for bytes of another digest."""
+        """See ``ports.CompileCache.get``. Raises ``TransferError`` for bytes of another digest.
+
+        Returns ``None`` if the registry has lost the bytes, so that the object is made and put again.
+        """
         manifest = self._ask(partial(self._registry.manifest, _tag(key)))
         if manifest is None:
             return None
         layer = _layer(manifest)
         if layer is None:
             raise self._nonsense(f"{_tag(key)} is no object of a compile cache")
-        value = self._ask(partial(self._blob, layer.digest))
+        value = self._ask(partial(self._registry.blob, layer.digest, agent.LARGEST))
         if value is not None and f"sha256:{hashlib.sha256(value).hexdigest()}" != layer.digest:
             raise self._nonsense(f"other bytes than {layer.digest} come for {_tag(key)}")
         return value
@@ -88,24 +91,11 @@ class RegistryCache:
     def _config(self) -> dict[str, object]:
         return self._registry.put_empty()
 
-    def _blob(self, digest: str) -> bytes | None:
-        """Return a blob; ``None`` if the registry has lost it, so that the object is made and put again."""
-        try:
-            return self._registry.blob(digest)
-        except RefusedError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-
     def _ask(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except RefusedError as error:
             raise ValidationError(f"{self.name} refuses", cause=error.cause, advice=error.advice) from error
-        except TransferError as error:
-            raise TransferError(
-                f"{self.name} does not answer", cause=error.cause, advice=error.advice
-            ) from error
 
     def _nonsense(self, cause: str) -> TransferError:
         advice = "Remove the tag, or the repository: what it held is compiled again."

@@ -230,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         """ "Content Discovery", "Listing Tags"."""
         ours = sorted(name for name in self.served.manifests if ":" not in name)
         rest = [name for name in ours if name > asked.get("last", [""])[0]]
-        page = rest[: min(int(asked["n"][0]), self.served.page)]
+        page = rest[: min(int(asked.get("n", ["1000"])[0]), self.served.page)]
         more = {"Link": f'</v2/owner/name/tags/list?last={page[-1]}>; rel="next"'} if page != rest else {}
         self.answer(200, "application/json", json.dumps({"tags": page or None}).encode(), more)
 

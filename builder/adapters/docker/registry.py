@@ -14,20 +14,20 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
-from urllib.parse import urljoin
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import requests
 from docker.auth import AuthConfig, load_config
 from docker.errors import DockerException
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from requests.adapters import HTTPAdapter
 
-from builder.adapters.github.http import Bearer, is_untrusted, system_error
+from builder.adapters.github.http import Bearer, is_untrusted, read_at_most, system_error
 from builder.adapters.github.refusals import named_wait
 from builder.adapters.repeating import FileBody
 from builder.errors import TransferError
 from builder.files.oci_opener import bearer_parameters
-from builder.formats.oci import OciAddress, is_loopback, registry_host
+from builder.formats.oci import MANIFEST_LIMIT, OciAddress, is_loopback, registry_host
 from builder.ports import IndexEntry, PushedImage, Statement
 
 _MANIFEST, _INDEX, _CONFIG = (
@@ -121,9 +121,7 @@ class PassingError(TransferError):
 
 
 class RefusedError(TransferError):
-    """A request that was refused with an HTTP ``status`` that another attempt does not change."""
-
-    status: int = 0
+    """A request that was refused, which another attempt does not change."""
 
 
 class _Reason(BaseModel):
@@ -218,10 +216,7 @@ class Registry:
 
     def manifest(self, reference: str) -> bytes | None:
         """Return the bytes of the manifest of a tag or digest; ``None`` if there is none."""
-        answer = self._ask(
-            "GET", f"{self._base}manifests/{reference}", headers={"Accept": _ACCEPT}, also=_NONE
-        )
-        return None if answer.status_code in _NONE else answer.content
+        return self._read_small(f"manifests/{reference}", MANIFEST_LIMIT)
 
     def put_manifest(self, reference: str, manifest: bytes) -> None:
         """Write an image manifest under a tag or its digest."""
@@ -229,16 +224,16 @@ class Registry:
 
     def tags(self) -> Sequence[str]:
         """Return all tags; none if the repository does not exist yet."""
-        found: dict[str, None] = {}
-        last, more = "", True
-        while more:
-            params = {"n": str(_PAGE), **({"last": last} if last else {})}
-            answer = self._ask("GET", f"{self._base}tags/list", params=params, also=_NONE)
-            page = (_read(_Tags, answer).tags if answer.ok else None) or []
-            more = "next" in answer.links and not found.keys() >= {*page}
-            found.update(dict.fromkeys(page))
-            last = next(reversed(found), "")
-        return [*found]
+        found: set[str] = set()
+        page = {"n": str(_PAGE)}
+        while page:
+            answer = self._ask("GET", f"{self._base}tags/list", params=page, also=_NONE)
+            new = {*((_read(_Tags, answer).tags if answer.ok else None) or ())} - found
+            found |= new
+            # Some registries go on by a mark of their own, so the link is what counts; its host is not asked
+            link = answer.links.get("next", {}).get("url", "") if new else ""
+            page = dict(parse_qsl(urlsplit(link).query))
+        return sorted(found)
 
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         """Write a small blob, and return its descriptor."""
@@ -253,9 +248,9 @@ class Registry:
         answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
         return None if answer.status_code in _NONE else int(answer.headers.get("Content-Length", "-1"))
 
-    def blob(self, digest: str) -> bytes:
-        """Return the bytes of a small blob."""
-        return self._ask("GET", f"{self._base}blobs/{digest}").content
+    def blob(self, digest: str, limit: int) -> bytes | None:
+        """Return the bytes of a blob of at most ``limit`` bytes; ``None`` if there is none."""
+        return self._read_small(f"blobs/{digest}", limit)
 
     def begin_upload(self) -> str:
         """Begin the upload of a blob, and return the URL to send its bytes to."""
@@ -295,6 +290,18 @@ class Registry:
     def _get(self, path: str) -> requests.Response:
         return self._ask("GET", self._base + path, headers={"Accept": _ACCEPT})
 
+    def _read_small(self, path: str, limit: int) -> bytes | None:
+        """Return the body at ``path``; ``None`` if there is none.
+
+        Raises ``TransferError`` for more than ``limit`` bytes.
+        """
+        where = f"{self._base}{path}"
+        try:
+            with self._ask("GET", where, headers={"Accept": _ACCEPT}, also=_NONE, stream=True) as answer:
+                return None if answer.status_code in _NONE else read_at_most(answer, limit)
+        except requests.RequestException as error:
+            raise self._unanswered(error) from error
+
     def _ask(
         self,
         method: str,
@@ -304,6 +311,7 @@ class Registry:
         params: Mapping[str, str] | None = None,
         data: bytes | FileBody | None = None,
         also: Sequence[int] = (),
+        stream: bool = False,
     ) -> requests.Response:
         """Send a request and return the answer; a status in ``also`` is no error.
 
@@ -313,7 +321,7 @@ class Registry:
 
         def once() -> requests.Response:
             return self._session.request(
-                method, url, headers=headers, params=params, data=data, timeout=self._timeout
+                method, url, headers=headers, params=params, data=data, stream=stream, timeout=self._timeout
             )
 
         try:
@@ -334,9 +342,7 @@ class Registry:
         said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
         what = f"{self._repository}: {answer.request.method} was refused"
         if answer.status_code not in _PASSING:
-            error = RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
-            error.status = answer.status_code
-            raise error
+            raise RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
         passing = PassingError(what, cause=said)
         passing.wait = named_wait(answer.headers, time.time())
         raise passing
@@ -453,9 +459,10 @@ def _advice(host: str, said: str, reach: str) -> str:
 def _read(model: type[M], answer: requests.Response) -> M:
     try:
         return model.model_validate_json(answer.content)
-    except ValueError as error:
+    except ValidationError as error:
         what = f"{answer.url.partition('?')[0]} is not what a registry answers"
-        raise TransferError(what, cause=str(error), advice="Check the registry's name.") from error
+        cause = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise TransferError(what, cause=cause, advice="Check the registry's name.") from error
 
 
 def _location(answer: requests.Response) -> str:

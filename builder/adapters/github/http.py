@@ -162,7 +162,7 @@ class GitHubHttp:
         with self._send("GET", url, _headers(_BYTES), stream=True) as response:
             self._require(response, (_OK,))
             try:
-                return _read(response, limit)
+                return read_at_most(response, limit)
             except requests.RequestException as error:
                 raise self._unanswered(error, response.url) from None
 
@@ -263,7 +263,8 @@ class GitHubHttp:
         return text.replace(self._token, "***") if self._token else text
 
 
-def _read(response: requests.Response, limit: int) -> bytes:
+def read_at_most(response: requests.Response, limit: int) -> bytes:
+    """Return a streamed body. Raises ``TransferError`` for more than ``limit`` bytes."""
     data = bytearray()
     for block in response.iter_content(_BLOCK):
         data += block

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from builder.adapters.docker.registry import BYTES_TYPE, PassingError, Registry, artifact
@@ -99,7 +100,14 @@ class RegistryHost:
         """See ``release.assets.ReleaseHost.download``."""
         if asset.size > limit:
             raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
-        return self._persist(f"download {asset.name}", lambda: self._registry.blob(str(asset.digest)))
+        blob = partial(self._registry.blob, str(asset.digest), limit)
+        content = self._persist(f"download {asset.name}", blob)
+        if content is None:
+            raise TransferError(
+                f"{self._repository} has lost {asset.name} ({asset.digest})",
+                advice="Mirror its release again with --replace.",
+            )
+        return content
 
     def upload(self, release: Release, file: LocalFile) -> Asset:  # noqa: ARG002
         """See ``release.assets.ReleaseHost.upload``. A blob that the registry has is not sent again."""

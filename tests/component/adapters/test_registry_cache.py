@@ -6,6 +6,7 @@ Debian's ``docker-registry`` is asked in ``tests/integration/test_compile_caches
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from builder.formats.oci import TAG_FORM
 from builder.ports import CompileCache, CompileCaches
 from tests.component.adapters.test_compile_cache import KEY, ccache
 from tests.doubles.loopback import listening
-from tests.doubles.registry import Served, digest
+from tests.doubles.registry import Handler, Served, digest
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "ab-cdefghijklmnopqrstuvwxyz01234"
@@ -113,6 +114,71 @@ def test_only_objects_are_counted_on_every_page_of_tags(served: Served) -> None:
     assert asked(served)["tags"] == 1 + 5
 
 
+def test_the_next_page_of_tags_is_the_one_that_the_registry_links_to(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Amazon's goes on by a mark in ``last``, Quay by ``next_page``; neither sorts its tags."""
+    cache, asked_for = cache_on(served), []
+    pages = {
+        "": (
+            ["ab-z", TAG],
+            "https://elsewhere.invalid/v2/owner/name/tags/list?last=ukD72mdD%2FmC8b%2B%3D%3D",
+        ),
+        "ukD72mdD/mC8b+==": (["ab-a"], "/v2/owner/name/tags/list?next_page=0123&n=1"),
+        "0123": (["zz-nothing"], ""),
+    }
+
+    def tags(self: Handler, query: dict[str, list[str]]) -> None:
+        mark = query.get("last", query.get("next_page", [""]))[0]
+        asked_for.append(mark)
+        names, following = pages[mark]
+        link = {"Link": f'<{following}>; rel="next"'} if following else {}
+        self.answer(200, "application/json", json.dumps({"tags": names}).encode(), link)
+
+    monkeypatch.setattr(Handler, "tags", tags)
+    for key in (KEY, "ab/a", "ab/z", "zz/nothing"):
+        cache.put(key, VALUE)
+    assert cache.usage() == (4, 4 * len(VALUE))
+    assert asked_for == [*pages]
+
+
+@pytest.mark.parametrize("route", ["manifest", "blob"])
+def test_an_answer_without_end_is_not_taken_in(
+    served: Served, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    """Of what takes more than an object may, no more is read."""
+    cache_on(served).put(KEY, VALUE)
+    sent = 0
+
+    def endless(self: Handler, *_: object) -> None:
+        nonlocal sent
+        self.send_response(200)
+        self.end_headers()
+        while sent < 1 << 30:
+            sent += self.wfile.write(bytes(1 << 20))
+
+    if route == "blob":
+        monkeypatch.setattr(Handler, "blob", endless)
+    else:
+        monkeypatch.setattr(
+            Handler, "do_GET", lambda self: endless(self) if TAG in self.path else self.answer(200)
+        )
+    with pytest.raises(TransferError, match=r"is larger than the [0-9,]+ bytes that are read of it"):
+        cache_on(served).get(KEY)
+    assert sent < 64 << 20
+
+
+def test_what_is_no_registry_is_told_in_one_line(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.login = "Bearer"
+    monkeypatch.setattr(
+        Handler, "give_token", lambda self, _: self.answer(200, "application/json", b'{"token": ["secret"]}')
+    )
+    with pytest.raises(TransferError, match="/token is not what a registry answers: ") as caught:
+        cache_on(served).require()
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_registry_that_lists_the_same_tags_for_ever_is_asked_twice(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +256,8 @@ def test_a_registry_that_fails_is_told_once_and_the_build_goes_on(
         assert one.ask("PUT", "cd/efghijklmnop", b"made") == (201, b"")
         assert one.ask("GET", KEY)[0] == 404
     (warned,) = [line for line in reporter.lines if line[0] == "!"]
-    assert warned.startswith(f"! oci://{served.host}/owner/name does not answer: ")
+    told = rf": \w+ was refused: {kind} " if kind.isdigit() else " does not answer: "
+    assert re.match(rf"! {served.host}/owner/name{told}", warned)
     assert warned.endswith(" The build goes on without it.")
     assert "cd-efghijklmnop" not in served.manifests, "an object is there whole or not at all"
 
@@ -241,7 +308,9 @@ def test_a_helper_that_keeps_passwords_and_fails_is_told(
     helper.chmod(0o755)
     monkeypatch.setenv("PATH", str(helper.parent), prepend=":")
     docker_config.write_text(json.dumps({"credsStore": "locked"}))
-    with pytest.raises(TransferError, match=r"does not answer: .*the keychain is locked.*`docker login"):
+    with pytest.raises(
+        TransferError, match=r"name: the login cannot be had: .*keychain is locked.*`docker login"
+    ):
         cache_on(served).require()
 
 
@@ -253,5 +322,5 @@ def test_a_registry_that_names_no_service_for_tokens_does_not_answer(served: Ser
 
 
 def test_a_registry_that_is_not_there_does_not_answer() -> None:
-    with pytest.raises(TransferError, match=r"oci://127\.0\.0\.1:1/name does not answer: Connection refused"):
+    with pytest.raises(TransferError, match=r"127\.0\.0\.1:1/name does not answer: Connection refused"):
         compile_cache("oci://127.0.0.1:1/name", "--into", {}).require()

@@ -152,6 +152,16 @@ def test_a_blob_that_the_registry_lost_is_told_and_sent_again_when_asked(counter
     assert counter.seen() == bytes_in(counter.dist)
 
 
+def test_a_lost_index_of_the_release_before_is_told(counter: Counter) -> None:
+    counter.mirror()
+    lost = f"sha256:{hashlib.sha256((counter.dist / 'index.json').read_bytes()).hexdigest()}"
+    del counter.served.blobs[lost]
+    with pytest.raises(
+        TransferError, match=rf"/name has lost index\.json \({lost}\)\. Mirror its release again"
+    ):
+        counter.mirror(PublishOptions(tag=NEWER))
+
+
 def test_latest_is_the_last_that_became_public(counter: Counter) -> None:
     counter.mirror()
     counter.mirror(PublishOptions(tag=NEWER))

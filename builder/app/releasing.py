@@ -31,6 +31,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
+from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
 from builder.formats.trust import parse_root, root_name
@@ -121,21 +122,24 @@ def add_zips(wiring: Wiring) -> None:
     ``DiskError``.
     """
     archive, sums = wiring.archive(wiring.reporter), wiring.checksums.read(wiring.dist)
-    put: dict[str, str] = {}
+    packages: dict[str, tuple[Path, Manifest]] = {}
     for package in archives_in(wiring.dist):
         manifest = manifest_of(package, archive)
-        zipped = wiring.dist / f"{manifest.name}.zip"
-        if manifest.platform != WINDOWS or zipped.name in put:
-            continue
+        if manifest.platform == WINDOWS:
+            packages.setdefault(f"{manifest.name}.zip", (package, manifest))
+    put: dict[str, str] = {}
+    for name, (package, manifest) in packages.items():
+        zipped = wiring.dist / name
         inside = {f"{manifest.name}/{MANIFEST}": archive.read_manifest(package)}
-        if not is_zip_of(zipped, inside) or file_digest(zipped).sha256 != sums.get(zipped.name):
+        is_whole = zipped.is_file() and file_digest(zipped).sha256 == sums.get(name)
+        if not (is_whole and is_zip_of(zipped, inside)):
             with wiring.reporter.step(f"zip {manifest.name}"):
                 write_package_zip(package, manifest, zipped)
         if zipped.stat().st_size > wiring.project.bundle.budget:
             zipped.unlink()
-            wiring.reporter.warn(f"{zipped.name} is left out: it is larger than bundle.budget.")
+            wiring.reporter.warn(f"{name} is left out: it is larger than bundle.budget.")
         else:
-            put[zipped.name] = file_digest(zipped).sha256
+            put[name] = file_digest(zipped).sha256
     old = {name for name in sums if name.endswith(f"-{WINDOWS}.zip")} - put.keys()
     for name in old:
         (wiring.dist / name).unlink(missing_ok=True)

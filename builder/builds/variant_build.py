@@ -92,16 +92,18 @@ class VariantBuild:
         self._options = options
         self._reporter = reporter
         self._place: Workplace = wiring.place(variant.folder)
+        self._decided: BuildPlan | None = None
 
     def plan(self) -> BuildPlan:
         """Return the plan: base, origin, version and profile.
 
         Raises ``CheckFailedError`` with ``--release`` for a plan that no release can have.
         """
+        if self._decided is None:  # cached_property of Python 3.11 would hold up the plans of other variants
+            self._decided = self._decide()
         return self._decided
 
-    @cached_property
-    def _decided(self) -> BuildPlan:
+    def _decide(self) -> BuildPlan:
         with self._reporter.step(f"plan {self._variant.name}"):
             decided = plan(
                 self._wiring.project,

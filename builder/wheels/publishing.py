@@ -95,8 +95,9 @@ def add_wheels(wiring: Wiring) -> None:
     """
     dist = wiring.dist
     put: dict[str, str] = {}
-    if wiring.project.bundle.wheels:
-        found = _wheels_in(dist / WHEELS, make_missing_wheels(wiring, archives_in(dist)))
+    variants = make_missing_wheels(wiring, archives_in(dist)) if wiring.project.bundle.wheels else ()
+    if variants:
+        found = _wheels_in(dist / WHEELS, variants)
         with (
             wiring.reporter.step(f"{len(found)} wheels for the release"),
             scratch_folder(dist / STEM, needed=sum(one.file.stat().st_size for one in found)) as fresh,

@@ -117,12 +117,12 @@ def _digest_of(archive: ZipFile, name: str) -> Digest:
 
 
 def is_zip_of(file: Path, manifest: Mapping[str, bytes]) -> bool:
-    """Return whether the zip holds the members of ``manifest`` with their bytes.
+    """Return whether the zip, whose bytes are whole, holds the members of ``manifest`` with their bytes.
 
     A package's ``manifest.json`` is enough for a comparison, because it names all other files.
     """
     try:
         with ZipFile(file) as archive:
             return all(archive.read(name) == content for name, content in manifest.items())
-    except (OSError, KeyError, BadZipFile):
+    except (KeyError, BadZipFile):
         return False

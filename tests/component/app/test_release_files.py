@@ -42,9 +42,11 @@ def shop(root: Path, tmp_path: Path) -> Wiring:
     return made
 
 
-def write_windows(shop: Wiring, *, swapped: bool = False, glibc: str = "2.27") -> Path:
+def write_windows(
+    shop: Wiring, *, swapped: bool = False, glibc: str = "2.27", form: str = ".tar.zst"
+) -> Path:
     return official.write_package(
-        shop.dist, name=NAME, variant="windows", platform="win-x64", swapped=swapped, glibc=glibc
+        shop.dist, name=NAME, variant="windows", platform="win-x64", swapped=swapped, glibc=glibc, form=form
     )
 
 
@@ -71,10 +73,12 @@ def test_a_zip_is_made_once_and_again_of_a_new_package_or_when_it_is_damaged(sho
     assert zipped.stat().st_ino == made
     with ZipFile(zipped) as archive:
         last = archive.infolist()[-1]
-    content = last.header_offset + 30 + len(last.filename)
-    zipped.write_bytes(first[:content] + b"\xff" + first[content + 1 :])
-    add_zips(shop)
-    assert zipped.read_bytes() == first
+        manifest = archive.getinfo(f"{NAME}/manifest.json")
+    for one in (last, manifest):
+        content = one.header_offset + 30 + len(one.filename)
+        zipped.write_bytes(first[:content] + b"\xff" + first[content + 1 :])
+        add_zips(shop)
+        assert zipped.read_bytes() == first
     write_windows(shop, glibc="2.34")
     add_zips(shop)
     assert zipped.read_bytes() != first
@@ -97,10 +101,13 @@ def test_the_zip_of_a_package_that_is_gone_goes_too(shop: Wiring) -> None:
 
 
 def test_a_zip_larger_than_the_budget_is_told_and_left_out(shop: Wiring) -> None:
+    """Once, of both archives of a package."""
     write_windows(shop)
+    write_windows(shop, form=".tar.gz")
     bundle = replace(shop.project.bundle, budget=100)
     shop.__dict__["project"] = replace(shop.project, bundle=bundle)
     add_zips(shop)
     assert list(shop.dist.glob("*.zip")) == []
     assert isinstance(shop.reporter, FakeReporter)
-    assert any("is left out: it is larger than bundle.budget" in line for line in shop.reporter.lines)
+    told = [line for line in shop.reporter.lines if "is left out: it is larger than bundle.budget" in line]
+    assert len(told) == 1

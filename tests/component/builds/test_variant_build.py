@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -30,9 +31,10 @@ from builder.errors import (
     VariantsFailedError,
 )
 from builder.formats.package_names import Host, Profile
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import Wishes, plan
 from builder.pipeline.selftest import SelftestBench
 from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
 from builder.project.variants import Origin
 from tests.support.factories.workplace import Site
@@ -519,6 +521,20 @@ def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) ->
         build_all({name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build")
     assert caught.value.exit_code == 4
     assert "plan legacy" not in site.reporter.lines
+
+
+def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan may wait for a registry or a wheel of hundreds of megabytes."""
+    both = threading.Barrier(2)
+
+    def plan_together(*given: object, **more: object) -> BuildPlan:
+        both.wait(10)
+        return plan(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("builder.builds.variant_build.plan", plan_together)
+    monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
+    builds = {name: road(site, name) for name in ("legacy", "modern")}
+    assert build_all(builds, lambda: None, "./run build --all") == (Path("legacy"), Path("modern"))
 
 
 def test_a_variant_that_cannot_be_planned_is_told_by_its_own_build(site: Site) -> None:

@@ -118,6 +118,15 @@ def test_a_version_whose_official_wheels_are_not_pinned_is_told_and_left_out(sta
     assert any(said in line for line in stall.shop.reporter.lines)
 
 
+def test_packages_that_no_wheels_are_made_of_are_released_without(stall: WheelShop) -> None:
+    for package in stall.dist.glob("ortpacks-*"):
+        package.unlink()
+    name = "ortpacks-windows-1.23.2-cuda12.9-win-x64"
+    official.write_package(stall.dist, name=name, variant="windows", platform="win-x64")
+    add_wheels(stall.shop)
+    assert wheel_files(stall.dist) == {}
+
+
 def test_without_a_package_for_the_cpu_nothing_is_released(stall: WheelShop) -> None:
     next(stall.dist.glob("ortpacks-cpu-*")).unlink()
     with pytest.raises(ValidationError, match=r"no wheels of 1\.23\.2 for the CPU"):

@@ -257,8 +257,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     host = DirectoryHost(folder, wiring.reporter)
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
-    if wiring.project.bundle.wheels:
-        require_place(folder)
+    require_place(folder, wheels=wiring.project.bundle.wheels)
     host.require_room(tag, _listed_files(wiring))
     waits = f"waiting: another run writes to {folder.root}"
     # A dry run writes nothing, so it needs no lock

@@ -16,8 +16,6 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from packaging.version import Version
-
 from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.archive.wheel_file import WheelWriter
 from builder.adapters.mirror.folder import MirrorFolder
@@ -113,9 +111,13 @@ def add_wheels(wiring: Wiring) -> None:
     wiring.checksums.update(dist, put=put, drop=tuple(old))
 
 
-def require_place(mirror: MirrorFolder) -> None:
-    """Raise ``ReleaseConflictError`` if a mirror's folder for the pages has other files."""
-    if not _is_free(place := mirror.root / SIMPLE):
+def require_place(mirror: MirrorFolder, *, wheels: bool) -> None:
+    """Raise ``ReleaseConflictError`` if a mirror gets pages and their folder has other files.
+
+    ``wheels`` says whether the next release has wheels; the releases before it may have some, too.
+    """
+    place = mirror.root / SIMPLE
+    if (wheels or _wheels_on(mirror)) and not _is_free(place):
         raise ReleaseConflictError(
             f"{place} is not the index of wheels that a mirror has there.",
             advice="Move it away, or pass another folder.",
@@ -125,20 +127,22 @@ def require_place(mirror: MirrorFolder) -> None:
 def write_mirror_pages(mirror: MirrorFolder) -> None:
     """Write the pages over the wheels of a mirror's releases; without wheels there are no pages.
 
-    Each version's wheels are those of the release that became public last. Raises ``ReleaseConflictError``
-    and ``DiskError``.
+    Call ``require_place`` before. Raises ``ReleaseConflictError`` and ``DiskError``.
     """
-    files: dict[str, tuple[ListedFile, ...]] = {}
-    for release in mirror.listing().releases:
-        for version, listed in _released(mirror.root / release.tag).items():
-            files.setdefault(version, listed)
-    if files:
-        require_place(mirror)
-    elif not (mirror.root / SIMPLE / DISTRIBUTION).is_dir():
+    files = _wheels_on(mirror)
+    if not files and not (mirror.root / SIMPLE / DISTRIBUTION).is_dir():
         return
-    of_project = project_pages(file for version in sorted(files, key=Version) for file in files[version])
+    of_project = project_pages(file for listed in files.values() for file in listed)
     pages = {**{f"{DISTRIBUTION}/{name}": text for name, text in of_project.items()}, **root_pages()}
     mirror.write_pages({f"{SIMPLE}/{name}": text if files else None for name, text in pages.items()})
+
+
+def _wheels_on(mirror: MirrorFolder) -> Mapping[str, tuple[ListedFile, ...]]:
+    """Return the wheels on a mirror by version: those of the release that became public last."""
+    found: dict[str, tuple[ListedFile, ...]] = {}
+    for release in mirror.listing().releases:
+        found = {**_released(mirror.root / release.tag), **found}
+    return found
 
 
 def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:

@@ -134,9 +134,8 @@ class Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         name = path.rpartition("/")[2]
         if path == "/token":
-            basic = base64.b64decode(self.headers.get("Authorization", "").partition(" ")[2]).decode()
             if self.passes("token"):
-                self.give_token(f"GET {basic} {sorted(parse_qs(urlsplit(self.path).query).items())}")
+                self.give_token(f"GET {self.shown()} {sorted(parse_qs(urlsplit(self.path).query).items())}")
         elif "/uploads/" in path:
             self.on_upload(path, "status")
         elif "/manifests/" in path:
@@ -160,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self.path == "/token":
-            self.give_token(f"POST {sorted(parse_qs(self.body().decode()).items())}")
+            self.give_token(f"POST {self.shown()} {sorted(parse_qs(self.body().decode()).items())}")
         elif self.passes("begin", write=True):
             name = str(next(self.served.numbers))
             self.served.uploads[name] = bytearray()
@@ -292,6 +291,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"unauthorized")
         return False
+
+    def shown(self) -> str:
+        """Who asks for a token: a name and a password, or anything else as it is."""
+        kind, _, basic = self.headers.get("Authorization", "").partition(" ")
+        return base64.b64decode(basic).decode() if kind == "Basic" else f"{kind} {basic}"
 
     def give_token(self, asked: str) -> None:
         self.served.asked.append(asked)

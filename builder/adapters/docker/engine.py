@@ -24,6 +24,7 @@ from builder.adapters.docker.buildx import LABEL, Buildx, require_version
 from builder.adapters.docker.registry import Registry
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
+from builder.formats.oci import is_loopback
 from builder.ports import (
     Completed,
     ContainerRun,
@@ -122,8 +123,7 @@ class DockerEngine:
         with _engine_errors():
             known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
             logins = load_config(config_dict=None)
-        loopback = host.partition(":")[0] in {"localhost", "127.0.0.1"}
-        return Registry(repository, logins, insecure=loopback or known.get("Secure") is False)
+        return Registry(repository, logins, insecure=is_loopback(host) or known.get("Secure") is False)
 
     def builders(self, flag: str) -> Sequence[str]:
         """See ``ports.Engine.builders``."""

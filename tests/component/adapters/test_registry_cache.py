@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -319,6 +320,17 @@ def test_a_registry_that_names_no_service_for_tokens_does_not_answer(served: Ser
     served.login, served.realm = "Bearer", realm
     with pytest.raises(TransferError, match="name does not answer: "):
         cache_on(served).require()
+
+
+def test_a_registry_that_is_silent_is_waited_for_as_long_as_a_compiler_may(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.adapters.compile_cache._SECONDS", 0.2)
+    came = threading.Event()
+    monkeypatch.setattr(Handler, "do_GET", lambda self: came.wait(9))
+    with pytest.raises(TransferError, match=r"does not answer: .*timed out"):
+        cache_on(served).require()
+    came.set()
 
 
 def test_a_registry_that_is_not_there_does_not_answer() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -13,7 +14,7 @@ from time import perf_counter
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError
+from builder.binary.elf_headers import ElfError, MappedFile
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError
 from tests.support.factories.binaries import elf, sass
@@ -61,6 +62,19 @@ def test_nothing_but_zeros(tmp_path: Path) -> None:
         pytest.raises(ElfError, match=r"not an ELF file \(at offset 0x0\)"),
     ):
         read_containers(buffer)
+
+
+def test_where_the_system_does_not_tell_holes_all_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lseek(number: int, start: int, how: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    file = tmp_path / "demo.fatbin"
+    file.write_bytes(sass(50))
+    monkeypatch.setattr(os, "lseek", lseek)
+    with file.open("rb") as handle, MappedFile(handle) as buffer:
+        assert not buffer.is_hole(0, len(buffer))
 
 
 @contextmanager

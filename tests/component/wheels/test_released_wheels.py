@@ -7,11 +7,12 @@ import json
 import shutil
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin
+from zipfile import ZipFile
 
 import pytest
 
 from builder.app import releasing
-from builder.errors import ConfigError, ReleaseConflictError, ValidationError
+from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, ValidationError
 from builder.wheels.making import make_missing_wheels
 from builder.wheels.publishing import add_wheels
 from tests.component.wheels.test_index import Links
@@ -204,6 +205,35 @@ def test_somebody_elses_pages_are_left_alone_before_anything_is_written(stall: W
     stall.set_wheels(False)
     stall.mirror()
     assert [one.name for one in (stall.root / "simple").iterdir()] == ["torch"]
+
+
+def test_somebody_elses_pages_are_left_alone_where_an_older_release_has_wheels(stall: WheelShop) -> None:
+    stall.mirror()
+    shutil.rmtree(stall.root / "simple")
+    (stall.root / "simple/torch").mkdir(parents=True)
+    stall.set_wheels(False)
+    with pytest.raises(ReleaseConflictError, match="is not the index of wheels that a mirror has there"):
+        stall.mirror(NEWER)
+    assert not (stall.root / NEWER).exists()
+
+
+def test_a_wheel_that_is_gone_from_a_release_is_on_no_page(stall: WheelShop) -> None:
+    stall.mirror()
+    gone = next((stall.root / TAG).glob("*.whl"))
+    gone.unlink()
+    stall.set_wheels(False)
+    stall.mirror(NEWER)
+    assert set(links(stall)) == {name for name in FILES if not name.endswith(".metadata")} - {gone.name}
+
+
+def test_a_damaged_wheel_is_not_released(stall: WheelShop) -> None:
+    """Nor one for the CPU, which goes up as it is."""
+    add_wheels(stall.shop)
+    wheel = next((stall.dist / "wheels/cpu").glob("*.whl"))
+    with ZipFile(wheel, "a") as archive:
+        archive.writestr("onnxruntime/added.py", b"")
+    with pytest.raises(IntegrityError, match=r"added\.py"):
+        add_wheels(stall.shop)
 
 
 def test_a_release_cannot_have_the_name_of_the_pages(stall: WheelShop) -> None:

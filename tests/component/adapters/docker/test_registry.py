@@ -102,6 +102,18 @@ def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
     assert bool(asked) == bool(served.asked)
 
 
+@pytest.mark.parametrize("login", [{"username": "ada", "password": "secret"}, {"identitytoken": "kept"}])
+def test_a_token_that_expired_is_not_shown_to_the_service_for_tokens(
+    served: Served, login: dict[str, str]
+) -> None:
+    served.login = "Bearer"
+    image = served.image("a", "sha256:1")
+    served.fail("put-manifest", "expire")
+    registry(served, **login).publish(["1"], [IndexEntry(image, AMD64, ())])
+    assert len(served.asked) == 2
+    assert not any("Bearer" in one for one in served.asked)
+
+
 @pytest.mark.parametrize("kind", ["Basic", "Bearer"])
 @pytest.mark.parametrize("login", [{}, {"username": "eve", "password": "guess"}])
 def test_who_may_not_is_told_to_log_in_and_no_password_is_shown(

@@ -1,0 +1,35 @@
+"""What a refused lock means."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.files import file_lock
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES, 0], ids=["Linux", "Windows", "Wine"])
+def test_another_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    assert not _locked(tmp_path, monkeypatch, number)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_file_system_that_cannot_lock_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with pytest.raises(OSError, match=os.strerror(number)):
+        _locked(tmp_path, monkeypatch, number)
+
+
+def _locked(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> bool:
+    """Whether a file is locked, on a system that answers with an error of this number."""
+
+    def lock(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(file_lock, "_lock", lock)
+    with (folder / "lock").open("wb") as file:
+        return file_lock.locked(file.fileno())

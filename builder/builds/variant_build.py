@@ -92,7 +92,7 @@ class VariantBuild:
         self._options = options
         self._reporter = reporter
         self._place: Workplace = wiring.place(variant.folder)
-        self._decided: BuildPlan | None = None
+        self._decided: BuildPlan | BuilderError | None = None
 
     def plan(self) -> BuildPlan:
         """Return the plan: base, origin, version and profile.
@@ -100,7 +100,12 @@ class VariantBuild:
         Raises ``CheckFailedError`` with ``--release`` for a plan that no release can have.
         """
         if self._decided is None:  # cached_property of Python 3.11 would hold up the plans of other variants
-            self._decided = self._decide()
+            try:
+                self._decided = self._decide()
+            except BuilderError as error:
+                self._decided = error
+        if isinstance(self._decided, BuilderError):
+            raise self._decided
         return self._decided
 
     def _decide(self) -> BuildPlan:

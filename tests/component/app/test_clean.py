@@ -17,6 +17,9 @@ from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEn
 
 OURS = (
     "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+    "ortpacks-windows-1.23.2-cuda12.9-win-x64.zip",
+    "ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64-modern.whl.metadata",
+    "ortpacks_onnxruntime_gpu-1.23.2-variants.json",
     "ortpacks.pyz",
     "index.json",
     "SHA256SUMS",
@@ -32,6 +35,7 @@ SOMEBODYS = (
     "notes-ortpacks.txt",
     "backup.tar.zst",
     "ortpacks-like-but-mine.tar.zst",
+    "ortpacks-like-but-mine.zip",
     "modern/holiday.jpg",
     "wheels/mine/numpy-2.0-py3-none-any.whl",
 )

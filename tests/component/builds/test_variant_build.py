@@ -27,6 +27,7 @@ from builder.errors import (
     DiskError,
     NothingToDoError,
     ToolMissingError,
+    TransferError,
     ValidationError,
     VariantsFailedError,
 )
@@ -501,7 +502,10 @@ def test_variants_that_do_not_fit_together_are_not_begun(
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
         return build_all({name: road(site, name) for name in names}, lambda: None, "./run build --all")
 
-    with pytest.raises(DiskError, match=r"legacy, modern do not fit together: .* \(legacy \d.*, modern \d"):
+    with pytest.raises(
+        DiskError,
+        match=r"legacy, modern do not fit together: .* \(legacy \d.*, modern \d.* Build fewer at once",
+    ):
         build(needed - 1)
     assert site.built() == []
     assert site.reporter.lines.count("plan legacy") == 2, "one build has planned once"
@@ -537,12 +541,26 @@ def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pyte
     assert build_all(builds, lambda: None, "./run build --all") == (Path("legacy"), Path("modern"))
 
 
-def test_a_variant_that_cannot_be_planned_is_told_by_its_own_build(site: Site) -> None:
+def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
     with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
         build_all(
             {name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build --all"
         )
+
+
+def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have asked a registry for minutes."""
+
+    def fail(*_: object, **__: object) -> BuildPlan:
+        raise TransferError("the wheel does not come")
+
+    monkeypatch.setattr("builder.builds.variant_build.plan", fail)
+    builds = {name: road(site, name) for name in ("legacy", "modern")}
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
+        build_all(builds, lambda: None, "./run build --all")
+    told = ["! the wheel does not come", "plan legacy", "plan modern"]
+    assert [site.reporter.lines.count(line) for line in told] == [2, 1, 1]
 
 
 def make_image(build: VariantBuild) -> object:

@@ -62,6 +62,10 @@ class Served(ThreadingHTTPServer):
         self.uploads: dict[str, bytearray] = {}
         self.numbers = count(1)
         """Of uploads."""
+        self.storage = ""
+        """The origin of another host that uploads are sent to."""
+        self.logins: list[str] = []
+        """Of each request."""
         self.page = 1000
         """The most tags that are listed at once."""
         self.asked: list[str] = []
@@ -276,6 +280,7 @@ class Handler(BaseHTTPRequestHandler):
     def let_in(self) -> bool:
         basic = f"Basic {base64.b64encode(b'ada:secret').decode()}"
         given = self.headers.get("Authorization", "")
+        self.served.logins.append(given)
         wanted = {"Basic": basic, "Bearer": f"Bearer {self.served.token}"}
         if not self.served.login or given == wanted[self.served.login]:
             return True
@@ -306,7 +311,7 @@ class Handler(BaseHTTPRequestHandler):
     def told(self, code: int, name: str) -> None:
         """The state of an upload."""
         kept = len(self.served.uploads[name])
-        place = f"/v2/owner/name/blobs/uploads/{name}?state={kept}"
+        place = f"{self.served.storage}/v2/owner/name/blobs/uploads/{name}?state={kept}"
         self.answer(code, headers={"Location": place, "Range": f"0-{max(kept - 1, 0)}"})
 
     def done(self, code: int, name: str = "") -> None:

@@ -319,9 +319,18 @@ class Registry:
         """
         sent = self._session.auth
 
+        auth = None if self._is_own(url) else _nobody  # an upload may go to a storage host
+
         def once() -> requests.Response:
             return self._session.request(
-                method, url, headers=headers, params=params, data=data, stream=stream, timeout=self._timeout
+                method,
+                url,
+                headers=headers,
+                params=params,
+                data=data,
+                auth=auth,
+                stream=stream,
+                timeout=self._timeout,
             )
 
         try:
@@ -378,6 +387,11 @@ class Registry:
                 return f"{root}{self._name}/"
         raise self._unanswered(failed or requests.RequestException()) from failed
 
+    def _is_own(self, url: str) -> bool:
+        """Return whether ``url`` is the registry's, and may be sent the session's login."""
+        parts = urlsplit(url)
+        return parts.scheme in self._schemes and parts.netloc == registry_host(self._host)
+
     def _log_in(self, challenge: str) -> None:
         """Log in with the password, or with a token from the service that ``challenge`` names."""
         try:
@@ -392,6 +406,12 @@ class Registry:
             self._session.auth = password
             return
         realm = named.get("realm", "")
+        if urlsplit(realm).scheme not in self._schemes:
+            raise TransferError(
+                f"{self._repository}: the registry names {realm!r} as the place to log in",
+                cause="a login is sent over https alone",
+                advice="Check the registry's name, or tell its administrator.",
+            )
         wanted = {"service": named.get("service", ""), "scope": f"repository:{self._name}:pull,push"}
         if "identitytoken" in login:
             grant = {"grant_type": "refresh_token", "refresh_token": login["identitytoken"]}

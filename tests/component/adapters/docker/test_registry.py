@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import requests
 from docker.auth import AuthConfig
 
 from builder.adapters.docker.registry import Registry
@@ -140,3 +141,30 @@ def test_a_host_that_is_not_trusted_without_tls_gets_no_login(served: Served) ->
     with pytest.raises(TransferError, match=r"owner/name does not answer: .*insecure-registries"):
         Registry(f"{served.host}/owner/name", logins, insecure=False).image("1", AMD64)
     assert served.asked == []
+
+
+def test_the_login_is_not_sent_to_a_host_that_stores_uploads(served: Served) -> None:
+    store = Served()
+    store.uploads, store.blobs = served.uploads, served.blobs
+    served.login, served.storage = "Basic", f"http://{store.host}"
+    with listening(store):
+        found = registry(served, username="ada", password="secret").put_blob(b"x", "text/plain")
+    assert served.blobs[str(found["digest"])] == b"x"
+    assert (store.logins, "" in served.logins[1:]) == ([""], False)
+
+
+def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
+        asked.append(request.url)
+        answer = requests.Response()
+        answer.status_code, answer.url = 401, str(request.url)
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="http://registry.example/token"'
+        return answer
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    logins = AuthConfig({"auths": {"registry.example": {"username": "ada", "password": "secret"}}})
+    with pytest.raises(TransferError, match="as the place to log in: a login is sent over https alone"):
+        Registry("registry.example/owner/name", logins, insecure=False).tags()
+    assert asked == ["https://registry.example/v2/"]

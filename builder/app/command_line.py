@@ -84,6 +84,7 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
     @functools.wraps(body)
     def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
+            _require_values(kwargs)
             body(context, *args, **kwargs)
         except BuilderError as error:
             raise Exit(f"error: {error}", code=error.exit_code) from None
@@ -95,14 +96,32 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
                 "error: the program that read the output has ended", code=BuilderError.exit_code
             ) from None
         except OSError as error:
-            if error.filename is None and error.errno not in _OUTPUT_LOST:
-                raise
-            if error.filename is None:
-                _discard_output()
-            failure = os_error(error)
+            failure = _failure(error)
             raise Exit(f"error: {failure}", code=failure.exit_code) from None
 
     return run
+
+
+def _failure(error: OSError) -> BuilderError:
+    """What to report of a file, or of an output without room. Raises ``error`` itself where it is a bug."""
+    if error.filename is None and error.errno not in _OUTPUT_LOST:
+        raise error
+    if error.filename is None:
+        _discard_output()
+    return os_error(error)
+
+
+def _require_values(flags: Mapping[str, object]) -> None:
+    """Raise ``ValidationError`` for a flag whose value is empty: a shell's variable that is not set.
+
+    Most flags would go unnoticed then, and ``--dist`` would be another folder.
+    """
+    for name, value in flags.items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise ValidationError(
+                f"--{name.strip('_').replace('_', '-')} is empty",
+                advice="Give it a value, or leave it out.",
+            )
 
 
 def verb(
@@ -440,6 +459,8 @@ ONNX Runtime GPU packages, one per GPU generation.
 ./run --list has every verb, ./run build --help a verb's flags. README.md begins at the beginning.
 """
 
+_LIST_FORMATS = ("flat", "nested", "json")
+
 _UNKNOWN = re.compile(r"No idea what '(?P<word>.*)' is!", re.DOTALL)
 
 _NO_VALUE = re.compile(r"Flag <Argument: (?P<name>\S+)> needed value and was not given one!")
@@ -455,7 +476,7 @@ class Verbs(Program):
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 - Invoke's name
         """See ``invoke.program.Program``.
 
-        A reader that closes the pipe early ends the program without a traceback.
+        A reader that closes the pipe early, or a full disk, ends the program without a traceback.
         """
         try:
             try:
@@ -465,6 +486,10 @@ class Verbs(Program):
         except BrokenPipeError:
             _discard_output()
             sys.exit(BuilderError.exit_code)
+        except OSError as error:
+            failure = _failure(error)
+            sys.stderr.write(f"error: {failure}\n")
+            sys.exit(failure.exit_code)
 
     def parse_core(self, argv: list[str] | None) -> None:
         """See ``invoke.program.Program``. Names in a completion script have no slash, which fish refuses."""
@@ -472,6 +497,9 @@ class Verbs(Program):
         try:
             with contextlib.redirect_stdout(told):
                 super().parse_core(argv)
+        except ValueError:
+            wrong = ValidationError("--list-depth and --command-timeout take whole numbers")
+            raise Exit(f"error: {wrong}", code=wrong.exit_code) from None
         finally:
             script = told.getvalue().replace("_complete_./run", "_complete_ortpacks")
             sys.stdout.write(script.replace("--command ./run", "--command run"))
@@ -508,9 +536,17 @@ class Verbs(Program):
 
     def parse_cleanup(self) -> None:
         """See ``invoke.program.Program``."""
-        asked = self.args.help.value
+        asked, listed = self.args.help.value, self.args.list.value
+        form = self.args["list-format"].value
+        wrong = None
         if isinstance(asked, str) and asked not in self.collection.task_names:
-            raise Exit(f"error: {self._unknown(asked, None)}", code=ValidationError.exit_code)
+            wrong = self._unknown(asked, None)
+        elif isinstance(listed, str):
+            wrong = ValidationError(f"--list takes no word like {listed!r}", advice=_help_of(None))
+        elif form not in _LIST_FORMATS:
+            wrong = ValidationError(f"--list-format {form!r} is none of {', '.join(_LIST_FORMATS)}.")
+        if wrong:
+            raise Exit(f"error: {wrong}", code=wrong.exit_code)
         super().parse_cleanup()
 
     def _usage(self, error: ParseError) -> ValidationError:

@@ -382,12 +382,16 @@ def root(
     root_key: list[str],
     release_key: list[str],
     sign: list[str],
-    threshold: int = 0,
+    threshold: str | None = None,
 ) -> None:
     """Set who may sign releases: write the next trust/N.root.json, or sign the newest one."""
     wiring = make_wiring()
     keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_key, release_key)]
-    change = RootChange(root_keys=keys[0], release_keys=keys[1], threshold=threshold or None)
+    if threshold is not None and not (threshold.isascii() and threshold.isdigit() and int(threshold)):
+        raise ValidationError(f"--threshold {threshold!r}: a whole number above 0 is wanted.")
+    change = RootChange(
+        root_keys=keys[0], release_keys=keys[1], threshold=None if threshold is None else int(threshold)
+    )
     write_root(wiring, change, tuple(map(Path, sign)))
 
 

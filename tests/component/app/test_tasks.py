@@ -47,7 +47,7 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
     [
         ("--base", "ubuntu", "error: --base 'ubuntu' is none of auto, nvidia, assembled, redist.\n"),
         ("--profile", "tiny", "error: --profile 'tiny' is none of full, lean, minimal.\n"),
-        ("--host", "", "error: --host '' is none of wheel, source.\n"),
+        ("--host", "Wheel", "error: --host 'Wheel' is none of wheel, source.\n"),
         ("--jobs", "0", "error: --jobs '0' is no number from 1 to 1024.\n"),
         ("--jobs", "²", "error: --jobs '²' is no number from 1 to 1024.\n"),
         ("--memory", "8", "error: --memory '8' is no size. Like 20G or 6000M.\n"),
@@ -82,6 +82,33 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
 )
 def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str) -> None:
     assert copied.fails(2, "build", "--variant", "legacy", f"{flag}={value}") == said
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("lock", "--check="), "check"),
+        (("clean", "--dry-run", "--dist="), "dist"),
+        (("inspect", "tasks.py", "--sarif="), "sarif"),
+        (("inspect", "tasks.py", "--model="), "model"),
+        (("mirror", "--to="), "to"),
+        (("build", "--variant=legacy", "--from="), "from"),
+        (("plan", "--variant=modern", "--variant="), "variant"),
+        (("build", "--variant=legacy", "--compile-cache="), "compile-cache"),
+    ],
+)
+def test_a_value_that_is_empty_is_no_default(copied: Place, words: tuple[str, ...], flag: str) -> None:
+    """As a shell gives one whose variable is not set: ``./run lock --check "$BASE"`` wrote inputs.lock."""
+    before = (copied.folder / "inputs.lock").read_bytes()
+    said = copied.fails(2, *words)
+    assert said == f"error: --{flag} is empty. Give it a value, or leave it out.\n"
+    assert (copied.folder / "inputs.lock").read_bytes() == before
+
+
+@pytest.mark.parametrize("number", ["x", "0", "-3", "²", "1.5"])
+def test_a_threshold_is_a_number(copied: Place, number: str) -> None:
+    said = copied.fails(2, "root", f"--threshold={number}")
+    assert said == f"error: --threshold '{number}': a whole number above 0 is wanted.\n"
 
 
 @pytest.mark.parametrize(
@@ -256,13 +283,21 @@ def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
     assert "Read-only file system" in said
 
 
-def test_an_output_without_room_is_a_message(copied: Place) -> None:
+@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}])
+@pytest.mark.parametrize(
+    "words", ["plan --variant legacy --base assembled --origin source --offline", "--list", "matrix"]
+)
+def test_an_output_without_room_is_a_message(copied: Place, words: str, buffered: dict[str, str]) -> None:
     """``/dev/full`` is a disk on which nothing is left."""
-    words = ("plan", "--variant", "legacy", "--base", "assembled", "--origin", "source", "--offline")
-    argv = [sys.executable, "-m", "builder.app.command_line", *words]  # as ./run starts it
+    argv = [sys.executable, "-m", "builder.app.command_line", *words.split()]  # as ./run starts it
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen(
-            argv, cwd=copied.folder, env=copied.env, stdout=full, stderr=subprocess.PIPE, text=True
+            argv,
+            cwd=copied.folder,
+            env={**copied.env, **buffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         _, said = process.communicate(timeout=60)
     assert process.returncode == 11

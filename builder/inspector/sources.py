@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
+from builder.adapters.untrusted.opener import Opener, is_opened, is_url, require_path, shown
 from builder.errors import ValidationError
 from builder.files.disk import disk_errors
 from builder.package.promise import InspectedSource
@@ -50,7 +50,7 @@ def require_places(places: Mapping[str, Path | None]) -> None:
             continue
         with disk_errors(path):
             _require_place(path)
-        other = flags.setdefault(path.absolute(), flag)
+        other = flags.setdefault(path.parent.resolve() / path.name, flag)
         if other != flag:
             raise ValidationError(
                 f"{other} and {flag} both name {path}", advice="Give each a file of its own."
@@ -62,6 +62,10 @@ def _require_place(path: Path) -> None:
         raise ValidationError(f"{path} is a folder", advice="Name a file in it.")
     if path.exists() and not path.is_file():
         raise ValidationError(f"{path} is no regular file", advice="Name one that may be replaced.")
+    if path.exists() and is_opened(path):
+        raise ValidationError(
+            f"{path} is a library or an archive, and would be replaced", advice="Name a file for the result."
+        )
     if not path.parent.is_dir():
         raise ValidationError(
             f"{path.parent} is no folder, so {path.name} cannot be written there", advice="Make it first."

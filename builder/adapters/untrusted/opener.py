@@ -106,8 +106,19 @@ class Opener:
 
 
 def is_url(source: str) -> bool:
-    """Return whether a source is a URL, which is downloaded before it is opened."""
-    return source.lower().startswith(("http://", "https://"))
+    """Return whether a source is a URL, which is downloaded before it is opened.
+
+    Raises ``ValidationError`` for a malformed one.
+    """
+    if not source.lower().startswith(("http://", "https://")):
+        return False
+    try:
+        urlsplit(source)
+    except ValueError as error:
+        raise ValidationError(
+            f"{shown(source)} is no URL", cause=str(error), advice="Write it like https://HOST/PATH."
+        ) from error
+    return True
 
 
 def shown(source: str) -> str:
@@ -139,6 +150,13 @@ def _name_in(url: str) -> str:
 def _head(path: Path, what: str) -> bytes:
     with damage(what), path.open("rb") as file:
         return file.read(HEAD)
+
+
+def is_opened(path: Path) -> bool:
+    """Whether a file is one that is looked into: a library or an archive. Raises ``OSError``."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return is_library(path.name, head) or is_zip(head) or is_compressed(head) or is_tar(head)
 
 
 def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:

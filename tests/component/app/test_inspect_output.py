@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from builder.errors import DiskError, ValidationError
 from builder.inspector.answers import Asked
 from builder.inspector.sources import require_places
 from builder.package.promise import InspectedSource
+from tests.support.factories.binaries import elf, sass
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
 from tests.support.fakes.ports import FakeReporter
 from tests.support.schemas import schema
@@ -85,6 +88,27 @@ def test_a_place_where_no_file_can_be_is_told(tmp_path: Path, kind: str, name: s
 def test_one_file_cannot_be_both(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=r"--html and --svg both name .*map\. Give each a file"):
         require_places({"--html": tmp_path / "map", "--svg": tmp_path / "map"})
+
+
+def test_one_file_under_two_names_is_one(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(ValidationError, match=r"--html and --svg both name"):
+        require_places({"--html": tmp_path / "map", "--svg": tmp_path / "sub/../map"})
+
+
+@pytest.mark.parametrize("name", ["libx.so", "x.whl", "x.tar.gz"])
+def test_what_may_be_inspected_is_not_replaced(tmp_path: Path, name: str) -> None:
+    """``inspect --html a.so b.so``, of which a shell makes ``--html *.so``, wrote a page over a.so."""
+    path = tmp_path / name
+    if name == "libx.so":
+        path.write_bytes(elf({".nv_fatbin": sass(75)}))
+    elif name == "x.whl":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("a", "")
+    else:
+        path.write_bytes(gzip.compress(b""))
+    with pytest.raises(ValidationError, match=f"{name} is a library or an archive, and would be replaced"):
+        require_places({"--html": path})
 
 
 def test_a_file_that_cannot_be_written_is_told_by_name(

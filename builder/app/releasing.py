@@ -34,6 +34,7 @@ from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
+from builder.formats.text import API
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
@@ -186,6 +187,8 @@ def _token(wiring: Wiring, api: str) -> str:
     """Return the environment's token, else the token that ``gh`` has for the server, else empty text."""
     if found := next((wiring.env[name] for name in _TOKENS if wiring.env.get(name)), ""):
         return found
+    if API.fullmatch(api.rstrip("/")) is None:
+        return ""  # GitHubHttp refuses the address
     server = urlsplit(api).hostname or ""
     host = "github.com" if server == _PUBLIC_API else server
     try:

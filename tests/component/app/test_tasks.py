@@ -105,6 +105,24 @@ def test_a_value_that_is_empty_is_no_default(copied: Place, words: tuple[str, ..
     assert (copied.folder / "inputs.lock").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("inspect {}", "error: {} is no URL: Invalid IPv6 URL. Write it like https://HOST/PATH.\n"),
+        ("atlas --add {}", "error: {} is no URL: Invalid IPv6 URL. Write it like https://HOST/PATH.\n"),
+        (
+            "publish --dry-run --tag x --api {}",
+            (
+                "error: --api (or publish.api of variants.yaml) is '{}': the token would go there. Allowed: "
+                "https://host/path without a closing slash; http:// for localhost only.\n"
+            ),
+        ),
+    ],
+)
+def test_half_a_url_is_told(copied: Place, words: str, said: str) -> None:
+    assert copied.fails(2, *words.format("http://[::1").split()) == said.format("http://[::1")
+
+
 @pytest.mark.parametrize("number", ["x", "0", "-3", "²", "1.5"])
 def test_a_threshold_is_a_number(copied: Place, number: str) -> None:
     said = copied.fails(2, "root", f"--threshold={number}")

@@ -16,8 +16,8 @@ from builder.app.command_line import (
     architectures,
     hand_over,
     make_wiring,
+    named_cache,
     over_variants,
-    shared_cache,
     typed_again,
     verb,
     wishes,
@@ -405,6 +405,10 @@ def variant(
 )
 def lock(_context: Context, refresh: bool = False, missing: bool = False, check: str | None = None) -> None:
     """Write inputs.lock, size and sha256 of every input, and the GPUs that NVIDIA's wheels do not serve."""
+    if refresh + missing + (check is not None) > 1:
+        raise ValidationError(
+            "--refresh, --missing and --check ask for different things.", advice="Give one of them."
+        )
     wiring = make_wiring()
     if check:
         locking.check_lock(wiring, check)
@@ -423,7 +427,7 @@ def cache(
 ) -> None:
     """Show the compile caches, their sizes, and how many units of the builds in dist they answered."""
     wiring = make_wiring(dist)
-    verbs.show_caches(wiring, shared_cache(wiring, compile_cache), as_json=json)
+    verbs.show_caches(wiring, named_cache(wiring, compile_cache), as_json=json)
 
 
 @verb(

@@ -35,6 +35,7 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import size_of
 from builder.files.disk import disk_errors
 from builder.formats.oci import is_oci, parse_address
+from builder.formats.text import without_userinfo
 from builder.inside import agent
 from builder.inside.storage import MAY_PUT, NO, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
@@ -77,7 +78,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
         )
     if cache is None:
         raise ValidationError(
-            f"{where} {address!r} is no compile cache",
+            f"{where} {without_userinfo(address)!r} is no compile cache",
             advice="Like redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.",
         )
     return cache
@@ -131,6 +132,10 @@ class FolderCache:
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
+        if not self._folder.is_dir():
+            raise ValidationError(
+                f"{self.name} is no folder", advice="The first build that names it makes it."
+            )
         with disk_errors(self._folder):
             sizes = [size_of(file) for file in self._folder.glob("??/*")]
         return len(sizes), sum(sizes)

@@ -258,17 +258,21 @@ def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None
     Returns ``None`` if none is named, and with a warning if the cache does not answer. Raises
     ``ValidationError`` for an address that is not a cache's and for a cache that refuses access.
     """
-    where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
-    address = wiring.env.get(where) if flag is None else flag
-    if not address and flag is None:
-        return None
-    cache = compile_cache(address or "", where, wiring.env)
+    cache = named_cache(wiring, flag)
     try:
-        cache.require()
+        if cache:
+            cache.require()
     except TransferError as error:
         wiring.reporter.warn(f"{error.headline} The build goes on without it.")
         return None
     return cache
+
+
+def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
+    """The compile cache of ``--compile-cache`` or ``ORTPACKS_COMPILE_CACHE``, which is not asked yet."""
+    where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
+    address = wiring.env.get(where) if flag is None else flag
+    return compile_cache(address, where, wiring.env) if address else None
 
 
 def architectures(value: str) -> tuple[str, ...]:

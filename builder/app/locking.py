@@ -9,13 +9,13 @@ from builder.adapters.store import FileStore, member_text
 from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import BuilderError, ToolMissingError, TransferError
+from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import require
+from builder.formats.text import nearest
 from builder.gpu.architectures import Capability
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.pipeline.inspect import read_file
-from builder.pipeline.plan import require_base
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import base_inputs, wanted_inputs, wheeled_inputs
 from builder.release.preflight import check_pins
@@ -83,7 +83,11 @@ def check_lock(wiring: Wiring, base: str) -> None:
 
     Raises ``ValidationError`` for an unknown base.
     """
-    require_base(wiring.project, base)
+    known = wiring.project.bases
+    if base not in known:  # auto is none: what it takes is known where it builds
+        raise ValidationError(
+            f"--check {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
+        )
     lock = wiring.lock
     require(
         check_pins(

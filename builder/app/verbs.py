@@ -207,17 +207,18 @@ def _gb(size: int) -> str:
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
     """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
-    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does.
+    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, once the engine's are
+    told.
     """
     wiring.engine.facts()
     mounts = sorted(
         (held for held in wiring.engine.held() if held.kind == "cache"), key=lambda mount: mount.name
     )
-    usage = shared.usage() if shared else None
     files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
     records = [loads(file.read_bytes(), file.name) for file in files]
     builds = [(record.package, record.compile) for record in records if record.compile]
     if as_json:
+        usage = shared.usage() if shared else None
         document = {
             "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
             "shared": {"address": shared.name, "objects": usage[0], "bytes": usage[1]}
@@ -234,10 +235,10 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
         wiring.console.show(f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}")
     total = sum(one.size for one in mounts) / 1e6
     wiring.console.show(f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it")
-    if shared and usage:
-        wiring.console.show(
-            f"{usage[1] / 1e6:>9,.1f} MB  {shared.name}: {usage[0]:,} objects; its server drops them"
-        )
+    if shared:
+        objects, size = shared.usage()
+        drops = "its server drops" if "://" in shared.name else "nothing here drops"
+        wiring.console.show(f"{size / 1e6:>9,.1f} MB  {shared.name}: {objects:,} objects; {drops} them")
     for name, done in builds:
         wiring.console.show(f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache")
 

@@ -103,7 +103,8 @@ class Wiring:
     @cached_property
     def lock(self) -> Lock:
         """The pins of ``inputs.lock``. Raises ``ConfigError``."""
-        return parse_lock(_read(self.lock_file), self.lock_file.name)
+        advice = "`git restore inputs.lock` brings it back; `./run lock` pins every input anew."
+        return parse_lock(_read(self.lock_file, advice), self.lock_file.name)
 
     @cached_property
     def runner(self) -> ProcessRunner:
@@ -258,10 +259,10 @@ def _path_with_venv(env: Mapping[str, str]) -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, advice: str = "Run this in the project's folder.") -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{path} is not there", advice="Run this in the project's folder.") from None
+        raise ConfigError(f"{path} is not there", advice=advice) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error

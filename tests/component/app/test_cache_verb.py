@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.compile_cache import FolderCache
-from builder.app.command_line import shared_cache
+from builder.app.command_line import named_cache, shared_cache
 from builder.app.verbs import show_caches
 from builder.builds.wiring import Wiring
 from builder.console import Console
-from builder.errors import ToolMissingError
+from builder.errors import ToolMissingError, TransferError, ValidationError
 from builder.package.build_record import dumps, record_name
 from builder.ports import Held
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
@@ -58,7 +58,7 @@ def test_what_is_held_and_what_was_answered(
         "     74.0 MB  ortpacks-ccache, used never",
         "    926.8 MB  ortpacks-legacy, used 3 hours ago",
         "  1,000.8 MB  on the engine; ./run clean --cache drops all of it",
-        f"      1.5 MB  {cache.name}: 1 objects; its server drops them",
+        f"      1.5 MB  {cache.name}: 1 objects; nothing here drops them",
         f"{COMPILED.package}: 3 of 530 units from ccache",
     ]
 
@@ -74,6 +74,25 @@ def test_as_json(full: tuple[Wiring, FolderCache]) -> None:
     assert told["shared"] == {"address": cache.name, "objects": 1, "bytes": 1_500_000}
     assert [one["bytes"] for one in told["engine"]] == [74_000_000, 926_800_000]
     assert told["builds"] == [{"package": COMPILED.package, "units": 530, "cache_hits": 3}]
+
+
+def test_a_shared_one_that_does_not_answer_is_an_error_behind_the_engines(
+    full: tuple[Wiring, FolderCache],
+) -> None:
+    """The build, which goes on without it, is another verb."""
+    wiring, _ = full
+    with pytest.raises(TransferError, match="does not answer"):
+        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=False)
+    assert shown(wiring)[-1].endswith("on the engine; ./run clean --cache drops all of it")
+
+
+def test_a_folder_that_is_not_there_is_told_and_not_made(
+    full: tuple[Wiring, FolderCache], tmp_path: Path
+) -> None:
+    wiring, _ = full
+    with pytest.raises(ValidationError, match=r"typo is no folder"):
+        show_caches(wiring, named_cache(wiring, str(tmp_path / "typo")), as_json=False)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
             ),
         ),
         (
+            "--compile-cache",
+            "redis://me:hunter2@host:x",
+            (
+                "error: --compile-cache 'redis://…@host:x' is no compile cache. Like redis://HOST:6379, "
+                "s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.\n"
+            ),
+        ),
+        (
             "--cache",
             "type=gha,token=hunter2",
             (
@@ -123,6 +131,12 @@ def test_half_a_url_is_told(copied: Place, words: str, said: str) -> None:
     assert copied.fails(2, *words.format("http://[::1").split()) == said.format("http://[::1")
 
 
+@pytest.mark.parametrize("words", ["--missing --refresh", "--check assembled --refresh"])
+def test_lock_does_one_thing(copied: Place, words: str) -> None:
+    said = copied.fails(2, "lock", *words.split())
+    assert said == "error: --refresh, --missing and --check ask for different things. Give one of them.\n"
+
+
 @pytest.mark.parametrize("number", ["x", "0", "-3", "²", "1.5"])
 def test_a_threshold_is_a_number(copied: Place, number: str) -> None:
     said = copied.fails(2, "root", f"--threshold={number}")
@@ -167,11 +181,17 @@ def test_a_broken_configuration_names_file_and_key(place: Place, old: str, new: 
     assert said in told
 
 
-@pytest.mark.parametrize("name", ["variants.yaml", "inputs.lock"])
-def test_a_missing_file_is_named(place: Place, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("variants.yaml", "Run this in the project's folder."),
+        ("inputs.lock", "`git restore inputs.lock` brings it back; `./run lock` pins every input anew."),
+    ],
+)
+def test_a_missing_file_is_named(place: Place, name: str, advice: str) -> None:
     (place.folder / name).unlink()
     said = place.fails(2, "plan", "--variant", "legacy")
-    assert said == f"error: {place.folder / name} is not there. Run this in the project's folder.\n"
+    assert said == f"error: {place.folder / name} is not there. {advice}\n"
 
 
 @pytest.mark.parametrize("name", ["variants.yaml", "inputs.lock"])

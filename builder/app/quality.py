@@ -226,6 +226,10 @@ def _absent(program: str) -> str:
 
 def _space(folder: Path) -> str:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        raise ValidationError(
+            f"{existing} is no folder. ORTPACKS_CACHE names another cache, --dist another one for results."
+        )
     if not is_writable(existing):
         raise DiskError(
             f"{existing} may not be written by this user. ORTPACKS_CACHE names another cache, --dist results."

@@ -145,3 +145,14 @@ def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: P
         in bench.reporter.lines
     )
     assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
+
+
+def test_doctor_takes_no_file_for_a_folder(bench: Bench, tmp_path: Path) -> None:
+    """Its parent may be written, which was enough for a tick."""
+    (tmp_path / "cache").write_text("")
+    assert not quality.doctor(bench.shop, as_json=False)
+    (said,) = (line for line in bench.reporter.lines if line.startswith("✗ cache "))
+    assert said.endswith(
+        f"{tmp_path / 'cache'} is no folder. ORTPACKS_CACHE names another cache, --dist another one for "
+        "results."
+    )

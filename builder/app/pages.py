@@ -24,18 +24,27 @@ _PART = re.compile(
     re.DOTALL,
 )
 
+_BEGIN = re.compile(r"^<!-- \./run docs: .*?-->", re.MULTILINE)
+
 _FACTS = ("command", "date", "commit", "machine")
 
 
 def write_pages(wiring: Wiring) -> None:
     """Write every generated part of every page. Raises ``ConfigError`` for a part without a generator."""
     for path in pages(wiring.root):
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
         made = rendered(text, wiring.root, wiring.project)
         if made != text:
             with part_file(path) as file:
                 file.write(made.encode())
             wiring.reporter.say(f"{path.relative_to(wiring.root)} is new")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no UTF-8 text", cause=str(error)) from error
 
 
 def pages(root: Path) -> list[Path]:
@@ -58,14 +67,21 @@ def rendered(text: str, root: Path, project: Project) -> str:
             raise ConfigError(f"<!-- ./run docs: {what} --> names nothing that makes a part of a page.")
         return found["begin"] + "".join(f"{line}\n" for line in lines)
 
-    return _PART.sub(part, text)
+    made, count = _PART.subn(part, text)
+    begun = _BEGIN.findall(text)
+    if len(begun) != count:
+        raise ConfigError(
+            f"Of {len(begun)} parts that begin ({', '.join(dict.fromkeys(begun))}) {count} are whole: a part "
+            "wants a line of its own like <!-- ./run docs: result first-build -->, and <!-- end --> below."
+        )
+    return made
 
 
 def _result(path: Path) -> Iterator[str]:
-    head, _, output = path.read_text(encoding="utf-8").partition("\n\n")
-    facts = dict(line.split(": ", 1) for line in head.splitlines())
+    head, _, output = _text(path).partition("\n\n")
+    facts = {key: value for key, _, value in (line.partition(": ") for line in head.splitlines())}
     if tuple(facts) != _FACTS:
-        raise ConfigError(f"{path} has not the lines {', '.join(_FACTS)}.")
+        raise ConfigError(f"{path} does not begin with the lines {', '.join(_FACTS)}, each with a colon.")
     yield "```text"
     yield from output.rstrip("\n").splitlines()
     yield "```"

@@ -42,6 +42,32 @@ def test_a_page_that_was_edited_by_hand_differs() -> None:
         rendered(text.replace("variants", "tables"), ROOT, project)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- ./run docs: variants -->\nx\n",
+        "<!-- ./run docs: variants --><!-- end -->\n",
+        "<!-- ./run docs: result ../../README -->\nx\n<!-- end -->\n",
+    ],
+)
+def test_a_part_that_would_stay_as_it_is_is_told(text: str) -> None:
+    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    with pytest.raises(ConfigError, match=r"Of 1 parts that begin \(<!-- .* -->\) 0 are whole"):
+        rendered(text, ROOT, project)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"no colon\n\nx\n", "does not begin with the lines command, date"), (b"\xff", "is no UTF-8 text")],
+)
+def test_a_result_of_another_form_is_told(tmp_path: Path, content: bytes, said: str) -> None:
+    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    (tmp_path / "docs/results").mkdir(parents=True)
+    (tmp_path / "docs/results/one.txt").write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        rendered("<!-- ./run docs: result one -->\n<!-- end -->\n", tmp_path, project)
+
+
 def test_each_exit_code_stands_in_the_table() -> None:
     codes = {kind.exit_code for kind in BuilderError.__subclasses__() if "exit_code" in vars(kind)}
     table = (ROOT / "docs/building.md").read_text(encoding="utf-8")

@@ -28,6 +28,9 @@ _KIND = b"ssh-ed25519"
 _SECONDS = 120
 """Seconds to wait for the agent, since a person may have to touch a hardware token."""
 
+_LONGEST = 1 << 16
+"""Bytes of a key's file; /dev/zero has no end."""
+
 _HOW = "`openssl genpkey -algorithm ed25519 -out FILE` makes one."
 
 
@@ -102,7 +105,8 @@ def _signer(content: bytes, where: str, env: Mapping[str, str]) -> Signer:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        with file.open("rb") as stream:
+            return stream.read(_LONGEST)
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}. An Ed25519 key is wanted; {_HOW}") from error
 

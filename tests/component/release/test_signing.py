@@ -173,3 +173,8 @@ def test_a_damaged_signature_in_dist_is_made_anew(desk: Desk, damage: bytes) -> 
     desk.signing = signing()
     desk.publish()
     assert read_targets(desk.github.contents(TAG)[TARGETS], TARGETS, read_root(FIRST, "root")).files
+
+
+def test_a_file_without_an_end_is_no_key() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero holds no Ed25519 key"):
+        public_key(Path("/dev/zero"))

@@ -77,10 +77,15 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
 
     Raises ``NothingToDoError`` and ``ValidationError``.
     """
+    if not variants and not paths:
+        known = ", ".join(wiring.project.packages)
+        raise NothingToDoError(
+            "No package is named", advice=f"Name one, or a variant's: --variant ({known})."
+        )
     for path in paths:
         if not Path(path).is_file():
             raise ValidationError(f"{path}: there is no such package.", advice="Check the path.")
-    picked = pick_variants(wiring.project, variants, all_=False) if variants or not paths else ()
+    picked = pick_variants(wiring.project, variants, all_=False) if variants else ()
     return (*map(Path, paths), *(package_of(wiring, variant.name) for variant in picked))
 
 

@@ -203,7 +203,9 @@ def test_a_variants_package_is_found_in_dist(shop: Wiring) -> None:
         wheeled_packages(shop, ["legacy"], [])
     with pytest.raises(ValidationError, match="there is no such package"):
         wheeled_packages(shop, [], ["gone.tar.zst"])
-    with pytest.raises(NothingToDoError, match="No variant is chosen"):
+    with pytest.raises(
+        NothingToDoError, match=r"No package is named\. Name one, or a variant's: --variant \("
+    ):
         wheeled_packages(shop, [], [])
 
 

@@ -37,6 +37,7 @@ _MESSAGES: Mapping[str, tuple[type[ConfigError], str]] = {
     "unexpected_keyword_argument": (SchemaError, "unknown key"),
     "extra_forbidden": (SchemaError, "unknown key"),
     "string_type": (SchemaError, "text is wanted"),
+    "string_unicode": (ValidationError, "an escape names half a character, like \\ud800"),
     "int_type": (SchemaError, "a whole number is wanted"),
     "bool_type": (SchemaError, "true or false is wanted"),
     "tuple_type": (SchemaError, "a list is wanted"),

@@ -21,7 +21,7 @@ from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.findings.finding import errors
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import LINUX
-from builder.formats.text import nearest
+from builder.formats.text import nearest, printable
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS
 from builder.project.inputs import Input, InputKind, Lock, Pin
@@ -333,7 +333,7 @@ def _kind(key: str, document: Document) -> InputKind | None:
     try:
         item = Input.parse(key)
     except ValueError:
-        kind, known = key.partition(":")[0], [kind.value for kind in InputKind]
+        kind, known = printable(key.partition(":")[0]), [kind.value for kind in InputKind]
         allowed, hint = ", ".join(f"{kind}:…" for kind in known), nearest(kind, known)
         document.report(ValidationError, place, "not a kind of input", found=kind, allowed=allowed, hint=hint)
         return None

@@ -233,8 +233,8 @@ VariantName = Annotated[
     str,
     TextForm(
         "a variant's name",
-        "[a-z][a-z0-9-]{0,39}",
-        "a lower case letter, then letters, digits or -, 40 in all",
+        "[a-z]([a-z0-9-]{0,38}[a-z0-9])?",
+        "a lower case letter, then letters, digits or -, no - at the end, 40 in all",
     ),
 ]
 

@@ -148,7 +148,7 @@ def _name_in(url: str) -> str:
 
 
 def _head(path: Path, what: str) -> bytes:
-    with damage(what), path.open("rb") as file:
+    with path.open("rb") as file, damage(what):
         return file.read(HEAD)
 
 

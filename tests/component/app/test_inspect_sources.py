@@ -121,6 +121,24 @@ def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) ->
     assert list(with_flags(given.split(), valued, "--package")) == put.split()
 
 
+@pytest.mark.parametrize("name", ["liba.so", "a.whl"])
+def test_a_file_that_may_not_be_read_is_not_damaged(
+    place: Place, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(LIBRARY)
+    opened = vars(Path)["open"]
+
+    def refused(path: Path, *args: object, **more: object) -> object:
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(file))
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    said = place.fails(11, "inspect", str(file))
+    assert said == f"error: {file}: Permission denied. Fix its owner or mode, or run as a user who may.\n"
+
+
 def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()

@@ -34,7 +34,7 @@ from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
-from builder.formats.text import API
+from builder.formats.text import API, without_userinfo
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
@@ -369,6 +369,11 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     wiring = make_wiring(dist)
     if is_oci(to):
         mirror_to_registry(wiring, options, to)
+    elif "://" in to:
+        raise ValidationError(
+            f"--to {without_userinfo(to)} is neither a folder nor oci://HOST/NAME",
+            advice="Name the folder that the web server shows.",
+        )
     else:
         mirror_dist(wiring, options, Path(to))
 

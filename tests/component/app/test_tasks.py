@@ -131,6 +131,15 @@ def test_half_a_url_is_told(copied: Place, words: str, said: str) -> None:
     assert copied.fails(2, *words.format("http://[::1").split()) == said.format("http://[::1")
 
 
+def test_a_mirror_is_no_address_of_another_kind(copied: Place) -> None:
+    """It was a folder named s3: here."""
+    said = copied.fails(2, "mirror", "--to", "s3://me:secret@bucket/releases")
+    assert said == (
+        "error: --to s3://…@bucket/releases is neither a folder nor oci://HOST/NAME. Name the folder that "
+        "the web server shows.\n"
+    )
+
+
 @pytest.mark.parametrize("words", ["--missing --refresh", "--check assembled --refresh"])
 def test_lock_does_one_thing(copied: Place, words: str) -> None:
     said = copied.fails(2, "lock", *words.split())

@@ -1,4 +1,8 @@
-"""Tiers are flags; what does not run says so. Unit tests can start no process and open no socket."""
+"""Fixtures and tiers of all tests.
+
+A tier is a flag; tests of a tier that was not asked for are reported as skipped. Unit tests can start no
+process and open no socket.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ LONGEST = (
     "test_client_road",
     "test_build_to_install",
 )
-"""Modules of minutes, the longest first: the others fill the processes that are through with them."""
+"""Modules that take minutes, the longest first, so that shorter ones fill the other processes at the end."""
 
 
 settings.register_profile("here", deadline=None)
@@ -46,13 +50,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A shell's background jobs ignore Ctrl-C, and so would every command that a test starts."""
+    """Restore Ctrl-C: a shell's background jobs ignore SIGINT, and so would each command that a
+    test starts."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest looks for what -m selects
+@pytest.hookimpl(tryfirst=True)  # runs before pytest evaluates -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A tier is a marker: a folder's name is a keyword too, and tests/unit/gpu needs no GPU."""
+    """Skip tests of tiers that were not asked for, and sort all tests by their turn.
+
+    A tier is recognised by its marker: the name of a folder is a keyword too, and tests/unit/gpu needs no
+    GPU.
+    """
     for item in items:
         for tier, why in TIERS.items():
             if item.get_closest_marker(tier) and not config.getoption(f"--{tier}"):
@@ -61,7 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """The number of a test's group in the order of the run: modules of minutes, the engine's, all others."""
+    """Return the number of the test's group in the run's order: modules of minutes, the engine's,
+    all others."""
     if item.path.stem in LONGEST:
         return LONGEST.index(item.path.stem)
     engine = any(item.get_closest_marker(tier) for tier in ("integration", "images", "gpu"))
@@ -82,19 +92,20 @@ def _unit_tests_stay_pure(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def root() -> Path:
-    """The repository."""
+    """Return the repository's root folder."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def project() -> Project:
-    """The project that ``variants.yaml`` describes."""
+    """Return the project that ``variants.yaml`` describes."""
     return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
 
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all processes of the run: whoever builds a package second finds it up to date."""
+    """Return one folder for all processes of the run: a package is built once and is up to date
+    afterwards."""
     run = tmp_path_factory.getbasetemp()
     folder = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "dist"
     folder.mkdir(exist_ok=True)
@@ -103,19 +114,21 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def legacy_package(dist: Path) -> Path:
-    """ORT's real source, compiled for legacy's five architectures, profile minimal."""
+    """Return a package of ORT's real source, compiled for legacy's five architectures with
+    profile minimal."""
     return build(dist, "--variant", "legacy", "--profile", "minimal")
 
 
 @pytest.fixture(scope="session")
 def modern_package(dist: Path) -> Path:
-    """The official wheel, repacked: that of the assembled base's own version lacks a patch."""
+    """Return a package of the official wheel, repacked: the wheel of the assembled base's version
+    lacks a patch."""
     return build(dist, "--variant", "modern", "--mixed")
 
 
 @pytest.fixture(scope="session")
 def packaged_library() -> Callable[[str], Path]:
-    """A bundled library by its name; the provider is the official wheel's."""
+    """Return a function from a bundled library's name to its path; the provider is the official wheel's."""
     shop = Wiring(ROOT)
     project, store = shop.project, shop.store(shop.lock)
     wheels = (

@@ -1,4 +1,4 @@
-"""Rendered Dockerfiles are reviewed as text: a template's change shows as a diff of what it renders."""
+"""Tests of rendered Dockerfiles against reviewed text: a template's change shows as a diff of its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What ORT's CMake is told, of the oldest and the newest version that is known: reviewed as text.
+"""Tests of the options for ORT's CMake, for the oldest and the newest known version, against reviewed text.
 
-A change that is meant is written into the files by hand: they are what the code is held to.
+The expected files are edited by hand when a change is intended.
 """
 
 from __future__ import annotations

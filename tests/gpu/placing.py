@@ -1,4 +1,5 @@
-"""Opens a model on the machine's own GPU and prints which provider runs which node: ``LIBRARY MODEL``."""
+"""Program that opens a model on this machine's GPU and prints the provider of each node:
+``LIBRARY MODEL``."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from builder.virtualcard.capi import Api, Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:
-    """A JSON object: the refusal of the CUDA provider, and the nodes as ORT's log names them."""
+    """Print a JSON object: the CUDA provider's refusal, and the nodes as ORT's log names them."""
     placement = Placement()
     with Api(Path(library), log=placement.listen) as api:
         session = Session(api, Path(model), SessionSettings(verbose=True))

@@ -1,4 +1,8 @@
-"""On an NVIDIA GPU: onnx's backend tests and models, numbers as the CPU's, nodes as on its virtual card."""
+"""Tests on an NVIDIA GPU with onnx's backend tests and models.
+
+A package computes what the official provider computes and what the CPU computes, and a virtual card of the
+same capability places nodes as the GPU does.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def capability() -> str:
-    """As the driver says."""
+    """Return the GPU's compute capability, which the driver reports."""
     argv = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader", "--id=0"]
     return str(
         Capability.parse(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
@@ -37,7 +41,7 @@ def capability() -> str:
 
 @pytest.fixture(scope="module", params=["fresh", *built()])
 def package(request: pytest.FixtureRequest, capability: str) -> Path:
-    """The repacked wheel, then each package in ``dist/`` that has code for this GPU."""
+    """Return the repacked wheel or a package of ``dist/``; skip tests of one without code for this GPU."""
     path: Path = request.getfixturevalue("modern_package") if request.param == "fresh" else request.param
     support = manifest(path)["capabilities"]
     assert isinstance(support, dict)
@@ -52,7 +56,7 @@ def pair(package: Path) -> Pair:
 
 
 def test_the_same_answers_as_the_official_provider(pair: Pair) -> None:
-    """With the CUDA provider first: what it has no kernel for runs on the CPU, for both."""
+    """The CUDA provider comes first in both: operators without a CUDA kernel run on the CPU."""
     cases = find_cases(pairs.store().unpack(ONNX_WHEEL))
     env = pairs.environment()
     ours, theirs = (ask_library(each, cases, env, "gpu") for each in (pair, pairs.official(pair.ort_version)))

@@ -1,4 +1,4 @@
-"""On a machine with an NVIDIA GPU: the package the client picks runs a model on it, numbers as on the CPU."""
+"""Tests on an NVIDIA GPU: the package that the client selects runs a model with the CPU's numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.real_packages import (
 pytestmark = pytest.mark.gpu
 
 TOLERANCE = 1e-3
-"""TF32 and other summation orders; silero's outputs lie in -1 … 1."""
+"""Absolute tolerance for TF32 and other orders of summation; silero's outputs lie in -1 … 1."""
 
 
 @pytest.fixture(scope="module")

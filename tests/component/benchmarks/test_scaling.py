@@ -1,4 +1,4 @@
-"""The simulated schedule, against schedules that were drawn by hand."""
+"""Tests of the simulated schedule of a build against schedules drawn by hand."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ def arches(*numbers: str) -> tuple[Arch, ...]:
 
 
 def test_units_start_in_order_as_slots_become_free() -> None:
-    """Two slots: 5 and 3 begin, 2 at 3, 4 at 5. Done at 9; until 8.1 both are taken up to 5, then one."""
+    """Of two slots, 5 and 3 start at 0, 2 at 3 and 4 at 5; the last ends at 9.
+
+    Until 8.1 both slots are taken up to 5, then one.
+    """
     found = Machine(2, 100).run(units(5, 3, 2, 4))
     assert found.wall == 9
     assert found.taken == pytest.approx((8.1 + 5) / (2 * 8.1))
 
 
 def test_a_unit_that_waits_for_memory_is_not_passed() -> None:
-    """The second heavy one waits for the first; the light one behind it could have begun at once."""
+    """The second heavy unit waits for the first; the light one behind it waits too, though it would fit."""
     heavy, light = Unit(5, 6, 9), Unit(1, 1, 1)
     assert Machine(3, 10).run([heavy, heavy, light]).wall == 10
     assert Machine(3, 10).run([heavy, light, heavy]).wall == 10
@@ -45,7 +48,7 @@ def test_a_unit_heavier_than_the_budget_runs_alone() -> None:
 
 
 def test_pieces_run_side_by_side_and_the_host_after_them() -> None:
-    """Four of 3 s on two slots take 6, on four 3, then the host 2."""
+    """Four pieces of 3 s take 6 s on two slots and 3 s on four; the host compiler's 2 s follow."""
     unit = Unit(2, 1, 5, (3, 3, 3, 3))
     assert [Machine(jobs, 100).run([unit]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
 
@@ -56,7 +59,8 @@ def test_pieces_need_as_much_memory_as_the_unit() -> None:
 
 
 def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
-    """Two slots: both take the dear one's until 4, then its host until 6; the light one runs from 4 to 7."""
+    """The dear unit's pieces take both slots until 4, its host compiler one until 6; the light
+    unit runs 4 to 7."""
     dear, light = Unit(2, 1, 9, (2, 2, 2, 2)), Unit(3, 1, 1)
     assert Machine(2, 100).run([dear, light]).wall == 7
     assert Machine(2, 100).run([Unit(2, 1, 0, (2, 2, 2, 2)), light]).wall == 8, "it goes first"
@@ -74,7 +78,7 @@ def test_a_job_for_four_gib_bounds_variants_in_line() -> None:
 
 
 def test_what_an_earlier_variant_compiled_is_found() -> None:
-    """Of 26 CPU s for two architectures 6 are the host's."""
+    """Of 26 CPU s for two architectures, 6 are the host compiler's."""
     host = Planned("a.cc.o", 9, 70)
     first = [host, Planned("b.cu.o", 26, 80, arches("50", "52"))]
     second = [host, Planned("b.cu.o", 26, 80, arches("75", "80"))]
@@ -85,6 +89,7 @@ def test_what_an_earlier_variant_compiled_is_found() -> None:
 
 
 def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:
-    """The slower architecture has both CUDA units, 10 and 5 s side by side; then 6, 4 and 9 s of hosts."""
+    """The slower architecture has both CUDA units, 10 and 5 s in parallel; the host compiler's 6,
+    4, 9 s follow."""
     both = [Planned("a.cu.o", 26, 1, arches("50", "52")), Planned("b.cu.o", 9, 1, arches("52"))]
     assert one_architecture_a_machine([[*both, Planned("c.cc.o", 9, 1)]]) == (10, 9)

@@ -1,4 +1,4 @@
-"""The benchmark of embedding on a small model: every way that runs has figures, every other its reason."""
+"""Tests of the benchmark of embedding on a small model: each way has its figures or its reason."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
     assert "`./run bench` wrote this page: cores 2." in made
     assert "| ours | cuda | low | not run: no <GPU> |" in made
     assert "(bench.svg)" in made
-    drawn = ET.fromstring(picture(ROWS, ROOT / "templates"))  # noqa: S314 - our own
+    drawn = ET.fromstring(picture(ROWS, ROOT / "templates"))  # noqa: S314 - our own file
     told = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert told[1:] == ["ours, cpu, low", "3200"]
 

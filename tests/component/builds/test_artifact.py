@@ -1,4 +1,4 @@
-"""What was compiled is up to date only for the very bytes that it was compiled from."""
+"""Tests of the key of compiled libraries: it changes with every input that can change the compiled bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key(context: Path, *system: DebianPackage) -> str:
 
 
 def test_another_package_of_the_root_file_system_makes_another_key(tmp_path: Path) -> None:
-    """The manifest's revision is of the system that compiled."""
+    """The manifest records the revision of the root file system in which ONNX Runtime was compiled."""
     newer = replace(LIBC, path=LIBC.path.replace("36-9", "36-10"), version="2.36-10", sha256="b" * 64)
     assert key(tmp_path, LIBC) == key(tmp_path, LIBC)
     assert len({key(tmp_path), key(tmp_path, LIBC), key(tmp_path, newer)}) == 3

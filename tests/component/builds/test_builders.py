@@ -1,4 +1,4 @@
-"""Several builders: who compiles what, and what becomes of a variant whose builder goes away."""
+"""Tests of builds on several builders: which builder compiles a variant, and who continues when one fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ GONE = ToolMissingError("Builder went away while building artifact.")
 
 
 class Farm:
-    """Builders; ``seen`` lists those that got work, ``failures`` what each ends with."""
+    """Builders: ``seen`` lists those that were given work, ``failures`` has the error that each
+    of them raises."""
 
     def __init__(self, *names: str, **failures: BuilderError) -> None:
         self.builders = Builders(names)

@@ -1,4 +1,4 @@
-"""The kit of a base: made once, without planning a build, and shared by whoever checks a package."""
+"""Tests of a base's kit: it is made once, without planning a build, and shared by all checks of packages."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ KNOWN = [
     ),
     *(f"PTX file    1: demo.sm_{sm}.ptx" for sm in ("52", "90")),
 ]
-"""What cuobjdump 12.4.131 itself printed of ``builder/binary/known-images.so``, numbers aside."""
+"""Lines that cuobjdump 12.4.131 printed for ``builder/binary/known-images.so``, file numbers aside."""
 
 
 def answered(code: int, *lines: str) -> Completed:
-    """What the container prints when cuobjdump ends with ``code`` after these lines."""
+    """Return the container's output when cuobjdump prints these lines and ends with ``code``."""
     of = {kind: "\n".join(one for one in lines if one.startswith(kind.upper())) for kind in ("ELF", "PTX")}
     parts = {"elf.code": code, "elf.out": of["ELF"], "elf.err": "", "ptx.code": 0, "ptx.out": of["PTX"]}
     text = "".join(f"\n@@ {name}\n{said}" for name, said in {**parts, "ptx.err": "", "end": ""}.items())
@@ -119,7 +119,7 @@ def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
 
 
 def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:
-    """Another variant may be copying it into a container."""
+    """Another variant may be copying the smoke program into a container."""
     first = kit(site).selftest_bench().smoke.stat().st_ino
     assert kit(site).selftest_bench().smoke.stat().st_ino == first
     assert site.built() == ["kit", "bare", "bare"]

@@ -1,4 +1,4 @@
-"""How long a plan will compile: sums by hand over a small table, and what is told of it."""
+"""Tests of the estimate of a plan's compile time. Sums are computed by hand from a small table of costs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MINIMAL = 26 + 50 + 3 + 1 + 100
 
 
 def planned(profile: Profile = Profile.LEAN, **changes: object) -> BuildPlan:
-    """For five architectures, as the table's CUDA units."""
+    """Return a plan for five architectures, as many as the table's CUDA units were measured with."""
     return packages.plan(profile=profile, **changes)
 
 
@@ -57,7 +57,7 @@ def latest(base: str, version: str, *, widen: bool) -> BuildPlan:
     ("profile", "seconds"), [(Profile.LEAN, LEAN), (Profile.FULL, LEAN + 5200), (Profile.MINIMAL, MINIMAL)]
 )
 def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: float) -> None:
-    """``minimal``: the provider's own folder and tunable without integer_gemm.cc, and one CUDA unit."""
+    """``minimal`` has the provider's own folder, ``tunable`` without integer_gemm.cc, and one CUDA unit."""
     assert compile_work(planned(profile), TABLE).total == pytest.approx(seconds)
 
 
@@ -68,8 +68,8 @@ def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: floa
             "bert/cutlass_fmha/fmha_sm80.cu",
             5,
             56.8,
-        ),  # one architecture, for the linker: 6 s of the host, and a fifth of 254
-        ("bert/cutlass_fmha/fmha_sm50.cu", 5, 209.2),  # 6 and four fifths of 254
+        ),  # one architecture, for the linker: 6 s of the host compiler and a fifth of 254 s
+        ("bert/cutlass_fmha/fmha_sm50.cu", 5, 209.2),  # 6 s and four fifths of 254 s
         ("bert/skip_layer_norm_impl.cu", 5, 260),
     ],
 )
@@ -86,7 +86,11 @@ def test_the_host_library_counts_where_it_is_compiled() -> None:
 
 
 def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
-    """Of 2,626 s for five 12 are two hosts'; units for 89 90 and two of ptxas count 2.5."""
+    """Of the 2,626 s for five architectures, 12 s are the host compiler's in two units.
+
+    The units are compiled for 8.9 and 9.0 and, by ptxas, for two more, which count a quarter each: 2.5
+    architectures.
+    """
     host = 400 + 50 + 7 + 3 + 1 + 100
     assembled = compile_work(latest("assembled", "1.21.0", widen=False), TABLE).total
     assert assembled == pytest.approx(host + 12 + 2614 * 2.5 / 5)
@@ -96,7 +100,7 @@ def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
 
 @pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
 def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int, minutes: int) -> None:
-    """3,187 s are 53.1 min of one; the longest unit is 2,600 s, 43.3 min, whatever the number of jobs."""
+    """One job takes 3,187 s (53.1 min); the longest unit takes 2,600 s (43.3 min) with any number of jobs."""
     assert compile_work(planned(), TABLE).minutes(jobs) == minutes
 
 
@@ -134,7 +138,10 @@ def test_where_nothing_is_compiled_nothing_is_told() -> None:
 
 
 def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
-    """Four architectures more two: of 2,626 s for five 12 are the hosts', so 523 s an architecture."""
+    """Two architectures join four.
+
+    Of 2,626 s for five, 12 s are the host compiler's: 523 s per architecture.
+    """
     lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, 2))
     assert lines[1:] == [
         "widen    --widen adds sm_103, sm_121: about 1,000 CPU s and 100 MB in the CUDA provider more"
@@ -147,7 +154,8 @@ def test_what_widening_costs_is_told_where_it_is_done() -> None:
 
 
 def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None:
-    """legacy, lean, cold: 3,079 CPU s and 1,590 s wall with 2 jobs (docs/builds.md)."""
+    """The expected values are the row "legacy, lean, cold" of docs/builds.md: 3,079 CPU s, 1,590
+    s with 2 jobs."""
     shipped = costs.read(root / "builder/inside/costs.tsv")
     found = compile_work(planned(), shipped)
     assert found.total == pytest.approx(3079, rel=0.15)
@@ -155,7 +163,8 @@ def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None
 
 
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
-    """legacy, full: 6,131 CPU s with 300 of 813 units from ccache (docs/builds.md)."""
+    """The expected value is from docs/builds.md: legacy, full, 6,131 CPU s, with 300 of 813 units
+    from ccache."""
     shipped = costs.read(root / "builder/inside/costs.tsv")
     assert compile_work(planned(Profile.FULL), shipped).total == pytest.approx(6131, rel=0.05)
 

@@ -1,4 +1,4 @@
-"""Records beside packages, and docs/builds.md made of them: what stands there was read, never guessed."""
+"""Tests of the build records beside packages and of docs/builds.md, which is made from them."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ TOOK = {
     "peak_mib": 1830,
     "longest_unit_s": 760.9,
 }
-"""As the build container writes it."""
+"""Record of a compile in the form that the build container writes."""
 
 MIDNIGHT = 1763683200.0
-"""``date -u -d @1763683200``: Fri Nov 21 00:00:00 UTC 2025."""
+"""Fri Nov 21 00:00:00 UTC 2025 in Unix seconds (``date -u -d @1763683200``)."""
 
 COMMAND = "./run build --variant legacy --base assembled"
 
@@ -79,7 +79,8 @@ def built(
     files: Mapping[str, bytes] = FILES,
     took: Mapping[str, object] | None = None,
 ) -> Path:
-    """A package in ``dist`` and its record; ``took`` changes what its compile took."""
+    """Write a package and its record into ``dist`` and return its path; ``took`` changes the
+    compile's record."""
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
     write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
@@ -96,7 +97,7 @@ def made(shop: Wiring, *folders: Path) -> str:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Cells of the table by their column's head."""
+    """Return the rows of the first table in ``text``, each as its cells by column heading."""
     lines = [line.strip("|\n").split("|") for line in text.splitlines() if line.startswith("|")]
     head, _, *cells = [[cell.strip() for cell in line] for line in lines]
     return [dict(zip(head, line, strict=True)) for line in cells]
@@ -157,7 +158,7 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
         ("auto lean", {"profile": Profile.FULL}, "--variant legacy --profile full"),
         ("auto lean", {"origin": Origin.SOURCE}, "--variant legacy --origin source"),
         ("auto lean", {"origin": Origin.AUTO, "host": Host.SOURCE}, "--variant legacy --host source"),
-        # Says what variants.yaml says, and yet compiles what would else be repacked:
+        # The flags equal variants.yaml, but this command compiles what would otherwise be repacked:
         ("auto lean", {"profile": Profile.LEAN}, "--variant legacy --profile lean"),
         ("source lean", {"profile": Profile.LEAN, "host": Host.WHEEL}, "--variant legacy"),
         (

@@ -1,4 +1,4 @@
-"""Packages without CUDA: the road from an official wheel to a verified package. Inputs are stand-ins."""
+"""Tests of packages without CUDA, from an official wheel to a verified package. The inputs are stand-ins."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NO_CUDA: Mapping[str, object] = {
     "providers": ["CPUExecutionProvider"],
     "cuda": {"ok": False, "message": "CUDA execution provider is not enabled in this build."},
 }
-"""What the smoke program says of a package for the CPU."""
+"""The smoke program's report on a package for the CPU."""
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def proved(site: Site, package: Path) -> Manifest:
 
 
 def edited(site: Site, **changes: object) -> None:
-    """Change keys of ``bundle``."""
+    """Change keys of ``bundle`` in the site's project."""
     project: Project = site.shop.project
     site.shop.__dict__["project"] = replace(
         project,

@@ -1,4 +1,4 @@
-"""The room that a build takes: sums by hand, and a refusal before anything is fetched."""
+"""Tests of the disk space that a build needs: sums computed by hand, and refusals before any download."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOOLS = Held("image", "ortpacks/bare:assembled-0123456789ab", "x")
 
 
 def locked(plan: BuildPlan) -> Lock:
-    """Wheels that have 2 GB together."""
+    """Return a lock in which the plan's wheels have 2 GB in total."""
     files = {file.source for file in wanted(plan) if file.source}
     return Lock(
         pins={file.key: Pin(filename="f", size=2 * GB // len(files), sha256="0" * 64) for file in files}
@@ -48,7 +48,8 @@ def steps(plan: BuildPlan, folder: Path) -> dict[str, float]:
 
 
 def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_path: Path) -> None:
-    """Measured with ``modern --mixed``: 2.18 GB of packages, 2.94 GB beside them, of wheels of 1.95 GB."""
+    """A run of ``modern --mixed`` used wheels of 1.95 GB and made packages of 2.18 GB and 2.94 GB
+    of other files."""
     assert steps(packages.official(), tmp_path) == {"inputs": 0, "unpacked": 0, "packages": 2.2, "proof": 3.1}
     compiled = {"inputs": 0, "unpacked": 0, "compiled": 0.3, "packages": 1.5, "proof": 3.1}
     assert steps(packages.plan(), tmp_path) == compiled
@@ -104,7 +105,7 @@ def test_a_disk_with_room_is_taken(tmp_path: Path) -> None:
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets what is free on every disk, in GB."""
+    """Return a function that sets the free space of every disk, in GB."""
 
     def free(size: int) -> None:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size * GB))
@@ -113,7 +114,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def variant(folder: Path, *own: tuple[str, int], inputs: int = 0) -> list[Room]:
-    """A variant's rooms in GB; each one's inputs are the same wheel."""
+    """Return a variant's needs in GB; ``inputs`` is the size of one wheel that all variants share."""
     shared = Room(step="inputs", size=inputs * GB, folder=folder, thing="wheel:cudnn")
     return [shared, *(Room(step=step, size=size * GB, folder=folder) for step, size in own)]
 
@@ -128,7 +129,7 @@ def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
     free(19)
     for name, rooms_of_one in needed.items():
         require_room(name, rooms_of_one)
-    require_room("all do not fit", together(needed))  # 4 GB of inputs are fetched once
+    require_room("all do not fit", together(needed))  # the 4 GB of inputs are downloaded once
     free(18)
     with pytest.raises(DiskError) as caught:
         require_room("all do not fit", together(needed))
@@ -140,7 +141,7 @@ def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
 
 
 def test_what_variants_have_in_common_is_counted_by_step(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """A wheel takes room as a file, and again where it is unpacked."""
+    """A wheel takes space as a file, and again where it is unpacked."""
     wheel = [
         Room(step=step, size=2 * GB, folder=tmp_path, thing="wheel:cudnn") for step in ("inputs", "unpacked")
     ]
@@ -152,7 +153,7 @@ def test_what_variants_have_in_common_is_counted_by_step(tmp_path: Path, free: C
 
 
 def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is on one; dist and the engine's data on another, which is mounted at two places."""
+    """The cache is on one file system; dist and the engine's data are on another, mounted at two places."""
     file_systems = {"cache": 1, "dist": 2, "engine": 2}
     real = Path.stat
 
@@ -181,7 +182,7 @@ def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: 
 
 
 def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """Both of the same wheels of 2 GB, which nobody has fetched."""
+    """Both plans need the same wheels of 2 GB, none of which is in the cache."""
     plan = packages.official()
     lock = locked(plan)
 

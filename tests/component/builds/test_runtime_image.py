@@ -1,4 +1,4 @@
-"""The road of a runtime image over stand-ins: what each layer is made of, what is pushed, what is refused."""
+"""Tests of making a runtime image with stand-ins: its layers' contents, what is pushed, and refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NVIDIA_LAYERS = (
     "nvidia-cufft-cu12",
     "nvidia-curand-cu12",
 )
-"""In the order of their names, but cuRAND last: not every variant has it."""
+"""NVIDIA's layers by name, except that cuRAND is last: not every variant has it."""
 
 PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
@@ -66,7 +66,7 @@ def road(site: Site, name: str) -> VariantBuild:
 
 
 def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:
-    """The builds of images from now on, and the members of each layer."""
+    """Return two containers that fill with the image builds from now on and the members of each layer."""
     builds: list[ImageBuild] = []
     layers: dict[str, list[tarfile.TarInfo]] = {}
     export = site.engine.on_build
@@ -88,7 +88,7 @@ def files(layer: list[tarfile.TarInfo], below: str) -> set[str]:
 
 
 def order(site: Site, name: str) -> list[str]:
-    """The layers that the Dockerfile adds."""
+    """Return the layers that the variant's Dockerfile adds, in order."""
     text = (site.dist / name / "image.Dockerfile").read_text()
     return [line.split()[1] for line in text.splitlines() if line.startswith("ADD")]
 
@@ -182,7 +182,7 @@ def test_the_service_and_its_models_lie_below_the_package(
 
 
 def routing(folder: Path) -> ImageWheel:
-    """A wheel of the service's."""
+    """Return a wheel that belongs to the service."""
     tree = folder / "routing"
     tree.mkdir()
     (tree / "routing.py").write_text("")

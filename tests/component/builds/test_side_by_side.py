@@ -1,4 +1,5 @@
-"""Several variants side by side: every one goes to its end, and no failure is lost."""
+"""Tests of variants that are built in parallel: each one is built to its end, and every failure
+is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from builder.builds.variant_build import side_by_side
 from builder.errors import CheckFailedError, CommandError, TransferError, VariantsFailedError
 
 FAR = 10
-"""Seconds after which a road that waits for another has waited in vain."""
+"""Seconds after which a build that waits for another one fails."""
 
 
 def fails(error: Exception) -> Callable[[], Path]:

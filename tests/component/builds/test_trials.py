@@ -1,4 +1,4 @@
-"""Which models a package is tried out with."""
+"""Tests of the choice of models with which a package is tried out."""
 
 from __future__ import annotations
 

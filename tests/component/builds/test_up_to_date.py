@@ -1,4 +1,4 @@
-"""Is a package up to date? The key knows whatever it follows from, and its bytes are still its own."""
+"""Tests of whether a package is up to date: its key covers all its inputs, and its bytes have not changed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_key_is_the_same_in_any_order(sources: list[Path]) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package in ``dist`` and its stamp in ``dist/legacy``."""
+    """Write a package into ``dist`` and its stamp into ``dist/legacy``; return the package's path."""
     (tmp_path / "dist" / "legacy").mkdir(parents=True)
     path = tmp_path / "dist" / NAME
     path.write_bytes(b"a package")

@@ -1,4 +1,7 @@
-"""The road of one variant: what stands in dist, and when. Only the engine and the inputs are stand-ins."""
+"""Tests of building one variant: which files dist has, and when.
+
+Only the engine and the inputs are stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
 
 
 class Kit:
-    """The bench of a site; no cuobjdump."""
+    """A kit with the bench of a site and without cuobjdump."""
 
     site: Site
 
@@ -77,7 +80,7 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.fixture
 def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A site over a copy of the project, with a patch to ORT, that a test may edit."""
+    """Return a site over a copy of the project, with a patch to ORT, which a test may edit."""
     project = tmp_path / "project"
     folders = ("templates", "builder/inside", "builder/virtualcard", "patches")
     for name in (*folders, "variants.yaml", "inputs.lock", "LICENSE"):
@@ -109,7 +112,7 @@ def cached(site: Site, **caches: CompileCache) -> VariantBuild:
 
 
 def packages(site: Site) -> list[str]:
-    """What has a package's name in dist."""
+    """Return the file names of the packages in dist."""
     return [path.name for path in sorted(site.dist.glob("*.tar.zst"))]
 
 
@@ -119,7 +122,7 @@ def sums(site: Site) -> str:
 
 
 def holds(site: Site) -> set[str]:
-    """Everything in dist but what the next run goes on from."""
+    """Return the names in dist, without the files from which the next run continues."""
     return {path.name for path in site.dist.iterdir()} - {"legacy", ".locks", "SHA256SUMS"}
 
 
@@ -309,7 +312,7 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
         ("builder/inside/nvcc.py", 2),
         ("builder/inside/unit.c", 2),
         ("templates/variant.Dockerfile.j2", 2),
-        ("builder/inside/costs.tsv", 1),  # in which order units are compiled, and nothing else
+        ("builder/inside/costs.tsv", 1),  # the order in which units are compiled
         ("templates/release-notes.md.j2", 1),
         ("builder/virtualcard/runtime.c", 1),
     ],
@@ -359,7 +362,7 @@ def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -
 
 
 def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
-    """conv.cc.o took 1,946 MiB (builder/inside/costs.tsv)."""
+    """The heaviest unit, conv.cc.o, took 1,946 MiB (builder/inside/costs.tsv)."""
     options = BuildOptions(wishes=WISHES, memory=1900 << 20)
     build = VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build
     with pytest.raises(ValidationError) as refused:
@@ -377,7 +380,7 @@ def compiles_on(site: Site, *names: str) -> VariantBuild:
 
 
 def fails_on(site: Site, name: str, error: BuilderError) -> None:
-    """A build on a builder that leaves half of the libraries there and ends with an error."""
+    """Let builds on builder ``name`` export the libraries and then raise ``error``."""
     export = site.engine.on_build
 
     def build(request: ImageBuild, on_line: Callable[[str], None]) -> None:
@@ -528,7 +531,7 @@ def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) ->
 
 
 def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One plan may wait for a registry or a wheel of hundreds of megabytes."""
+    """Plans run in parallel because each may wait for a registry or a wheel of hundreds of megabytes."""
     both = threading.Barrier(2)
 
     def plan_together(*given: object, **more: object) -> BuildPlan:
@@ -550,7 +553,7 @@ def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: 
 
 
 def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have asked a registry for minutes."""
+    """Making a plan again could repeat minutes of requests to a registry."""
 
     def fail(*_: object, **__: object) -> BuildPlan:
         raise TransferError("the wheel does not come")

@@ -1,4 +1,4 @@
-"""What a run is given of its environment."""
+"""Tests of the environment variables that a run passes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.builds.wiring import Wiring
 def test_buildx_has_a_folder_for_its_state_where_home_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool, given: str | None, expected: str | None
 ) -> None:
-    """``os.access`` stands for a file system: root, who may run this, writes into any folder."""
+    """``os.access`` is replaced because root, who may run this test, can write into any folder."""
     monkeypatch.setattr(os, "access", lambda path, mode: writable)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORTPACKS_CACHE", str(tmp_path / "cache"))

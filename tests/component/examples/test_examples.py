@@ -1,4 +1,4 @@
-"""The programs of ``examples/``, run as their users would, on a release of this machine."""
+"""Tests of the programs in ``examples/``, run as users run them, with a release for this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def postinstall(client: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
-    """What the script wrote, and what it printed. It must end well, whatever happens."""
+    """Run the script, which must succeed; return the record that it wrote and the text that it printed."""
     programs = folder / "programs"
     programs.mkdir()
     (programs / "node").symlink_to(str(NODE))

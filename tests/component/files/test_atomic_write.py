@@ -1,4 +1,4 @@
-"""Files and scratch folders that appear whole or not at all, whatever ends their writer."""
+"""Tests of files and scratch folders that appear whole or not at all, even when their writer is killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_two_threads_may_make_the_same_file_and_the_same_scratch_folder(tmp_path
         with part_file(tmp_path / "x") as file, scratch_folder(tmp_path / "work", needed=0) as folder:
             folder.mkdir()
             (folder / "mine").write_bytes(text)
-            both.wait()  # both are at it
+            both.wait()  # both threads write
             file.write(text)
             return (folder / "mine").read_bytes()
 
@@ -65,7 +65,7 @@ def test_two_threads_may_make_the_same_file_and_the_same_scratch_folder(tmp_path
 def test_a_part_taken_for_an_orphan_before_it_was_locked_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one's search comes between making the part and locking it."""
+    """Another process searches for orphans after the part was made and before it is locked."""
     locks: list[int] = []
 
     def flock(descriptor: int, operation: int) -> None:
@@ -136,7 +136,7 @@ def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
-    """``/proc`` takes no folders and says ENOENT, a device is no folder."""
+    """``/proc`` takes no folders and reports ENOENT; a file is no folder."""
     with pytest.raises(DiskError) as refused, part_file(Path("/proc/not-there/folder/file")):
         pass
     assert str(refused.value) == (

@@ -1,4 +1,4 @@
-"""Certificates and proxies of the environment: whose are trusted, which failures end a download at once."""
+"""Tests of the environment's certificates and proxies: which are trusted, and which failures are final."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RefusingProxy(Handler):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificate and key of 127.0.0.1, signed by itself."""
+    """Return a PEM file with the key and the self-signed certificate of 127.0.0.1."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl to make a certificate with")

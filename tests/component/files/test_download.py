@@ -1,4 +1,4 @@
-"""Downloads that nobody promised a size or sha256 of: only a server's validator lets them be gone on with."""
+"""Tests of downloads without a promised size or sha256, which resume only by a server's strong validator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refused lock means."""
+"""Tests of the errors with which a system refuses a lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_file_system_that_cannot_lock_is_not_waited_for(
 
 
 def _locked(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> bool:
-    """Whether a file is locked, on a system that answers with an error of this number."""
+    """Return the answer of ``locked`` on a system whose lock call fails with this error number."""
 
     def lock(_: int) -> None:
         raise OSError(number, os.strerror(number))

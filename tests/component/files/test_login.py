@@ -1,4 +1,4 @@
-"""A login in a URL: the server gets it, no other host does."""
+"""Tests of a login in a URL: it is sent to that URL's server and to no other host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.doubles.loopback import listening
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
 
 Asked = list[tuple[str, str | None]]
-"""Path and Authorization header of every request."""
+"""The path and the Authorization header of every request."""
 
 
 @contextmanager

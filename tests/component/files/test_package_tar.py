@@ -1,4 +1,4 @@
-"""A stream that ``tarfile`` reads as a file: the same members as in its own mode for streams."""
+"""Tests of a stream that ``tarfile`` reads as a file: the members equal those of tarfile's streaming mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.files.package_tar import Forward
 
 
 class Dribbling(io.RawIOBase):
-    """At most ``most`` bytes a read, as some decompressors give."""
+    """A stream that returns at most ``most`` bytes for each read, as some decompressors do."""
 
     def __init__(self, content: bytes, most: int) -> None:
         self._rest, self._most = content, most
@@ -30,7 +30,7 @@ def forward(content: bytes, most: int = 1 << 20) -> Forward:
 
 
 def packed(sizes: list[int]) -> bytes:
-    """A tar of files of such sizes; multiples of 512 have no padding behind them."""
+    """Return a tar with files of these sizes; a multiple of 512 needs no padding."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for number, size in enumerate(sizes):

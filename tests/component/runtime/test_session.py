@@ -1,4 +1,4 @@
-"""Sessions of the runtime layer: on the CPU for real, on GPUs that a stand-in of ONNX Runtime lets fail."""
+"""Tests of the runtime layer's sessions: on the real CPU, and on failing GPUs that a stand-in plays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU, no package, no setting of this machine."""
+    """Hide this machine's GPU, packages and settings."""
     ours = [name for names in VARIABLES.values() for name in names]
     for name in (*ours, "ORT_DYLIB_PATH", "ORTPACKS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
@@ -51,7 +51,7 @@ def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """``y = x @ w`` for any number of rows of four."""
+    """Write the model ``y = x @ w`` for any number of rows of four values; return its path."""
     w = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [float(n) for n in range(8)])
     rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])
@@ -69,7 +69,7 @@ def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
     def threads(session: Session) -> int:
         return int(session.inner.get_session_options().intra_op_num_threads)
 
-    assert threads(open_session(model, "cpu")) == 0  # ONNX Runtime's word for one each core
+    assert threads(open_session(model, "cpu")) == 0  # in ONNX Runtime, 0 means one thread for each core
     assert threads(open_session(model, "cpu", threads=3)) == 3
     with pytest.raises(ProviderError, match="threads=0: a whole number above 0 is wanted"):
         open_session(model, "cpu", threads=0)
@@ -122,7 +122,7 @@ def test_the_file_of_the_level_is_opened(model: Path) -> None:
 
 
 def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Path) -> None:
-    """Reshape of ones to one row of five: only five of them fit."""
+    """The model reshapes its input to one row of five: an input that is not five values fails."""
     shape = helper.make_tensor("s", TensorProto.INT64, [2], [1, 5])
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])
@@ -153,7 +153,7 @@ ONE_NODE_OF_INTEGERS = _of_integers()
 
 @dataclass
 class Gpu:
-    """A session whose GPU holds ``holds`` rows and fails in the words of ``says`` beyond."""
+    """A session whose GPU has memory for ``holds`` rows and fails with the message ``says`` for more."""
 
     holds: int
     says: str
@@ -169,7 +169,7 @@ class Gpu:
         return [SimpleNamespace(name="y", shape=[*self.output])]
 
     def end_profiling(self) -> str:
-        """The file of ONNX Runtime's profiler, one event for the one node."""
+        """Return the file of ONNX Runtime's profiler, with one event for the one node."""
         event = {
             "cat": "Node",
             "name": "MatMul_kernel_time",
@@ -195,7 +195,7 @@ def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False, recording: bool = Fal
 
 FULL = "Non-zero status code … BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"
 LIMITED = "… AllocateRawInternal Available memory of 0 is smaller than requested bytes of 2048"
-"""What it says at ``gpu_mem_limit``: microsoft/onnxruntime#23121."""
+"""ONNX Runtime's message when ``gpu_mem_limit`` is reached: microsoft/onnxruntime#23121."""
 DEAD = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=x"
 
 
@@ -235,7 +235,7 @@ def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(mo
 
 @pytest.mark.parametrize("output", [("batch", "batch"), ("seq", 2), (2, 2)])
 def test_what_is_no_batch_is_not_halved(model: Path, output: tuple[object, ...]) -> None:
-    """Attention from row to row, or along time: parts of it are other numbers."""
+    """Models that compute across rows or along time give other numbers for a part of their input."""
     gpu = Gpu(1, FULL, output=output)
     session = on_gpu(gpu, model)
     np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
@@ -259,7 +259,7 @@ def test_a_provider_that_no_warm_up_proved_is_judged_by_the_first_run(model: Pat
 
 
 class InvalidArgument(Exception):  # noqa: N818 - ONNX Runtime's name
-    """The caller's fault, whatever the message quotes."""
+    """ONNX Runtime's class for a caller's fault, whatever the message quotes."""
 
 
 def test_the_callers_fault_is_told_by_its_class(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def test_without_a_folder_to_write_to_a_session_opens(model: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("given", [None, b"model.onnx", 3])
-def test_what_is_no_path_is_told(given: Any) -> None:  # noqa: ANN401 - whatever a caller hands in
+def test_what_is_no_path_is_told(given: Any) -> None:  # noqa: ANN401 - a caller may pass any value
     with pytest.raises(TypeError, match="the path of an ONNX file is wanted"):
         open_session(given, "cpu")
 
@@ -324,7 +324,7 @@ def test_a_wrong_input_is_no_failure_of_the_gpu(model: Path) -> None:
 
 
 def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
-    """ONNX Runtime's Python quotes the names that it was given in a plain ValueError."""
+    """ONNX Runtime's Python code raises a plain ValueError that quotes the names it was given."""
     opened = open_session(model, "cpu")
     session = on_gpu(opened.inner, model)
     with pytest.raises(ValueError, match="out of memory"):
@@ -333,7 +333,7 @@ def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
 
 
 def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
-    """Proved by the loader itself: a name that is on no path, and a symbol of the file behind it."""
+    """The loader itself finds a symbol of the file under a name that is on no search path."""
     math = next(
         line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line
     )

@@ -1,4 +1,5 @@
-"""Archives by their address and by NVIDIA's list, from a local server with the layout of the real ones."""
+"""Tests of archives found by address or by NVIDIA's list, from a local server with the real
+servers' layout."""
 
 from __future__ import annotations
 
@@ -41,17 +42,18 @@ LIST = {
         },
     },
 }
-"""As developer.download.nvidia.com/compute/cuda/redist/redistrib_12.9.1.json is laid out: size is text."""
+"""A list in the layout of
+developer.download.nvidia.com/compute/cuda/redist/redistrib_12.9.1.json; size is text."""
 
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, AddressMirror]]:
-    """A folder below which addresses lie as host and path, and the mirror that leads there."""
+    """Return a folder in which addresses are paths of host and path, and a mirror that serves it."""
     folder = tmp_path / "served"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))

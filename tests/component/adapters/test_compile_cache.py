@@ -1,4 +1,5 @@
-"""Compile caches as ccache in the build container meets them: HTTP there, a socket, and what answers here."""
+"""Tests of compile caches as ccache in a build container uses them: HTTP there, a socket, and the
+agent here."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from builder.ports import CompileCaches
 from tests.support.fakes.ports import FakeReporter
 
 KEY = "ab/cdefghijklmnopqrstuvwxyz01234"
-"""Of ccache 4.7's form."""
+"""Key in the form of ccache 4.7."""
 
 
 @dataclass
 class Ccache:
-    """What ccache in the container does."""
+    """A stand-in for ccache in the container, which sends its HTTP requests."""
 
     variables: dict[str, str]
 
@@ -46,7 +47,7 @@ def ccache(caches: CompileCaches, reporter: FakeReporter | None = None) -> Itera
 
 
 class Broken(FolderCache):
-    """A server that goes away after some answers."""
+    """A cache whose server goes away after ``left`` answers."""
 
     def __init__(self, left: int = 0) -> None:
         super().__init__(Path("broken"))
@@ -237,7 +238,7 @@ def test_a_server_of_another_kind_does_not_answer(
 
 @contextmanager
 def babbling(said: bytes) -> Iterator[int]:
-    """A port where everybody is told the same."""
+    """Return a port whose server sends ``said`` to every client."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_babble, args=(server, said), daemon=True).start()
         yield server.getsockname()[1]

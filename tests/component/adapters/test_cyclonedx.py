@@ -1,4 +1,4 @@
-"""An SBOM as CycloneDX spells it: valid, complete, and the same bytes from the same package."""
+"""Tests of SBOMs in CycloneDX: valid, complete, and the same bytes for the same package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def component(document: Json, purl: str) -> Json:
 
 
 def files(document: object) -> list[tuple[str, str]]:
-    """Name and sha256 of every component of type file, however deep, by a walk over plain JSON."""
+    """Return the name and sha256 of each component of type file at any depth, from plain JSON."""
     if isinstance(document, list):
         return [file for one in document for file in files(one)]
     if not isinstance(document, dict):
@@ -63,7 +63,7 @@ def test_it_is_valid_by_the_formats_own_schema_and_by_the_librarys_validator(lay
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_every_file_of_the_installed_package_is_in_it_once_with_its_sha256(layout: Layout) -> None:
-    """22 files: three of ORT, seven of CUDA, eight of cuDNN, four licence texts; and our own two."""
+    """The package has 22 files (3 of ORT, 7 of CUDA, 8 of cuDNN, 4 licence texts) and our own two."""
     found = files(json.loads(CycloneDx().render(bom(layout)))["components"])
     assert len(found) == len(dict(found)) == 24
     assert dict(found)["lib/libcublasLt.so.12"] == hashlib.sha256(b"lib/libcublasLt.so.12").hexdigest()
@@ -150,7 +150,7 @@ def test_the_serial_number_follows_from_the_content_alone() -> None:
 def test_it_speaks_of_no_machine_and_no_time() -> None:
     text = CycloneDx().render(bom()).decode()
     assert "timestamp" not in text
-    assert "nowhere" not in text  # where the members lie
+    assert "nowhere" not in text  # the folder of the members
 
 
 @pytest.mark.parametrize(

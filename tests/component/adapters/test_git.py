@@ -1,4 +1,4 @@
-"""The commit of a tag, and the one that the builder runs from, asked of real git in real repositories."""
+"""Tests of the commit of a tag and of the builder's own commit, with real git in real repositories."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_anything_that_git_does_not_ignore_makes_it_dirty(
 
 def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> None:
     index = repository / ".git/index"
-    (repository / "file").write_text("one\n")  # same bytes, other time: status would refresh the index
+    (repository / "file").write_text("one\n")  # same bytes, other time: git status would refresh the index
     os.utime(repository / "file", (1, 1))
     before = index.read_bytes()
     found = revision_of(repository, runner)
@@ -130,7 +130,7 @@ def test_without_git_there_is_no_commit(repository: Path, tmp_path: Path) -> Non
 
 
 def test_what_is_no_commit_is_not_taken_for_one(tmp_path: Path) -> None:
-    """A program called git that answers anything."""
+    """A program named git may print anything; the fake prints no commit."""
     assert revision_of(tmp_path, FakeRunner()) is None
 
 
@@ -163,7 +163,7 @@ def tagged(repository: Path) -> Input:
 def test_a_tags_tree_comes_as_a_tar_of_its_commit(
     repository: Path, runner: ProcessRunner, tmp_path: Path
 ) -> None:
-    """``later`` is not of the tag. The same commit gives the same bytes."""
+    """The tag lacks the file ``later``; the same commit gives the same bytes."""
     tag = tagged(repository)
     pin = Pin(revision=git(repository, "rev-parse", "v1"))
     bytes_ = []

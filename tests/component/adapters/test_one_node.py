@@ -1,4 +1,4 @@
-"""Asking for kernels by one-node graphs, of an ONNX Runtime that is played."""
+"""Tests of reading kernels by graphs of one node, with a stand-in for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_any_other_refusal_parts_the_nodes_then_tries_other_forms() -> None:
 
 
 class Played:
-    """An ONNX Runtime that knows opset 13, crashes on ``Loop``, and has kernels for ``Relu`` of floats."""
+    """A stand-in for ONNX Runtime that knows opset 13, crashes on ``Loop``, and has ``Relu``
+    kernels for floats."""
 
     def __call__(self, asked: Sequence[ModelToOpen]) -> Iterator[Opening]:
         for one in asked:
@@ -120,7 +121,10 @@ class Played:
 
 
 def some(*operators: str) -> list[Definition]:
-    """Each opset of these. All that there are take minutes: tests/integration/test_operators.py asks them."""
+    """Return each opset of these operators.
+
+    All operators take minutes: tests/integration/test_operators.py.
+    """
     found = [item for item in DEFINITIONS.values() if item.operator in operators]
     assert {item.operator for item in found} == set(operators)
     return found

@@ -1,4 +1,4 @@
-"""What a package index lists: pages as PyPI serves them, from a server on loopback."""
+"""Tests of reading a package index whose pages a loopback server serves in PyPI's form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def listed(name: str, **changes: object) -> dict[str, object]:
 
 
 class Page(BaseHTTPRequestHandler):
-    """One project, for whoever accepts JSON."""
+    """The page of one project, as JSON for clients that accept it and as HTML for others."""
 
     files: ClassVar[list[object]] = []
     asked: ClassVar[list[tuple[str, str]]] = []
@@ -93,7 +93,7 @@ def test_a_yanked_wheel_is_not_taken(server: str) -> None:
     "file", [None, {}, listed(NAMES[0], hashes={"md5": "0"}), listed(NAMES[0], size=None), listed(NAMES[2])]
 )
 def test_an_index_that_does_not_say_which_bytes_is_told(server: str, file: object) -> None:
-    """PEP 700 has the sizes; an index may serve PEP 691 without."""
+    """PEP 700 adds sizes; an index may serve PEP 691 without them."""
     Page.files = [file]
     with pytest.raises(TransferError, match=r"lists no wheel of gpu-thing==1\.0 .* with its size and sha256"):
         index(f"{server}/simple").python_wheels("gpu-thing==1.0")

@@ -1,4 +1,4 @@
-"""Real pip against a folder of wheels: the locked file arrives, whatever else the index has."""
+"""Tests with real pip and a folder of wheels: pip brings the locked file, whatever else the index lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to processes, against real programs."""
+"""Tests of the process runner with real programs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_lines_stream_with_stderr_merged() -> None:
 
 
 def test_an_interrupted_stream_ends_the_child(tmp_path: Path) -> None:
-    """Ctrl-C while a build runs must not leave the build behind."""
+    """A build must not continue after Ctrl-C."""
     script = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     pids: list[int] = []
 

@@ -1,6 +1,6 @@
-"""A compile cache in a registry: what is written there, and what a registry may do to it.
+"""Tests of a compile cache in a registry: the stored artifacts, and the faults of registries.
 
-Debian's ``docker-registry`` is asked in ``tests/integration/test_compile_caches``.
+``tests/integration/test_compile_caches`` tests with Debian's ``docker-registry``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VALUE = bytes(range(256)) * 100
 
 @pytest.fixture(autouse=True)
 def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Nobody is logged in."""
+    """Return the path of Docker's configuration, in which no login is stored."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     return tmp_path / "config.json"
 
@@ -90,7 +90,7 @@ def test_the_empty_configuration_is_written_once(served: Served) -> None:
 
 
 def test_threads_put_and_get_side_by_side(served: Served) -> None:
-    """As the desk is asked. The token expires meanwhile: who finds it renewed asks for none."""
+    """Threads use the cache as the desk does. The token expires meanwhile and is renewed only once."""
     served.login = "Bearer"
     served.anonymous = True
     cache, keys = cache_on(served), [f"ab/objectnumber{number}" for number in range(60)]
@@ -118,7 +118,7 @@ def test_only_objects_are_counted_on_every_page_of_tags(served: Served) -> None:
 def test_the_next_page_of_tags_is_the_one_that_the_registry_links_to(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Amazon's goes on by a mark in ``last``, Quay by ``next_page``; neither sorts its tags."""
+    """Amazon's registry passes its mark in ``last``, Quay's in ``next_page``; neither sorts its tags."""
     cache, asked_for = cache_on(served), []
     pages = {
         "": (
@@ -147,7 +147,7 @@ def test_the_next_page_of_tags_is_the_one_that_the_registry_links_to(
 def test_an_answer_without_end_is_not_taken_in(
     served: Served, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
-    """Of what takes more than an object may, no more is read."""
+    """An answer is read no further than an object may be long."""
     cache_on(served).put(KEY, VALUE)
     sent = 0
 
@@ -281,7 +281,7 @@ def test_a_registry_that_refuses_is_told_with_docker_login(
 @pytest.mark.parametrize("login", ["Basic", "Bearer"])
 def test_the_docker_clis_login_opens_it(served: Served, docker_config: Path, login: str) -> None:
     served.login = login
-    config = {"auths": {served.host: {"auth": "YWRhOnNlY3JldA=="}}}  # ada:secret
+    config = {"auths": {served.host: {"auth": "YWRhOnNlY3JldA=="}}}  # base64 of ada:secret
     docker_config.write_text(json.dumps(config))
     cache = cache_on(served)
     cache.require()

@@ -1,4 +1,4 @@
-"""The input cache: verified each time a file enters, trusted only while nothing about it changed."""
+"""Tests of the input cache: each file is verified when it enters and again when its metadata changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.fakes.ports import FakeReporter
 ITEM = Input.debian("pool/main/h/hello/hello_1.orig.tar.gz")
 
 HELLO_HEX = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-"""``printf 'hello\\n' | sha256sum``."""
+"""sha256 of "hello" and a newline: ``printf 'hello\\n' | sha256sum``."""
 
 PIN = Pin(filename="hello_1.orig.tar.gz", size=6, sha256=HELLO_HEX)
 
@@ -63,7 +63,7 @@ def test_fetched_once_and_kept_by_content(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_hit_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
-    """A second name, as in a build context, raises no doubt."""
+    """A second link to the file, as in a build context, causes no new hash."""
     path = store(tmp_path, FakeSource()).fetch(ITEM)
     if linked:
         os.link(path, tmp_path / "context")

@@ -1,4 +1,5 @@
-"""Wheels: each file proved against RECORD, nothing outside the tree, nothing half-made."""
+"""Tests of unpacking wheels: each file is compared with RECORD, and no file is outside the tree
+or incomplete."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from builder.adapters.wheel import unpack_wheel
 from builder.errors import IntegrityError
 
 HELLO = "sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM"
-"""``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc --base64url`` without the padding."""
+"""RECORD's digest of "hello" and a newline: ``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc
+--base64url`` without the padding."""
 
 HELLO_HEX = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-"""``printf 'hello\\n' | sha256sum``."""
+"""sha256 of "hello" and a newline: ``printf 'hello\\n' | sha256sum``."""
 
 RECORD = "p-1.dist-info/RECORD"
 

@@ -1,4 +1,5 @@
-"""./run atlas: a wheel is read and kept, by path, URL or name, and a page is made of all that are."""
+"""Tests of ./run atlas: it reads a wheel given by path, URL or name, keeps a record, and makes a
+page of all."""
 
 from __future__ import annotations
 

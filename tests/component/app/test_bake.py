@@ -1,4 +1,5 @@
-"""bake: a folder that is whole, names nothing outside of it, and replaces nothing of somebody else's."""
+"""Tests of ``bake``: its folder is complete, refers to nothing outside it, and never replaces
+another's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bump: one version in all of its places, and a changelog that says what was in it."""
+"""Tests of ``bump``: the version is the same in all of its places, and the changelog lists its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cache: what the compile caches hold, and what they answered of the builds in dist."""
+"""Tests of ``cache``: what the compile caches hold, and how many hits builds in dist had."""
 
 from __future__ import annotations
 

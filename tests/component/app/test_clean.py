@@ -1,4 +1,5 @@
-"""clean takes what our verbs left, by name, and nothing else: not in the folder, not on the engine."""
+"""Tests of ``clean``: by their names, it removes files and engine objects that our verbs left,
+and no others."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
 
 @dataclass
 class Sdk:
-    """Containers and images of an engine with their labels, as the SDK gives them."""
+    """Containers and images of an engine with their labels, in the SDK's form."""
 
     removed: list[str] = field(default_factory=list)
     asked: list[object] = field(default_factory=list)
@@ -136,7 +137,10 @@ class Sdk:
 
 @pytest.mark.parametrize("in_use", ["", "ortpacks/bare:assembled-1"])
 def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None:
-    """Both inherit our label: an image goes by its name as well, a container only when we started it."""
+    """Both inherit our label.
+
+    An image is removed only if its name is ours too, a container only if we started it.
+    """
     engine = DockerEngine(FakeRunner(), {})
     sdk = Sdk(in_use=in_use)
     engine._client = sdk  # type: ignore[assignment]
@@ -167,7 +171,7 @@ Size:\t\t5GB
 Description:\tcached mount /root/.cache from exec make with id "/theirs"
 Shared:\t\t2GB
 """
-"""Of ``docker buildx du --verbose`` (buildx 0.13); the last was made up."""
+"""Output of ``docker buildx du --verbose`` (buildx 0.13); the last entry is made up."""
 
 
 def test_only_cache_mounts_of_our_names_are_dropped() -> None:

@@ -1,4 +1,4 @@
-"""Output as a product: groups, marks, prefixes, colour, GitHub's commands."""
+"""Tests of the console's output: groups, marks, prefixes, colour and GitHub's workflow commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 def console(
     env: Mapping[str, str] | None = None, stream: io.StringIO | None = None
 ) -> tuple[Console, io.StringIO]:
-    """A console whose steps take 1.5 s each, and what it writes to."""
+    """Return a console whose steps take 1.5 s each, and the stream that it writes to."""
     written = stream or io.StringIO()
     return Console(env=env or {}, stream=written, clock=seconds().__next__), written
 
@@ -154,10 +154,10 @@ def test_progress_that_is_soon_done_is_quiet() -> None:
 
 
 def test_a_long_progress_without_a_terminal_is_a_line_a_minute() -> None:
-    """With what a reader of a log asks: how far, how fast, how long."""
+    """Each line has the share done, the rate and the time left."""
     shown, written = console()
     with shown.progress("package.tar.zst", 100_000_000) as advance:
-        for _ in range(90):  # each 1.5 s
+        for _ in range(90):  # each takes 1.5 s
             advance(1_000_000)
     assert written.getvalue().splitlines() == [
         "  package.tar.zst  40%, 40 MB, 0.7 MB/s, 90 s left",
@@ -185,7 +185,7 @@ def test_progress_on_a_terminal_tells_rate_and_time_left_and_leaves_nothing() ->
     shown, written = console(stream=Terminal())
     with shown.progress("nvcc.deb", 8_000_000) as advance:
         for _ in range(4):
-            time.sleep(0.11)  # tqdm shows something every 0.1 s
+            time.sleep(0.11)  # tqdm updates its line every 0.1 s
             advance(1_000_000)
     shown_text = written.getvalue()
     assert "nvcc.deb" in shown_text

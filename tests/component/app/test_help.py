@@ -1,4 +1,4 @@
-"""What the command line explains: help, the verbs most people need, near spellings, completion."""
+"""Tests of the command line's explanations: help, list of verbs, spelling suggestions, completion."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_the_completion_of_bash_knows_verbs_and_flags() -> None:
         asked ./run inst
         asked ./run build --var
     """
-    # the script starts ./run, which may make .venv: the program stands in for it, as ./run would start it
+    # The script starts ./run, which may make .venv: this program replaces it and starts the command line as
+    # ./run does.
     program = 'exec "$PYTHON" -m builder.app.command_line "$@"'
     done = subprocess.run(
         ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{script}"],

@@ -1,4 +1,4 @@
-"""inspect --diff and --sizes: GPUs that the second of two sources lost and won, and bytes of code."""
+"""Tests of inspect --diff and --sizes: GPUs lost and won between two sources, and bytes of code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW = elf({".nv_fatbin": container(image(SASS, 75), image(SASS, 90))})
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[str, str]:
-    """An old and a new folder of libraries."""
+    """Write an old and a new folder of libraries and return their paths."""
     for folder, contents in {
         "old": {"libgpu.so.1": OLD, "libgone.so": sass_library(60, 75), "libplain.so": elf()},
         "new": {"capi/libgpu.so.2": NEW, "capi/libplain.so": elf()},
@@ -55,7 +55,8 @@ def test_the_first_line_says_what_was_lost_and_won(place: Place, two: tuple[str,
 
 
 def test_what_one_library_lost_is_told_where_the_worst_of_all_hides_it(place: Place, tmp_path: Path) -> None:
-    """As torch 2.8 did: another library of 2.4 ran on next to nothing, so as a whole nothing was lost."""
+    """This happened in torch 2.8: a second library of 2.4 ran on few GPUs, so the package as a
+    whole lost none."""
     for folder, arches in (("old", (60, 75)), ("new", (75,))):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "libmain.so").write_bytes(sass_library(*arches))

@@ -1,4 +1,4 @@
-"""``inspect --deep``: kernels, stubs and damage in text, JSON and SARIF, and the exit code."""
+"""Tests of ``inspect --deep``: kernels, stubs and damage in text, JSON and SARIF, and the exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def library(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cut(tmp_path: Path) -> Path:
-    """One image is no LZ4 block: by its header the library is native on 7.5."""
+    """Write a library with one image that is no LZ4 block; by its header the library is native on 7.5."""
     file = tmp_path / "libcut.so"
     file.write_bytes(elf({".nv_fatbin": STUBBED + container(image(SASS, 75, LZ4))}))
     return file

@@ -1,4 +1,5 @@
-"""inspect's output: page and picture appear whole or not at all, stdout is a table or nothing but JSON."""
+"""Tests of inspect's output: page and picture are written whole or not at all; stdout is a table
+or only JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ REPORTS = [InspectedSource("my.whl", [PROVIDER, PLAIN]), InspectedSource("other.
 
 @pytest.fixture
 def out() -> io.StringIO:
-    """What a user sees on stdout."""
+    """Return the stream that stands for stdout."""
     return io.StringIO()
 
 

@@ -1,4 +1,4 @@
-"""inspect of a package: what its manifest promises, beside what the bytes of its libraries hold."""
+"""Tests of inspect with packages: the promise of the manifest is compared with the code in the libraries."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ PROVIDER_BYTES = elf({".nv_fatbin": sass(75, 86) + sass(75, 86)})
 CUBLAS_BYTES = elf({".nv_fatbin": sass(75, 86)})
 
 NATIVE = ("7.5", "8.6", "8.9")
-"""Where sm_75 and sm_86 run: CUDA's rule of binary compatibility within a major version, Jetsons apart."""
+"""Capabilities on which sm_75 and sm_86 run: CUDA's binary compatibility within a major version,
+without Tegra."""
 
 
 def package(layout: Layout = Layout.FULL, **changes: object) -> Manifest:
-    """The manifest of a package of two libraries with code, which says what these hold."""
+    """Return the manifest of a package of two libraries with code, whose coverage equals that of
+    their bytes."""
     whole = manifest(layout=layout)
     made = replace(
         whole,
@@ -54,7 +56,7 @@ def package(layout: Layout = Layout.FULL, **changes: object) -> Manifest:
 
 
 def content(made: Manifest, **libraries: bytes) -> dict[str, bytes]:
-    """A package's files by path."""
+    """Return a package's files by path."""
     return {
         "manifest.json": dumps(made).encode(),
         **(libraries or {PROVIDER: PROVIDER_BYTES, CUBLAS: CUBLAS_BYTES}),
@@ -148,7 +150,7 @@ def test_device_code_of_which_the_manifest_says_nothing(shop: Wiring, place: Pat
 
 
 def test_of_a_thin_package_only_what_is_here_is_compared(shop: Wiring, place: Path) -> None:
-    """What cuBLAS leaves out may be why less is promised; it cannot be why more is."""
+    """Code of the missing cuBLAS can explain a smaller promise but not a larger one."""
     less = {**package().capabilities, "8.9": "jit"}
     made = package(Layout.THIN, capabilities=less)
     promise = promised(shop, written(place, content(made, **{PROVIDER: PROVIDER_BYTES})))
@@ -246,7 +248,7 @@ def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, plac
     found = looked(shop, joins)
     assert (found.libraries, found.promises) == (whole.libraries, whole.promises)
     shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, [found, whole], Asked(as_json=True, diff=True), None, None)  # the whole is cut and gone
+    show(shop, [found, whole], Asked(as_json=True, diff=True), None, None)  # only the parts are left
     archive_size, *_ = json.loads(out.getvalue())["packages"]["sizes"]
     assert archive_size == {"what": "archive", "a": size, "b": None}
     assert sorted(path.name for path in shop.dist.glob("*")) == []

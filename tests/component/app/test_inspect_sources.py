@@ -1,4 +1,4 @@
-"""inspect's sources: several of them, their labels, failures by name, and nothing left on the disk."""
+"""Tests of inspect with several sources: labels, failures by name, and no files left on the disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def shop(tmp_path: Path, root: Path) -> Wiring:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[str]:
-    """A library, a wheel and a tar with one that cannot be read."""
+    """Write a library, a wheel, and a tar in which one of two libraries cannot be read; return
+    their paths."""
     (tmp_path / "liba.so").write_bytes(LIBRARY)
     with zipfile.ZipFile(tmp_path / "b.whl", "w") as archive:
         archive.writestr("capi/libb.so", LIBRARY)

@@ -1,4 +1,5 @@
-"""lock: every input gets a pin, pins that stand stay; the file is replaced whole, or stays as it was."""
+"""Tests of ``lock``: each input gets a pin, existing pins stay, and the file is replaced whole or
+not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ NEEDED = (
     *("abseil_cpp", "cudnn_frontend", "cutlass", "date", "eigen", "flatbuffers", "json", "microsoft_gsl"),
     *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
 )
-"""By hand, from ONNX Runtime 1.21's cmake/external: what it declares for Linux without tests."""
+"""Dependencies that ONNX Runtime 1.21's cmake/external declares for Linux without tests, listed by hand."""
 
 DEPS = "".join(
     f"{name};https://github.com/some/{name}/archive/v1.zip;0123\n" for name in (*NEEDED, "googletest", "dawn")
@@ -48,7 +49,7 @@ FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorte
 
 
 class Intake:
-    """A store that knows the size of everything, until it is out of reach."""
+    """A store that gives a size for its first ``reachable`` inputs and fails for all later ones."""
 
     folder: Path
 
@@ -57,7 +58,7 @@ class Intake:
         self.taken: list[str] = []
 
     def tree(self, item: Input, revision: str) -> Path:
-        """A tree of ONNX Runtime's, as far as lock reads it."""
+        """Return a tar of ONNX Runtime's tree with the one file that ``lock`` reads."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "tree.tar"
         with tarfile.open(path, "w") as tar:
@@ -73,7 +74,7 @@ class Intake:
         return Pin(filename="file", size=1, sha256=self.sha256)
 
     def unpack(self, item: Input) -> Path:
-        """A wheel with one library, which serves 7.5 alone."""
+        """Return a folder with one library, which serves 7.5 alone."""
         folder = self.folder / item.spec
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "libx.so.12").write_bytes(elf({".nv_fatbin": sass(75)}))
@@ -96,7 +97,7 @@ class Listing:
 
 
 def with_pythons(project: Project) -> list[str]:
-    """The keys of a lock of this project where the index is a ``Listing``."""
+    """Return the sorted keys of this project's lock if ``Listing`` is the index."""
     pythons = (f"wheel:{one}@{python}" for one in wheeled_inputs(project) for python in PYTHONS)
     return sorted(
         [*(item.key for item in wanted_inputs(project, Lock(pins={GIT: Pin(files=FILES)}))), *pythons]
@@ -105,7 +106,7 @@ def with_pythons(project: Project) -> list[str]:
 
 @pytest.fixture
 def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
-    """A project without a lock, on a machine that reaches everything."""
+    """Return the wiring of a project without a lock, with stand-ins that answer every request."""
     shutil.copy(root / "variants.yaml", tmp_path)
     made = Wiring(tmp_path, reporter=FakeReporter())
     images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
@@ -163,7 +164,7 @@ def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pyte
 
 
 def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
-    """Those that were read before are not read again."""
+    """Wheels that were read before are not read again."""
     project = shop.root / "variants.yaml"
     project.write_text(project.read_text().replace("curand-cu12==10.3.10.19", "curand-cu12==10.3.9.90"))
     shop.__dict__.pop("project", None)
@@ -290,7 +291,7 @@ def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -
 
 
 def test_the_repositorys_lock_has_every_python_of_the_wheels_that_are_taken(root: Path) -> None:
-    """1.21.0 and 1.23.2 were published for 3.10 to 3.13 and 3.13t: pypi.org, "Download files"."""
+    """PyPI's "Download files" of 1.21.0 and 1.23.2 list wheels for Python 3.10 to 3.13 and 3.13t."""
     shop = Wiring(root)
     official = ("cp310-cp310", "cp311-cp311", "cp312-cp312", "cp313-cp313", "cp313-cp313t")
     kinds = ("onnxruntime", "onnxruntime-gpu")

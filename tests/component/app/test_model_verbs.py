@@ -1,4 +1,5 @@
-"""inspect --operators and --model in-process: libraries as packages lay them, the child's answers played."""
+"""Tests of inspect --operators and --model: libraries in packages' layouts, with a stand-in for
+the child process."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ ANSWER = {
 
 @dataclass
 class Child:
-    """In place of the process that opens models: keeps the bytes it was shown, and gives ``answer``."""
+    """A stand-in for the process that opens models: it keeps the bytes it was shown and writes ``answer``."""
 
     answer: Mapping[str, object] = field(default_factory=lambda: ANSWER)
     shown: dict[str, bytes] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Child:
 
 @dataclass
 class Desk:
-    """A workshop with such a child, and what it prints."""
+    """A site with a ``Child`` as its runner, and the output of the verbs."""
 
     site: Site
     child: Child
@@ -109,7 +110,7 @@ class Desk:
         return self.out.getvalue()
 
     def knows(self, table: Mapping[str, object]) -> None:
-        """The answer of these very libraries is kept from an earlier time."""
+        """Store an answer for these libraries in the cache, as an earlier run would."""
         asking = f"operators-1-{onnxruntime.__version__}"
         folder = self.site.shop.cache / asking / sha256(PROVIDER).hexdigest()
         folder.mkdir(parents=True)
@@ -237,7 +238,7 @@ def test_a_model_s_nodes_and_why_some_are_on_the_cpu(
 def test_of_a_model_that_is_on_the_cpu_alone_all_reasons_are_told(
     desk: Desk, tmp_path: Path, model: Path, root: Path
 ) -> None:
-    """ONNX Runtime lists no node then, but has said which operators it found no kernels for."""
+    """ONNX Runtime then lists no nodes, but has logged the operators without kernels."""
     desk.knows({**TABLE, "kernels": []})
     nodes, missing = [(CPU, "every node", "", 2)], [("Relu", ""), ("Det", "d")]
     desk.child.answer = {**ANSWER, "nodes": nodes, "no_kernel": missing}

@@ -1,4 +1,5 @@
-"""Without a Docker engine: what still works, what says so at once, and one that never answers."""
+"""Tests without a Docker engine: which verbs still work, which fail at once, and an engine that
+never answers."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def test_a_program_reads_what_is_missing(copied: Place) -> None:
 
 
 def test_a_program_reads_a_plan(copied: Place) -> None:
-    """Standard output is one document; what is said on the way, of two variants, stands beside it."""
+    """Standard output is one JSON document, also for two variants; all other lines are on standard error."""
     variants = ("--variant", "legacy", "--variant", "cpu")
     done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--json", "--offline")
     said = json.loads(done.stdout)
@@ -142,7 +143,7 @@ case "$*" in
 *) printf 'Name: far\nError:  Cannot connect to the Docker daemon at tcp://far:2376.\n' ;;
 esac
 """
-"""Docker's lists, and an engine that is away."""
+"""A docker program with lists of contexts and builders, and an engine ``far`` that cannot be reached."""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_builders_that_are_not_there_are_told_before_anything_is_made(
 
 @pytest.mark.parametrize("verb", ["plan", "build"])
 def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
-    """An engine that takes the call and never answers."""
+    """The engine accepts the connection and never answers."""
     address = tmp_path / "e.sock"
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(address))

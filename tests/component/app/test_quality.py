@@ -1,4 +1,5 @@
-"""./run test: gates first, then pytest with the tiers that this machine can run; doctor's probes."""
+"""Tests of ./run test (the gates, then pytest with the tiers that this machine can run) and of
+doctor's probes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ FAST = f"{PYTEST} --numprocesses=auto tests/unit tests/golden tests/component/pi
 
 
 class Bench:
-    """A workshop whose engine, programs and PATH are the test's."""
+    """A wiring whose engine, programs and PATH belong to the test."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.reporter = FakeReporter()
@@ -48,7 +49,7 @@ class Bench:
 
 
 def install(folder: Path, program: str) -> None:
-    """A program that does nothing, on the bench's PATH."""
+    """Put a program that does nothing on the bench's PATH."""
     (folder / program).write_text("#!/bin/sh\n")
     (folder / program).chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""rebuild: of a folder, a file and a server. Building is a stand-in that puts a package there."""
+"""Tests of ``rebuild`` for a folder, a file and a server. A stand-in for the build copies a ready package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 
 class Shop:
-    """A release in a folder, and what this tree makes instead of it."""
+    """A release in a folder, and the packages that this tree makes in its place."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.release = folder / "release"
@@ -58,7 +58,7 @@ class Shop:
 
 
 def describe(folder: Path) -> None:
-    """Write the provenance of each package."""
+    """Write the provenance of each package in ``folder``."""
     for package in folder.glob("*.tar.zst"):
         variant = package.name.split("-")[1]
         command = f"./run build --variant {variant} --base assembled"
@@ -74,7 +74,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 
 def changed(shop: Shop) -> None:
-    """This tree makes another provider."""
+    """Let this tree make a package with another provider."""
     files = {**FILES, PROVIDER: FILES[PROVIDER][:-1] + b"!"}
     shutil.rmtree(shop.made)
     write_release(shop.made, files=files)

@@ -1,4 +1,4 @@
-"""How the referees come into the cache, with an npm of the test's own that brings what npm would."""
+"""Tests of installing the referees into the cache, with a script in place of npm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Install = Callable[[str], Referees]
 
 @pytest.fixture
 def install_with(tmp_path: Path) -> Install:
-    """Install with this script in place of npm; each call of it adds a line to ``calls``."""
+    """Return a function that installs with its script in place of npm; each call adds a line to ``calls``."""
 
     def run(script: str) -> Referees:
         programs = tmp_path / "bin"

@@ -1,4 +1,4 @@
-"""What is made for a release besides its packages."""
+"""Tests of the files that are made for a release besides its packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.fakes.ports import FakeReporter
 
 
 def test_inspect_in_one_file_is_made_and_listed(tmp_path: Path, root: Path) -> None:
-    """Whatever ``SHA256SUMS`` lists goes up."""
+    """Publishing uploads the files that ``SHA256SUMS`` lists."""
     shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
     add_inspector(shop)
     (inspector,) = tmp_path.glob("*.pyz")
@@ -101,7 +101,7 @@ def test_the_zip_of_a_package_that_is_gone_goes_too(shop: Wiring) -> None:
 
 
 def test_a_zip_larger_than_the_budget_is_told_and_left_out(shop: Wiring) -> None:
-    """Once, of both archives of a package."""
+    """The message appears once for both archives of a package."""
     write_windows(shop)
     write_windows(shop, form=".tar.gz")
     bundle = replace(shop.project.bundle, budget=100)

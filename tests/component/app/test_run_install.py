@@ -1,6 +1,6 @@
-"""./run when it changes things: an engine and its apt sources, and .venv when two start at once.
+"""Tests of the changes that ./run makes: an engine, its apt sources, and .venv when two runs start together.
 
-``run`` writes below ``/etc`` and ``/var/log``: its copy here has a folder of the test in their place.
+``run`` writes below ``/etc`` and ``/var/log``: the copy under test writes into a folder of the test.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def machine(tmp_path: Path, root: Path) -> Machine:
 
 
 class Installer:
-    """A machine without an engine, of some system, whose apt can be made to fail."""
+    """A machine with the given system and without an engine, whose ``apt-get update`` can be made to fail."""
 
     def __init__(self, machine: Machine, system: str, *, update: int = 0) -> None:
         self.machine = machine

@@ -1,6 +1,6 @@
-"""./run in a copied folder, with every program it calls replaced: what it installs, refuses and passes on.
+"""Tests of ./run in a copied folder, with stubs for all programs it calls.
 
-These tests go up to the decision to install an engine; what is installed then is test_run_install's.
+They end at the decision to install an engine; test_run_install covers the installation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
-"""Programs that are what they are; nothing else of this machine is on PATH."""
+"""Real programs on PATH; all others are stubs."""
 
 PYTHON = """\
 printf 'python %s\\n' "$*" >>"$CALLS"
@@ -31,7 +31,7 @@ REMEDY = f"{REFUSAL}--no-engine-install).\n"
 
 
 class Machine:
-    """A folder with ``run``, a PATH of stubs and what they were called with."""
+    """A folder with ``run``, a PATH of stubs, and a log of their calls."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.folder = folder / "project with a space"
@@ -51,7 +51,7 @@ class Machine:
         self.calls.touch()
 
     def stub(self, name: str, script: str) -> None:
-        """A program that notes its call, then does as ``script`` says."""
+        """Write a program that logs its call and then runs ``script``."""
         note = "" if name == "python3" else f'printf \'{name} %s\\n\' "$*" >>"$CALLS"\n'
         (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{note}{script}\n")
         (self.bin / name).chmod(0o755)
@@ -75,7 +75,7 @@ class Machine:
         return [line.removeprefix(f"{program} ") for line in lines if line.startswith(f"{program} ")]
 
     def installed(self) -> list[str]:
-        """What was done to the machine."""
+        """Return the logged calls that change the machine."""
         return [line for name in ("apt-get", "dockerd", "setsid") for line in self.called(name)]
 
 

@@ -1,4 +1,4 @@
-"""The start of the program: what it imports before a verb runs, and help that nobody reads to its end."""
+"""Tests of the program's start: its imports before a verb runs, and help whose reader closes the pipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support import ROOT
 
 SLOW = {"numpy", "onnx", "onnxruntime"}
-"""Slow to import; onnxruntime also leaves an id of its own in the user's home."""
+"""Libraries that are slow to import; onnxruntime also writes an id of its own into the user's home."""
 
 
 def test_the_verbs_start_without_the_slow_libraries() -> None:

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: bad input is a message and an exit code, nothing is left half-made."""
+"""Tests of the command line: bad input gives a message and an exit code, and leaves no half-written files."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_inspect_of_a_cut_library_says_so(copied: Place, tmp_path: Path) -> None
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 16 KiB that holds a package's name."""
+    """Mount a file system of 16 KiB with an empty file under a package's name, and return its folder."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     options = ["-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]

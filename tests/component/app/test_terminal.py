@@ -1,4 +1,4 @@
-"""Progress on a real terminal of a known width, as its screen shows it, and in a real pipe."""
+"""Tests of progress on a real terminal of known width, by what its screen shows, and in a real pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ WORDS = "171/550 units, about 12 min left, 5.1 GiB, 40 from the cache"
 
 @dataclass
 class Screen:
-    """What a terminal shows of the bytes that came: of its controls, those that are met here."""
+    """The screen of a terminal after the bytes it received; it knows the control sequences that
+    the console uses."""
 
     columns: int
     rows: list[list[str]] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Screen:
 
 
 class Terminal:
-    """A pseudoterminal, and a console that writes to it."""
+    """A pseudoterminal and a console that writes to it."""
 
     def __init__(self, columns: int, env: Mapping[str, str]) -> None:
         self._reads, writes = os.openpty()
@@ -66,7 +67,7 @@ class Terminal:
         self.written = ""
 
     def shown(self) -> list[str]:
-        """The screen's lines, once what was written has arrived."""
+        """Return the screen's lines after all written bytes were received."""
         os.set_blocking(self._reads, False)
         try:
             while came := os.read(self._reads, 1 << 16).decode().replace("\r\n", "\n\r"):
@@ -140,7 +141,7 @@ def test_a_narrow_terminal_loses_the_bar_and_then_the_last_words(terminal: Calla
 
 @pytest.mark.parametrize("columns", [60, 100])
 def test_ctrl_c_leaves_no_live_line(terminal: Callable[..., Terminal], columns: int) -> None:
-    """Neither on a screen that it fills nor on one with room to spare."""
+    """The two widths are one that the line fills and one with space to spare."""
     tty = terminal(columns)
 
     def compile_until_ctrl_c() -> None:
@@ -166,7 +167,7 @@ def test_a_live_line_has_no_colour_of_its_own(terminal: Callable[..., Terminal],
 
 
 def test_in_a_pipe_it_is_a_line_a_minute_for_each_variant() -> None:
-    """Each is told every ten seconds for three minutes: by then it has said three lines."""
+    """Each variant reports every ten seconds for three minutes, which gives three lines."""
     reads, writes = os.pipe()
     with os.fdopen(writes, "w", encoding="utf-8") as stream, os.fdopen(reads, encoding="utf-8") as pipe:
         now = [0.0]

@@ -1,4 +1,4 @@
-"""./run variant add, as a user meets it."""
+"""Tests of ./run variant add."""
 
 from __future__ import annotations
 

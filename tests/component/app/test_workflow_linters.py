@@ -1,4 +1,4 @@
-"""The gates on workflows: both pass on ours, and each objects to what it is there for."""
+"""Tests of the gates on workflows: both pass for ours, and each rejects the mistakes it exists for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = ("needs.matrix.outputs.legs", "needs.matrix.outputs.jobs")
 
 
 def gates(root: Path) -> dict[str, list[str]]:
-    """The gates' command lines, as ``./run test`` gives them, by program."""
+    """Return the gates' command lines in ``./run test``, by program."""
     shop = Wiring(root, reporter=FakeReporter())
     shop.__dict__["runner"] = runner = FakeRunner()
     quality.test(shop, fast=True, only=None)
@@ -38,7 +38,7 @@ def gates(root: Path) -> dict[str, list[str]]:
 
 
 def objection(root: Path, folder: Path, program: str, change: tuple[str, str] | None) -> str | None:
-    """What a gate says of our workflows with a change in them; ``None`` when it passes."""
+    """Return the gate's message on our workflows after ``change``, or ``None`` when the gate passes."""
     workflows = folder / ".github/workflows"
     shutil.copytree(root / ".github/workflows", workflows)
     action = Path(shutil.copy(root / "action.yml", folder))

@@ -1,4 +1,4 @@
-"""Archives: what goes in comes out, the same bytes each time, whatever the machine."""
+"""Tests of archives: they give back their files, and the same files give the same bytes on any machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def test_the_bytes_depend_neither_on_the_thread_count_nor_on_the_folder_nor_on_t
 
 
 def test_gzip_s_bytes_are_these_on_any_machine(tmp_path: Path) -> None:
-    """Read under qemu-user as qemu64, core2duo, Nehalem and Haswell too: zlib-ng chooses code by the CPU."""
+    """The same bytes were read under qemu-user as qemu64, core2duo, Nehalem and Haswell: zlib-ng
+    selects code by CPU."""
     text = b"".join(b"%d %x\n" % (number, number * number * 40503 % 65521) for number in range(200_000))
     package = pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
     assert hashlib.sha256(package.read_bytes()).hexdigest() == GZIP_SHA256
@@ -115,7 +116,7 @@ def test_what_went_in_comes_out_of_the_extraction_of_the_head_and_of_tar(tmp_pat
 
 
 def test_modes_are_the_archive_s_whatever_the_umask(tmp_path: Path) -> None:
-    """Else the user of a runtime image could not read what root unpacked."""
+    """With the umask's modes, the user of a runtime image could not read what root unpacked."""
     package = pack(tmp_path, {**FILES, "licenses/x.txt": b"text"})
     before = os.umask(0o077)
     try:
@@ -149,7 +150,7 @@ def test_the_manifest_is_read_from_the_head_of_a_package_cut_in_half(tmp_path: P
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize("preset", list(Preset))
 def test_an_estimate_is_near_what_comes_out(tmp_path: Path, form: Form, preset: Preset) -> None:
-    """Of noise and text: nothing far back repeats, which zstd's estimate allows for, so it is too low."""
+    """In noise and text nothing repeats over a distance, which zstd's estimate allows for: it is too low."""
     text = b"".join(b"%d %x\n" % (number, number * 40503 % 65521) for number in range(500_000))
     made = content(tmp_path / "in", {"lib/noise": os.urandom(5_000_000), "lib/text": text})
     dest = tmp_path / f"{NAME}{form.value}"

@@ -1,4 +1,4 @@
-"""``SHA256SUMS``: merged line by line, and what ``sha256sum`` itself accepts."""
+"""Tests of ``SHA256SUMS``: files are merged line by line, and ``sha256sum`` itself accepts the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archive that is damaged or hostile is refused, and nothing is written outside its folder."""
+"""Tests that a damaged or hostile archive is refused and writes nothing outside its folder."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_damage_is_seen(tmp_path: Path, form: Form, compress: Callable[[bytes], 
     for number, broken in enumerate(
         (
             whole[:60_000] + bytes([whole[60_000] ^ 1]) + whole[60_001:],
-            whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],  # gzip's sum; zstd's last block
+            whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],  # gzip's checksum; zstd's last block
             whole[:-2],
             whole + b"behind the end",
             whole + compress(os.urandom(3_000_000)),

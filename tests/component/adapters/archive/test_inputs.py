@@ -1,4 +1,5 @@
-"""What cannot be packed as it was checked leaves nothing under the final name, and is named."""
+"""Tests of inputs that differ from the checked ones: no file has the final name, and the message
+names the input."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def cut(file: Path) -> None:
 def test_an_input_that_changes_while_it_is_read_leaves_nothing(
     tmp_path: Path, change: Callable[[Path], None], says: str
 ) -> None:
-    """After its first bytes went into the archive and before its last are read."""
+    """The file changes after its first bytes were packed and before its last ones are read."""
     packed = content(tmp_path / "in", {"lib/x": os.urandom(5_000_000)})
 
     class Racing(FakeReporter):
@@ -97,7 +98,7 @@ def test_an_input_that_changes_while_it_is_read_leaves_nothing(
 
 
 def test_a_file_that_is_written_to_while_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
-    """Else a mixture of two states would pass for the file."""
+    """Otherwise, a mixture of two states would have a digest."""
     file = tmp_path / "x"
     file.write_bytes(bytes(3_000_000))
     chunks = chunks_of(file)
@@ -128,7 +129,7 @@ def folder(file: Path) -> None:
 
 def failing(file: Path) -> None:
     file.unlink()
-    file.symlink_to("/proc/self/mem")  # opens, and its first byte is an I/O error
+    file.symlink_to("/proc/self/mem")  # opens, but its first byte is an I/O error
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
 
 
 def test_an_input_of_somebody_else_is_named() -> None:
-    """Root reads everything, so the test is somebody else, where he can enter."""
+    """Root reads every file, so the test runs as another user, in a folder which that user can enter."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o777)
         packed = content(Path(place) / "in", FILES)
@@ -176,7 +177,7 @@ def nobody() -> Iterator[None]:
 
 @pytest.mark.parametrize("form", list(Form))
 def test_names_with_spaces_newlines_and_dashes_are_names(tmp_path: Path, form: Form) -> None:
-    """Of files here and of members: what is odd about a name is told nobody's shell."""
+    """Names of files and of members are odd; no shell sees them."""
     files = {f"lib/{name}": name.encode() for name in ("a b.so", "-rf", "new\nline.so", "--help ;x", "ü.so")}
     home = tmp_path / "- odd\nfolder "
     package = pack(home, files, form=form)
@@ -190,7 +191,7 @@ def test_names_with_spaces_newlines_and_dashes_are_names(tmp_path: Path, form: F
 
 
 def test_an_empty_file_is_packed_as_it_is(tmp_path: Path) -> None:
-    """Whether a library may be empty is for ``locate`` and ``check`` to say, and they say no."""
+    """``locate`` and ``check`` refuse empty libraries; the archive does not."""
     out = archive().extract(pack(tmp_path, {"lib/x": b""}), tmp_path / "out")
     assert out["lib/x"] == Digest(0, hashlib.sha256(b"").hexdigest())
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: what has its final name is whole, and the next run clears up and completes."""
+"""Tests of kill -9 at random moments: a file with its final name is whole, and the next run cleans up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def killed_after(delay: float, work: Callable[[], object]) -> bool:
-    """Work in a process of its own that is killed; whether it was still at it."""
+    """Kill ``work``, run in its own process, after ``delay`` seconds; return whether it was still running."""
     child = os.fork()
     if child == 0:
         try:
@@ -70,7 +70,7 @@ def test_a_kill_while_writing_leaves_the_old_package_or_the_new_one(tmp_path: Pa
 
 
 def test_a_kill_while_splitting_leaves_the_archive_or_all_of_its_parts(tmp_path: Path) -> None:
-    """Two archives of one name in turn, so that parts of one never pass for the other's."""
+    """Two archives take turns under one name, so that parts of one never pass for parts of the other."""
     dest = tmp_path / "dist" / f"{NAME}.tar.zst"
     joins = dest.with_name(f"{dest.name}.parts.json")
     ARCHIVE.write(dest, content(tmp_path, FILES), Preset.FAST, accept)
@@ -87,7 +87,7 @@ def test_a_kill_while_splitting_leaves_the_archive_or_all_of_its_parts(tmp_path:
     at_it = 0
     for number in range(KILLS):
         archive = (two, one)[number % 2]
-        dest.write_bytes(archive)  # and what the last run left is still there
+        dest.write_bytes(archive)  # what the last run left is still there
         at_it += killed_after(moments.uniform(0, whole), split)
         assert not joins.exists() or ARCHIVE.whole(joins) in digests
         if dest.exists():

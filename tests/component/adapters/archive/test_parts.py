@@ -1,4 +1,4 @@
-"""An archive in parts: what `cat` makes of them, what every reader makes of them, and who is to blame."""
+"""Tests of archives in parts: `cat` and all readers join them, and a bad part is named."""
 
 from __future__ import annotations
 

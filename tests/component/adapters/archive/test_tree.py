@@ -1,4 +1,4 @@
-"""The members of an unpacked package, and of a plain folder of libraries."""
+"""Tests of the members found in an unpacked package and in a plain folder of libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _tree(folder: Path, *names: str) -> Path:
 
 
 def test_every_file_of_a_package_but_its_manifest(tmp_path: Path) -> None:
-    """Also what should not be there: the check has to see it."""
+    """Unexpected files are members too, because the check must see them."""
     folder = _tree(
         tmp_path,
         "manifest.json",

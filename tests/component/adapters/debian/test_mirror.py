@@ -1,4 +1,4 @@
-"""Debian files from a loopback mirror that fails in the ways mirrors do."""
+"""Tests of downloads of Debian files from a loopback mirror that fails as real mirrors do."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_mirrors_password_is_in_no_message_when_nobody_answers(tmp_path: Path)
 
 
 def test_a_system_that_knows_no_debian_asks_debians_own(tmp_path: Path) -> None:
-    """deb.debian.org is the address that Debian's own sources.list has."""
+    """Debian's own sources.list has the address deb.debian.org."""
     for override in (None, ""):
         assert AptMirrors(folder=tmp_path, override=override).find() == ("https://deb.debian.org/debian",)
 

@@ -1,4 +1,4 @@
-"""Debian root file systems: what is asked of the tools, and that nothing half-made is ever used."""
+"""Tests of Debian root file systems: the tools' arguments, and that no incomplete system is ever used."""
 
 from __future__ import annotations
 
@@ -41,21 +41,22 @@ DEBOOTSTRAPS_OWN = (
 SYSTEMS_OWN = ("etc/apt/apt.conf.d/01autoremove", "etc/os-release")
 
 FIRST_NAME = "bookworm-e3b0c44298fc1c14.tar"
-"""What the bare system was called when its tar held this machine's files: by the sha256 of nothing."""
+"""File name of a bare system whose tar had this machine's own files: it has the sha256 of an empty list."""
 
 
 @dataclass
 class Tools:
-    """Stands for mmdebstrap and debootstrap, which leave ``installed`` packages; tar is the real one."""
+    """A stand-in for mmdebstrap and debootstrap, which leaves ``installed`` packages; tar is the
+    real program."""
 
     installed: Sequence[str] = ("base-files", "dpkg", "patch", "ccache")
     absent: set[str] = field(default_factory=set)
     error: BuilderError | None = None
     empty: bool = False
     listed: Sequence[str] | None = None
-    """Packages whose files the index names; all that are installed unless said."""
+    """Packages whose files the index names; ``None`` stands for all that are installed."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Where links of a system lead."""
+    """Targets of the system's links, by path."""
     calls: list[list[str]] = field(default_factory=list)
     epochs: list[str] = field(default_factory=list)
 
@@ -86,7 +87,8 @@ class Tools:
 
 
 def status_of(packages: Sequence[str]) -> str:
-    """Two of the fields that dpkg writes differ from the index: ``man 5 deb-control`` allows any order."""
+    """Return dpkg's status file; two fields come in another order than in the index (``man 5
+    deb-control``)."""
     return "".join(
         f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2-3\n"
         "Description: short\n and long\n\n"
@@ -95,7 +97,8 @@ def status_of(packages: Sequence[str]) -> str:
 
 
 def index_of(packages: Sequence[str]) -> str:
-    """As the mirror's ``Packages`` has it, or ``apt-cache show``; one of another version is there too."""
+    """Return the text of a mirror's ``Packages`` file or of ``apt-cache show``, with two versions
+    of each package."""
     return "".join(
         f"Package: {name}\nVersion: {version}\nArchitecture: amd64\n"
         f"Filename: pool/main/x/{name}_{version}_amd64.deb\nSHA256: {sha256_of(name, version)}\n\n"
@@ -109,9 +112,9 @@ def sha256_of(name: str, version: str = "1:2-3") -> str:
 
 
 def write_tree(tree: Path, packages: Sequence[str]) -> None:
-    """What debootstrap leaves, this machine's own files included."""
+    """Write the tree that debootstrap leaves, including this machine's own files."""
     (tree / "dev").mkdir(parents=True)
-    os.mkfifo(tree / "dev/console")  # root alone may make a device
+    os.mkfifo(tree / "dev/console")  # only root may make a device
     for path in (*HOSTS_OWN, *DEBOOTSTRAPS_OWN, *SYSTEMS_OWN):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text("http://user:secret@mirror.example/debian")
@@ -184,7 +187,7 @@ def test_made_once_with_sorted_packages(tmp_path: Path) -> None:
 def test_no_system_has_device_files_which_an_engine_without_root_cannot_unpack(
     tmp_path: Path, absent: set[str]
 ) -> None:
-    """moby#48064. mmdebstrap adds its own to the tar unless it is told not to; debootstrap leaves a tree."""
+    """Defect moby#48064: mmdebstrap adds devices to the tar unless told not to; debootstrap leaves a tree."""
     tools = Tools(absent=absent)
     made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
     assert absent or "--skip=output/dev" in tools.calls[0]
@@ -247,7 +250,7 @@ def test_what_is_this_machines_own_does_not_get_into_the_tar(tmp_path: Path) -> 
     hook = [word for word in tools.calls[0] if word.startswith("--customize-hook=")][-1]
     tree = tmp_path / "a tree"
     write_tree(tree, ())
-    # As man mmdebstrap has it: sh -c HOOK exec FOLDER.
+    # man mmdebstrap calls a hook as: sh -c HOOK exec FOLDER
     subprocess.run(["sh", "-c", hook.partition("=")[2], "exec", str(tree)], check=True)
     assert [path for path in HOSTS_OWN if (tree / path).exists()] == []
     assert [path for path in SYSTEMS_OWN if not (tree / path).exists()] == []
@@ -286,7 +289,7 @@ def test_a_system_with_a_package_of_unknown_origin_is_never_used(tmp_path: Path)
 
 
 def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
-    """What lies in the cache is of the archive of another day: it is not what was asked for."""
+    """A system from the archive of another day is in the cache, but must not be used."""
     tools = Tools()
     today = rootfs(tmp_path, tools).tar("bookworm", ())
     snapshots = [f"http://snapshot.example/archive/debian/{day}T000000Z/" for day in (20251101, 20251102)]
@@ -296,7 +299,8 @@ def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
 
 
 def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path) -> None:
-    """apt and dpkg are stand-ins: what apt-cache says of a package is printed, with fields nobody needs."""
+    """apt and dpkg are stand-ins: the hook prints what apt-cache shows, including fields that are
+    not read."""
     tools = Tools()
     rootfs(tmp_path, tools).tar("bookworm", ())
     hook = next(word for word in tools.calls[0] if "apt-cache" in word).partition("=")[2]

@@ -1,4 +1,4 @@
-"""The container's script runs in a real sh here, with a cuobjdump of our own on its PATH."""
+"""Tests of the container's script, run in a real sh, with a cuobjdump of the test on its PATH."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ esac
 
 @dataclass
 class ShellEngine(FakeEngine):
-    """Runs the container's command on this machine with ``bin`` first on PATH."""
+    """An engine that runs the container's command on this machine with ``path`` as PATH."""
 
     path: str = ""
     ran: list[ContainerRun] = field(default_factory=list)

@@ -1,4 +1,7 @@
-"""The engine adapter's command lines and messages, over a fake runner; the real engine is integration."""
+"""Tests of the engine adapter's command lines and messages with a fake runner.
+
+Tests in tests/integration use a real engine.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,11 @@ IMAGES = (
     {"Id": "sha256:3da2", "RepoTags": ["ortpacks/bare:assembled-ee875ed74d23"], "Size": 247341001},
     {"Id": "sha256:4fb0", "RepoTags": None, "Size": 5},
 )
-"""What Docker 29.7.2 lists of ours, cut down; 26.1.5 lists one without tags as the last."""
+"""Docker 29.7.2's list of our images, shortened; the last entry, without tags, is in 26.1.5's form."""
 
 
 class Docker29(BaseHTTPRequestHandler):
-    """An engine that speaks versions 1.44 to 1.52 of its API, as Docker 29.0, and says so."""
+    """An engine that supports API versions 1.44 to 1.52, like Docker 29.0, and reports them."""
 
     version: ClassVar[dict[str, object]] = {
         "Version": "29.0.0",
@@ -82,12 +85,12 @@ class Docker29(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass
 
 
 class Podman(Docker29):
-    """What ``podman system service`` of Podman 4.9.3 answers, cut down."""
+    """Answers of Podman 4.9.3's ``podman system service``, shortened."""
 
     version: ClassVar[dict[str, object]] = {
         "Components": [
@@ -114,7 +117,7 @@ def test_an_engine_without_old_versions_of_its_api_answers() -> None:
 
 
 def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compressed() -> None:
-    """Where containerd stores images, ``inspect`` told 44,858,828 bytes of the first one."""
+    """With containerd's image store, ``inspect`` gave 44,858,828 bytes for the first image."""
     with engine(Docker29) as docker29:
         assert docker29.held() == [
             Held("image", name, name, size)
@@ -191,11 +194,11 @@ ECHO = [
     "--------------------",
     'ERROR: failed to solve: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
 ]
-"""What buildx prints after a step that failed."""
+"""Output of buildx after a failed step."""
 
 
 def failed(*output: str) -> CommandError:
-    """What a build ends with whose log is ``output``; every line of it was passed on."""
+    """Return the error of a build that logs ``output``; each line of the log was passed on."""
     runner = FakeRunner(answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=output)
     lines: list[str] = []
     with pytest.raises(CommandError) as caught:
@@ -230,7 +233,7 @@ FULL = (DiskError, r"The Docker engine or there had no space left while building
 @pytest.mark.parametrize(
     ("said", "kind", "told"),
     [
-        # What buildx 0.13 printed when dockerd 26.1 got SIGKILL, SIGTERM, and before it was there.
+        # Printed by buildx 0.13 when dockerd 26.1 got SIGKILL, got SIGTERM, and had not started yet.
         ("ERROR: failed to receive status: rpc error: desc = error reading from server: EOF", *GONE),
         ("ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset", *GONE),
         (
@@ -241,9 +244,9 @@ FULL = (DiskError, r"The Docker engine or there had no space left while building
             'ERROR: error during connect: Get "https://far:2376/_ping": remote error: tls: bad certificate',
             *GONE,
         ),
-        # buildx 0.13 where a builder of the driver remote is not there.
+        # buildx 0.13 with a builder of driver remote that is not there
         ("#1 ERROR: context deadline exceeded", *GONE),
-        # BuildKit, the assembler, Python.
+        # BuildKit, the assembler, Python
         ("ERROR: failed to solve: write /out/x: no space left on device", *FULL),
         (
             "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",
@@ -289,7 +292,7 @@ farm *    docker-container
 default   docker
   default default                     running  20.10.5  linux/amd64
 """
-"""buildx 0.8's."""
+"""Output of buildx 0.8."""
 
 NEW_LIST = """\
 NAME/NODE     DRIVER/ENDPOINT   STATUS     BUILDKIT   PLATFORMS
@@ -299,7 +302,7 @@ default*      docker
  \\_ default    \\_ default       running    v0.12.5    linux/amd64, linux/386
 gone                            error
 """
-"""buildx 0.13's."""
+"""Output of buildx 0.13."""
 
 CONTEXTS = """\
 NAME        DESCRIPTION                               DOCKER ENDPOINT               ERROR
@@ -324,7 +327,7 @@ def test_builders_are_those_that_docker_lists(flag: str, command: str, said: str
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
-        # buildx 0.13 and a context whose engine is not there, then a builder of the driver remote.
+        # buildx 0.13: a context whose engine is not there, then a builder of driver remote
         (
             Completed(
                 0, "Name:   gone\nDriver: \nError:  Cannot connect to the Docker daemon at tcp://g.\n", ""
@@ -378,7 +381,7 @@ def test_buildx_that_will_do_says_its_version() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        # What buildx 0.13 prints of dockerd 26.1's pushes.
+        # Printed by buildx 0.13 for dockerd 26.1's pushes.
         (
             "ERROR: no basic auth credentials",
             r"h:5/n:1 was not pushed: no basic auth credentials\. Log in with `docker login h:5`",
@@ -401,12 +404,13 @@ def test_what_a_registry_refuses_is_a_transfer_with_its_reason(said: str, told: 
 
 @dataclass
 class Sdk:
-    """The SDK's client, its containers, and the container that it makes: ``true``, which ends at once."""
+    """The SDK's client, its list of containers, and the container it creates: ``true``, which
+    ends at once."""
 
     refused: str = ""
-    """What the engine says to every container."""
+    """The engine's error for every container, or empty."""
     blind: bool = False
-    """Whether it sees none of this machine's files."""
+    """True when the engine sees none of this machine's files."""
     local: bool = True
     security: tuple[str, ...] = ("name=seccomp,profile=builtin",)
     mounts: list[Mount] = field(default_factory=list)
@@ -477,7 +481,7 @@ def test_files_are_shown_to_a_container_in_place_or_else_copied(
     ("said", "error", "told"),
     [
         (
-            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while a file was copied in
+            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while copying a file
             DiskError,
             r"The Docker engine's disk is full: write /inspect/libx\.so.*Free space there",
         ),

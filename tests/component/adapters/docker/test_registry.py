@@ -1,6 +1,6 @@
-"""A repository of a registry: logins, what is read, and what an index and its attestations are made of.
+"""Tests of a registry's repository: logins, reading images, and writing an index with attestations.
 
-Debian's ``docker-registry`` is asked in ``tests/images``.
+``tests/images`` tests against Debian's ``docker-registry``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_do
     ("kind", "login", "asked"),
     [
         ("Basic", {"username": "ada", "password": "secret"}, ""),
-        # As docker-py spells what a credential helper gives.
+        # docker-py's spelling of a credential helper's answer
         ("Basic", {"Username": "ada", "Password": "secret"}, ""),
         ("Bearer", {"username": "ada", "password": "secret"}, "GET ada:secret"),
         ("Bearer", {"IdentityToken": "kept"}, "'refresh_token', ['kept']"),

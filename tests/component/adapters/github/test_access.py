@@ -1,4 +1,4 @@
-"""What the client asks besides publishing: may it write, what is the newest release, an asset's bytes."""
+"""Tests of requests to GitHub other than publishing: write access, the newest release, an asset's bytes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_token_that_only_reads_is_told_what_it_needs(
 
 
 def test_a_workflows_token_passes_though_github_says_that_its_user_may_not_push(double: GitHubDouble) -> None:
-    """github.com/semantic-release/github, lib/verify.js: push is always false for an installation."""
+    """``push`` is always false for an installation: github.com/semantic-release/github, lib/verify.js."""
     double.token, double.push = "ghs_doubleOfAWorkflowsToken", False
     host(double, token=double.token).require_access()
 
@@ -191,7 +191,7 @@ def test_an_asset_that_keeps_coming_with_other_bytes_is_an_integrity_error(doubl
 
 @pytest.mark.parametrize("told", [len(BODY), 5])
 def test_more_bytes_than_asked_for_are_not_read(double: GitHubDouble, told: int) -> None:
-    """Whether the host tells the size, or lies about it."""
+    """The host tells the size correctly, or a wrong one."""
     real = asset_of(double)
     asset = Asset(real.name, told, None, real.state, real.id)
     with pytest.raises(TransferError, match=r"at most 100,000|larger than the 100,000"):
@@ -217,13 +217,13 @@ def test_a_file_that_vanishes_while_it_is_sent_is_not_taken_for_a_network_that_f
 
 
 def tls_error(cause: ssl.SSLError) -> requests.exceptions.SSLError:
-    """As it comes out of requests 2.34 when a TLS server hangs up, or has another certificate."""
+    """Return requests 2.34's error for a TLS server that hangs up or has another certificate."""
     reason = urllib3.exceptions.SSLError(cause)
     return requests.exceptions.SSLError(urllib3.exceptions.MaxRetryError(None, "/", reason))  # type: ignore[arg-type]
 
 
 def failing_once(double: GitHubDouble, error: Exception) -> tuple[GitHub, FakeReporter]:
-    """A host that was reached already, and whose next request raises."""
+    """Return a host that was reached once and whose next request raises ``error``, and its reporter."""
     reporter = FakeReporter()
     github = host(double, reporter=reporter)
     github.latest()

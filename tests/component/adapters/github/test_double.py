@@ -1,4 +1,4 @@
-"""The double against what GitHub documents. Expected values: docs.github.com and github/docs, "Releases"."""
+"""Tests of the GitHub double. Expectations come from docs.github.com and github/docs, "Releases"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def github(tmp_path: Path) -> Iterator[GitHubDouble]:
 
 
 class Api:
-    """The few requests these tests need, raw."""
+    """The few raw requests that these tests need."""
 
     def __init__(self, double: GitHubDouble) -> None:
         self.root = f"{double.url}/repos/{REPOSITORY}/releases"
@@ -64,7 +64,7 @@ def test_a_draft_is_in_the_list_of_its_owner_and_nowhere_else(api: Api) -> None:
 
 
 def test_a_tag_is_made_when_a_draft_becomes_public_and_then_stays(api: Api, github: GitHubDouble) -> None:
-    """docs.github.com: target_commitish is "unused if the Git tag already exists"."""
+    """docs.github.com says that target_commitish is "unused if the Git tag already exists"."""
     first = api.draft()
     assert (first["target_commitish"], github.tags) == ("main", {})
     api.publish(first)

@@ -1,4 +1,7 @@
-"""How long the client waits when GitHub says to. Expected values: RFC 9110 and docs.github.com."""
+"""Tests of the client's waits when GitHub asks for them.
+
+Expectations come from RFC 9110 and docs.github.com.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from builder.errors import TransferError
 from tests.support.factories.publishing import Desk, bytes_in, open_desk
 
 NOVEMBER_1994 = 784_111_777
-"""``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``, the example of RFC 9110, 5.6.7."""
+"""Unix seconds of RFC 9110's example (5.6.7): ``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``."""
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_a_wait_in_seconds_is_kept_to_each_time(desk: Desk, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["date", "reset"])
 def test_a_time_to_come_back_is_read_by_githubs_clock_not_by_ours(desk: Desk, kind: str) -> None:
-    """The desk's own clock is months off."""
+    """The desk's clock differs from GitHub's by months."""
     desk.github.fail("upload", kind, seconds=90)
     desk.publish()
     (pause,) = pauses(desk)

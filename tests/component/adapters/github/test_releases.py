@@ -1,4 +1,5 @@
-"""The GitHub client when things go wrong. Every case ends complete, or as a draft the next run completes."""
+"""Tests of the GitHub client with faults: each ends in a complete release or a draft that the
+next run completes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An opener of foreign archives, and what must be left of its work."""
+"""Fixtures with an opener of untrusted archives and a check of the files that it leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.fakes.ports import FakeReporter
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Path]:
-    """Where sources lie. Whatever happens, nothing else may lie above it afterwards."""
+    """Return a folder for sources; afterwards, no other file may be next to it."""
     folder = tmp_path / "work"
     (tmp_path / "dist").mkdir()
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Container images as files: the libraries that the final image has, and files that contradict themselves."""
+"""Tests of container images as files: the final image's libraries, and files that contradict themselves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UPPER = tar(
 )
 
 FINAL = {"usr/lib/kept.so": LIBRARY, "usr/lib/replaced.so": OTHER, "opt/old/new.so": OTHER, "bin/tool": OTHER}
-"""By hand, from the two layers above."""
+"""Files of the final image, derived by hand from the two layers above."""
 
 
 def found(opener: Opener, source: Path) -> dict[str, bytes]:
@@ -114,7 +114,7 @@ def test_a_second_name_of_a_file_lives_on_when_the_first_is_removed(opener: Open
 
 
 def test_a_whiteout_of_its_own_layer_hides_nothing_of_it(opener: Opener, work: Path) -> None:
-    """OCI layer.md: whiteouts apply to lower layers, wherever in the tar they stand."""
+    """OCI layer.md: whiteouts apply to lower layers, wherever in the tar they are."""
     both = tar(
         member("a/x.so", OTHER), member("a/.wh..wh..opq"), member("a/.wh.y.so"), member("a/y.so", OTHER)
     )
@@ -182,7 +182,7 @@ def test_an_image_without_libraries_holds_none(opener: Opener, work: Path) -> No
 
 
 def without(data: bytes, name: str) -> bytes:
-    """The same tar without one member."""
+    """Return the tar ``data`` without the member ``name``."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         kept = [
             (info, content.read() if content else b"")
@@ -294,14 +294,15 @@ def test_documents_without_end_are_not_taken_into_memory(opener: Opener, work: P
 
 
 def listed(*images: list[str], **layers: bytes) -> bytes:
-    """``docker save`` with one manifest entry an image."""
+    """Return a ``docker save`` archive with one manifest entry for each image."""
     manifest = [{"RepoTags": [f"app:{place}"], "Layers": names} for place, names in enumerate(images)]
     return files({**layers, "manifest.json": json.dumps(manifest).encode()})
 
 
 @pytest.fixture
 def soon() -> Iterator[None]:
-    """Three times what it takes, and more than ten times less than it took."""
+    """Limit the test's processor time to 4 s, three times the need; the defect took over ten
+    times as long."""
     started = time.process_time()
     yield
     assert time.process_time() - started < 4

@@ -1,4 +1,4 @@
-"""Wheels that lie in wheels, zips and tars: their libraries by the paths that lead to them."""
+"""Tests of wheels inside wheels, zips and tars: their libraries have the paths that lead to them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_one_that_is_not_whole_is_told_by_its_path(opener: Opener, work: Path) -
 
 
 def test_a_bomb_in_a_bomb_counts_as_one(opener: Opener, work: Path) -> None:
-    """Each layer packs a thousand to one: what the outer file may unpack to holds for all."""
+    """Each layer compresses a thousand to one; the limit follows from the size of the outer file."""
     inner = zipped({f"{place}.so": b"\x7fELF" + bytes(64 << 20) for place in range(4)})
     (work / "a.zip").write_bytes(zipped({f"{place}.whl": inner for place in range(3)}))
     with pytest.raises(IntegrityError, match="has more bytes than belong into an archive of its size"):

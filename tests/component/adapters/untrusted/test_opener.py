@@ -1,4 +1,5 @@
-"""Files, folders, archives and URLs that hold libraries; and everything that is wrong with them."""
+"""Tests of files, folders, archives and URLs that hold libraries, and of the ways in which they
+can be wrong."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ EXBIBYTE = 1 << 60
 
 @pytest.fixture
 def tree(work: Path) -> Path:
-    """Libraries of every sort, links, and files that are none."""
+    """Write a folder with libraries of every kind, links, and other files; return its path."""
     folder = work / "tree"
     for name, data in TREE.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -85,18 +86,19 @@ def said(opener: Opener, source: Path | str, kind: type[BuilderError]) -> str:
 
 
 def packed(folder: Path, target: Path, *options: str) -> Path:
-    """By GNU tar and its compressors."""
+    """Pack ``folder`` with GNU tar and its compressors; return ``target``."""
     subprocess.run(["tar", *options, "-cf", target, "-C", folder, "."], check=True)
     return target
 
 
 def test_a_folder_is_its_libraries_by_magic_or_by_name(opener: Opener, tree: Path) -> None:
-    """The link to one of them is no library more; that to what lies outside is one."""
+    """A link to a library of the folder adds none; a link to a file outside the folder adds one."""
     assert found(opener, tree) == {**WANTED, "lib/libaway.so": Path("/etc/passwd").read_bytes()}
 
 
 def linked(work: Path, links: dict[str, str]) -> Path:
-    """A folder with one library, text, and links; a library and a folder outside of it."""
+    """Write a folder with one library, a text and the links, and a library next to it; return the
+    folder's path."""
     folder = work / "linked"
     (folder / "sub").mkdir(parents=True)
     (folder / "liba.so.1").write_bytes(LIBRARY)
@@ -274,7 +276,7 @@ def oversized(name: str) -> bytes:
 
 
 def header(name: str, kind: bytes, place: int, data: bytes) -> bytes:
-    """A header with other bytes in one place, and the checksum for them."""
+    """Return a tar header with ``data`` at ``place`` and a correct checksum."""
     made = bytearray(member(name, type=kind)[0].tobuf(tarfile.GNU_FORMAT))
     made[place : place + len(data)] = data
     made[148:156] = b"        "
@@ -283,13 +285,13 @@ def header(name: str, kind: bytes, place: int, data: bytes) -> bytes:
 
 
 def below_zero(name: str, size: int) -> bytes:
-    """A size in base 256, which may be negative."""
+    """Return a tar with a member whose size is in base 256, which may be negative."""
     told = size.to_bytes(12, "big", signed=True)
     return files({"README": b"text"})[:1024] + header(name, tarfile.REGTYPE, 124, told) + bytes(2048)
 
 
 def around_in_a_circle() -> bytes:
-    """The second member's pax records say that it ends where its own header begins."""
+    """Return a tar whose second member's pax size makes it end where its own header begins."""
     first = files({"README": b"text"})[:1024]
     return first + pax_tar({"size": "-1536"}, "a.txt", b"text")
 
@@ -343,7 +345,7 @@ def test_a_library_larger_than_the_disk_is_told_before_it_is_written(
 
 
 def _claiming(size: int, *, sparse: bool) -> bytes:
-    """A tar with a library of which a header says that it has ``size`` bytes."""
+    """Return a tar with a library whose header claims ``size`` bytes."""
     if sparse:
         return pax_tar({"GNU.sparse.size": str(size), "GNU.sparse.map": "0,512"}, "a.so", LIBRARY)
     return tar(member("a.so", LIBRARY + bytes(99_999), size=size))
@@ -357,7 +359,7 @@ MORE_BYTES = "has more bytes than belong into an archive of its size. If that is
 def test_a_small_archive_that_claims_gigabytes_is_told_before_any_is_read(
     opener: Opener, work: Path, size: int, name: str
 ) -> None:
-    """655 KB of zstd gave 13 GB on the disk before the reader's limit on files was asked."""
+    """Defect: 655 KB of zstd became 13 GB on disk before the reader checked its limit on files."""
     zeros = compress(tar(member(name, bytes(9 << 20), size=size)))
     (work / "x.tar.zst").write_bytes(zeros)
     with zipfile.ZipFile(work / "x.whl", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -389,14 +391,16 @@ def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(
 
 
 def sparse_by_pax(pieces: int) -> bytes:
-    """GNU's format 1.0: the map lies before the bytes, two numbers a piece."""
+    """Return a tar with a library in GNU's sparse format 1.0: two numbers for each piece, before
+    the bytes."""
     told = b"%d\n" % pieces + b"0\n0\n" * pieces
     records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
     return pax_tar(records, "a.so", told + bytes(-len(told) % 512))
 
 
 def sparse_by_gnu(blocks: int) -> bytes:
-    """GNU's old format: 21 pieces a block, the last but eighth byte tells of one more block."""
+    """Return a tar in GNU's old sparse format: 21 pieces a block, and a byte that announces one
+    more block."""
     block = b"00000000001\0" * 42 + b"\1" + bytes(7)
     return header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1") + block * blocks + bytes(1024)
 
@@ -438,7 +442,7 @@ def test_little_that_would_take_long_is_told_soon(opener: Opener, work: Path, ki
 
 
 def test_members_are_not_kept(opener: Opener, work: Path) -> None:
-    """``tarfile`` alone would keep some 400 bytes of each: 5 MB in all."""
+    """``tarfile`` alone would keep about 400 bytes of each member: 5 MB in total."""
     many = b"".join(tar(member(f"{place:05}"), end=b"") for place in range(8000))
     (work / "x.tar").write_bytes(many + files({"a.so": LIBRARY}))
     tracemalloc.start()
@@ -535,9 +539,9 @@ def test_a_path_that_is_nothing_is_told(opener: Opener, work: Path, name: str) -
 
 
 def test_a_zstd_with_a_window_for_another_machine_is_told(opener: Opener, work: Path) -> None:
-    """A frame that is whole and asks for 256 MiB of the reader's memory: RFC 8878, 3.1.1.1.2."""
+    """A whole frame that asks for a window of 256 MiB: RFC 8878, 3.1.1.1.2."""
     data = files({"a.so": LIBRARY})
-    block = struct.pack("<I", len(data) << 3 | 1)[:3] + data  # the last one, raw
+    block = struct.pack("<I", len(data) << 3 | 1)[:3] + data  # the last block, raw
     (work / "x.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
     assert "x.tar.zst cannot be read: " in said(opener, work / "x.tar.zst", IntegrityError)
 

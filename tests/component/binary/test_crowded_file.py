@@ -1,6 +1,6 @@
-"""Files of a few megabytes that ask for far more than their size: refused soon, and in little memory.
+"""Tests of files of a few megabytes that claim far more than their size: refused quickly, in little memory.
 
-Each is read by a process of its own, for its memory is the point. ``ru_maxrss`` would be the parent's.
+Each file is read by a process of its own whose memory is measured. ``ru_maxrss`` would include the parent's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from builder.pipeline.inspect import read_file
 from tests.support.factories.binaries import SASS, container, elf, image, sass
 
 SECONDS, MIB = 8, 200
-"""Processor time and memory of one file; the interpreter's own 17 MiB and the file itself are in it."""
+"""Limits of processor time (s) and memory (MiB) for one file, with the interpreter's 17 MiB and
+the file itself."""
 
 READ = r"""
 import re, sys, time
@@ -42,7 +43,7 @@ SMALL = image(SASS, 50, payload=8)
 
 
 def _headers_again(library: bytes, name: str, count: int) -> bytes:
-    """The library with ``count`` more headers like the one of the section of this name."""
+    """Return the library with ``count`` more headers equal to the header of section ``name``."""
     (table,) = struct.unpack_from("<Q", library, 40)
     header = next(
         library[at : at + 64] for at in range(table, len(library), 64) if _name(library, at) == name.encode()
@@ -52,7 +53,8 @@ def _headers_again(library: bytes, name: str, count: int) -> bytes:
 
 
 def _name(library: bytes, header: int) -> bytes:
-    """Of the section with the header at this place; the last section holds the names."""
+    """Return the name of the section whose header is at offset ``header``; the last section holds
+    all names."""
     (names,) = struct.unpack_from("<Q", library, len(library) - 64 + 24)
     (start,) = struct.unpack_from("<I", library, header)
     return library[names + start : library.index(b"\0", names + start)]
@@ -69,13 +71,14 @@ def _a_name_needed_again_and_again() -> bytes:
 
 
 def _needed(library: bytes) -> list[bytes]:
-    """The entries of the dynamic section, as they stand there: each string is two bytes after another."""
+    """Return the entries of the dynamic section; the offset of each string is two bytes after the
+    last one's."""
     first = 1 + len(NAME) + 1
     return [struct.pack("<qQ", 1, 1), *(struct.pack("<qQ", 1, first + 2 * at) for at in range(HEADERS))]
 
 
 def _a_symbol_again_and_again() -> bytes:
-    """A name that is slow to compare, for each of a million symbols."""
+    """Return a library with a million symbols of one name that is slow to compare."""
     name = "cudnn_" + "_version" * 500 + "x"
     library = elf({".rodata": bytes(8)}, symbols={name: (".rodata", 4)})
     (table,) = struct.unpack_from("<Q", library, 40)
@@ -139,7 +142,7 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes], str]] = {
         "more than 262,144 beginnings of containers that are none",
     ),
 }
-"""By what is in it: the name that it is read under, how it is made, and what the reader says."""
+"""By content: the file's name, the function that makes the file, and the reader's message."""
 
 
 ENDLESS = {
@@ -150,7 +153,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_three_gigabytes_of_zeros_take_no_memory(name: str, tmp_path: Path, root: Path) -> None:
-    """The whole file is searched; of its 3 GB on no disk nothing is read."""
+    """The whole file of 3 GB is searched, but no part of its hole is read from the disk."""
     file = tmp_path / name
     file.write_bytes(ENDLESS[name])
     os.truncate(file, 3 << 30)
@@ -163,7 +166,8 @@ def test_three_gigabytes_of_zeros_take_no_memory(name: str, tmp_path: Path, root
 
 
 def test_containers_behind_holes_are_found(tmp_path: Path) -> None:
-    """Where a hole ends, the file system says in blocks: containers lie at both ends of one, and in one."""
+    """The file system reports the ends of a hole in blocks: containers are at both ends of a hole
+    and inside it."""
     file = tmp_path / "demo.fatbin"
     places = [0, 96 << 20, (200 << 20) + 4096 * 3 + 8, (1 << 30) - len(sass(50))]
     with file.open("wb") as opened:

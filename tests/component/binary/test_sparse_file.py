@@ -1,4 +1,4 @@
-"""Files of 10 GiB with next to nothing in them: refused at once, not read for half a minute."""
+"""Tests of nearly empty sparse files of 10 GiB: each is refused at once instead of being read to its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_LARGE = f"a file of 10,737,418,240 bytes: no library is larger than 4 GiB (a
 
 
 def _claims_all() -> bytes:
-    """A library whose ``.nv_fatbin`` goes on to the end of the file."""
+    """Return a library whose ``.nv_fatbin`` section extends to the end of the file."""
     library = bytearray(elf({".nv_fatbin": sass(50)}))
     (table,) = struct.unpack_from("<Q", library, 40)
     headers = range(table, len(library), 64)
@@ -79,7 +79,8 @@ def test_where_the_system_does_not_tell_holes_all_is_read(
 
 @contextmanager
 def _sparse(folder: Path, begin: bytes) -> Iterator[mmap.mmap]:
-    """The file, mapped; whatever is done with it must be done in a second."""
+    """Map a file that begins with ``begin``; the caller's work on the mapping must take less than
+    a second."""
     file = folder / "libdemo.so"
     file.write_bytes(begin)
     os.truncate(file, SIZE)

@@ -1,4 +1,4 @@
-"""A machine for the client with nothing installed, and the client as one file."""
+"""Fixtures with a machine on which nothing is installed, and with the client as one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's streams and its surroundings at their worst: closed, full, of another encoding, forbidden."""
+"""Tests of the client with bad streams and surroundings: closed, full, of another encoding, not permitted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.doubles.release import serving, write_release
 GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
 
 NOBODY = 65534
-"""A user whom root's folders are closed to."""
+"""Number of a user without access to root's folders."""
 
 
 def run(
     argv: Sequence[str | Path], env: Mapping[str, str], *, streams: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
-    """The client; ``streams`` is what a shell line has behind the command."""
+    """Run the client; ``streams`` holds the redirections of a shell command line."""
     words = [sys.executable, "-S", *map(str, argv)]
     line = ["sh", "-c", f'exec "$@" {streams}', "sh", *words] if streams else words
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **env}
@@ -41,13 +41,13 @@ def run(
 def test_a_home_and_a_python_path_that_may_not_be_looked_at(
     pyz: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    """As in a container that is started with ``--user`` and root's home."""
+    """A container with ``--user`` and root's home is such a case."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     closed = tmp_path / "closed"
     (closed / "inside").mkdir(parents=True)
     closed.chmod(0o700)
-    for folder in pyz.parents:  # pytest keeps its own to itself
+    for folder in pyz.parents:  # pytest's own folders are closed to other users
         if folder.stat().st_mode & 0o077 == 0:
             folder.chmod(0o755)
     done = subprocess.run(
@@ -82,7 +82,7 @@ def test_a_path_keeps_its_bytes_whatever_the_encoding_is(
 
 
 def test_powershell_is_told_letters_by_their_numbers() -> None:
-    """UTF-16, as ``[char]`` takes it: its code page and Python's differ on Windows."""
+    """The numbers are UTF-16 for ``[char]``: the code pages of PowerShell and Python differ on Windows."""
     said = lines({"X": "C:\\Jos\N{LATIN SMALL LETTER E WITH ACUTE}"}, "powershell", "win-x64")
     assert said == ["$env:X = (-join [char[]](67,58,92,74,111,115,233))"]
 

@@ -1,4 +1,5 @@
-"""``ortpacks.pyz`` on every Python it promises, as far as they are here: each command once, no warning."""
+"""Tests of ``ortpacks.pyz`` on every supported Python that is installed: each command once,
+without warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
 
 def found(version: str) -> str | None:
-    """On ``PATH``, else the newest of pyenv's: itself, no shim of pyenv's, which needs programs."""
+    """Return a Python of this version from ``PATH``, else the newest of pyenv's, or ``None``.
+
+    The path is the program's own, not that of pyenv's shim, which needs other programs.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     theirs = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
     candidates = (shutil.which(f"python{version}"), *map(str, reversed(theirs)))
@@ -29,7 +33,7 @@ def found(version: str) -> str | None:
 
 
 def _itself(path: str, version: str) -> str | None:
-    """The program behind ``path``, where it is a Python of this version."""
+    """Return the program behind ``path`` if it is a Python of this version, else ``None``."""
     argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     said, _, program = done.stdout.strip().partition(" ")
@@ -38,19 +42,20 @@ def _itself(path: str, version: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """Runs the client as a user would, with the Python to be tried."""
+    """A runner of the client, like a user's shell, with the Python under test."""
 
     python: str
     pyz: Path
     home: Path
     path: str = "/usr/bin:/bin"
     env: Mapping[str, str] = field(default_factory=dict)
-    """More than what it always gets."""
+    """Variables in addition to the constant ones."""
 
     def run(self, *argv: str | Path, code: int = 0, told: str | None = "") -> str:
-        """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here.
+        """Run the client and return its standard output; a ``DeprecationWarning`` is an error.
 
-        ``told`` is what it says on stderr; ``None``: what it is doing, and nothing of Python's own.
+        ``told`` is the expected standard error; ``None`` accepts messages on progress and none of Python's
+        own.
         """
         done = subprocess.run(
             [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
@@ -73,7 +78,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An older and a newer one, in both forms: not every Python reads zstd."""
+    """Return an older and a newer release with both kinds of archive: not every Python reads zstd."""
     place, forms = tmp_path_factory.mktemp("releases"), (".tar.zst", ".tar.gz")
     older = write_release(place / "older", version="1.22.0", forms=forms)
     return older, write_release(place / "newer", forms=forms)
@@ -123,7 +128,7 @@ def test_a_thin_package_in_parts_is_completed_on_every_python(shell: Shell, tmp_
 
 
 def test_it_needs_nothing_but_python(shell: Shell, tmp_path: Path) -> None:
-    """No program on PATH, no module of others."""
+    """PATH has no program, and only the standard library is importable."""
     bare = replace(shell, path="/nonexistent")
     index = write_release(tmp_path / "release", forms=(".tar.gz",))
     bare.run("install", "--index", index, "--quiet")
@@ -136,12 +141,12 @@ MACS_BSDTAR = """#!/bin/sh
 echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
 exit 1
 """
-"""What libarchive without libzstd says, on a Mac without the program."""
+"""Message of libarchive without libzstd on a Mac without zstd."""
 
 
 @pytest.fixture
 def mac(shell: Shell, tmp_path: Path) -> Shell:
-    """Nothing on it reads zstd, and its bsdtar seems to."""
+    """Return a shell on which nothing reads zstd, though bsdtar seems to."""
     if shell.python.endswith(READ_ZSTD):
         pytest.skip("this Python reads zstd")
     programs = tmp_path / "bin"

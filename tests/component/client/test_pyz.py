@@ -1,4 +1,5 @@
-"""The one file: built twice the same, run without site-packages, and its JSON held to the schema."""
+"""Tests of the one file: two builds are equal, it runs without site-packages, and its JSON fits
+the schema."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_pat
 
 @pytest.mark.parametrize(("module", "verb"), [("shutil", "detect"), ("gzip", "list"), ("tarfile", "list")])
 def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module: str, verb: str) -> None:
-    """Debian's python3-minimal has no shutil; what a verb imports on its way may be missing as well."""
+    """Debian's python3-minimal has no shutil; a module that only a verb imports may be missing too."""
     run = "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     program = f"import runpy, sys; sys.modules[{module!r}] = None; {run}"
     argv = [sys.executable, "-I", "-S", "-c", program, str(pyz), verb]
@@ -229,7 +230,7 @@ def test_a_path_that_the_system_refuses_is_a_message(pyz: Path, tmp_path: Path, 
 
 
 def test_flags_are_spelled_out(pyz: Path) -> None:
-    """Else ``--js`` would be JSON for the command and text for its errors."""
+    """Otherwise ``--js`` would mean JSON for the command and text for its errors."""
     assert run(pyz, "list", "--js").returncode == 2
 
 
@@ -269,7 +270,7 @@ def test_it_asks_at_a_terminal(pyz: Path, tmp_path: Path, typed: bytes, code: in
 
 
 def test_its_sources_are_python_3_9(pyz: Path) -> None:
-    """Every module of it by the grammar of 3.9, whatever Python runs the tests."""
+    """Every module must parse with the grammar of 3.9, whatever Python runs the tests."""
     with zipfile.ZipFile(pyz) as archive:
         for name in archive.namelist():
             ast.parse(archive.read(name), name, feature_version=(3, 9))

@@ -1,4 +1,4 @@
-"""What the client says to a user: what it will do before it does it, and what takes its time."""
+"""Tests of the client's messages: what it says before it acts, and during work that takes time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def release(tmp_path: Path) -> Path:
 
 
 def changed(release: Path, variant: str, **keys: object) -> None:
-    """Make the index say something else of a variant's package."""
+    """Change ``keys`` of a variant's package in the index."""
     index = json.loads((release / "index.json").read_text())
     for package in index["packages"]:
         package.update(keys if package["variant"] == variant else {})
@@ -120,7 +120,7 @@ def test_the_program_tells_its_version_and_its_use(machine: Machine, argv: list[
 def test_help_is_one_screen_and_each_command_says_the_rest(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal of 80 columns and 24 rows, one of them the prompt's. Python 3.14 would colour it."""
+    """The terminal has 80 columns and 24 rows, one for the prompt. Python 3.14 would colour the help."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert machine.run("--help") == 0

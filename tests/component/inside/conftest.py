@@ -1,4 +1,4 @@
-"""The compiler launcher of the build container."""
+"""Fixture with the compiler launcher of the build container."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import ROOT
 
 @pytest.fixture(scope="session")
 def unit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``unit``, compiled as templates/variant.Dockerfile.j2 does."""
+    """Compile ``unit`` as templates/variant.Dockerfile.j2 does; return the program's path."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc on PATH: compiles builder/inside/unit.c")
     program = tmp_path_factory.mktemp("unit") / "unit"

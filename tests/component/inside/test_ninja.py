@@ -1,4 +1,4 @@
-"""The order of units and a run over them, with the real Ninja and compilers that are lines of shell."""
+"""Tests of the order of units and of a whole run, with the real Ninja and shell commands as compilers."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
 
 
 def built(text: str) -> list[str]:
-    """What Ninja says that it built, in order."""
+    """Return the units that Ninja reports as built, in order."""
     lines = (line for line in text.splitlines() if "] Building" in line)
     return [line.rpartition("/")[2].removesuffix(".o") for line in lines]
 
 
 def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None:
-    """The ground that ``order`` stands on; Ninja 1.12 and newer looks at what waits for a unit first."""
+    """``order`` relies on this order. Ninja 1.12 and newer first considers which edges wait for a unit."""
     text = costliest_first(NINJA, lambda output: COSTS.get(output, 0.0))
     (tree / "build.ninja").write_text(text)
     done = subprocess.run(["ninja", "-j1", "p"], cwd=tree, capture_output=True, text=True, check=True)
@@ -120,7 +120,7 @@ def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixt
 def test_the_time_left_follows_the_unit_log_while_it_grows(
     tree: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each unit is 600 CPU s, and runs for 1,200 s; what an earlier run appended counts no more."""
+    """Each unit takes 600 CPU s and 1,200 s; lines that an earlier run appended are not counted."""
     hit = "echo direct_cache_hit >>ccache-stats.log\n"
     slow = hit + 'test "$1" = b.cc && sleep 3\n' + COMPILE.replace("1000 2000 1500", "0 1200000 600000")
     (tree / "compile").write_text(slow)
@@ -235,7 +235,7 @@ def test_a_unit_that_was_found_in_part_teaches_nothing(tree: Path) -> None:
 
 
 def test_two_builds_learn_at_once(tree: Path) -> None:
-    """Both write the table that they share, again and again, and none loses the other's units."""
+    """Both builds write the shared table many times, and neither may lose the other's units."""
     script = (
         "import sys; from pathlib import Path; from argparse import Namespace\n"
         "from builder.inside import drive\n"

@@ -1,4 +1,5 @@
-"""Compilers of several builds hold together to one number of jobs and one budget of memory."""
+"""Tests of the pool: compilers of several builds together keep to one number of jobs and one
+memory budget."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ CLAIMS = {
     "cheap.cu.o": (1, 1),
     "giant.cu.o": (30, 500),
 }
-"""Units with their rank and blocks."""
+"""Rank and size in blocks of each unit."""
 
 
 class Machine:
-    """Units that are compiled on one machine, by builds with the same pool."""
+    """Units that builds with the same pool compile on one machine."""
 
     def __init__(self, unit: Path, folder: Path, jobs: int, blocks: int) -> None:
         self.log = folder / "units.log"
@@ -52,14 +53,15 @@ class Machine:
         return self.started[-1]
 
     def hold(self, output: str) -> Path:
-        """A unit that runs until the file is there, which is returned; it has its claim now."""
+        """Start a unit and wait until it has its claim; return the file whose creation ends the unit."""
         name = f"{output}.{len(self.started)}"
         self.start(output, f"touch {name}.begun; until test -e {name}.end; do sleep 0.01; done")
         await_true((self._folder / f"{name}.begun").exists)
         return self._folder / f"{name}.end"
 
     def spare(self, output: str) -> subprocess.Popen[bytes]:
-        """What asks for a spare slot for a piece of a unit; leaving it ends its standard input."""
+        """Start a request for a spare slot for a piece of a unit; closing its standard input
+        releases the slot."""
         argv = [str(self._unit), "--spare", output]
         return subprocess.Popen(argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -69,7 +71,7 @@ class Machine:
             process.wait()
 
     def lines(self) -> list[Line]:
-        """The units by their start, once all have ended."""
+        """Wait for all units to end and return their lines in the log by start time."""
         for process in self.started:
             assert process.wait(timeout=30) == 0
         return sorted(read_log(self.log), key=lambda line: line.start)
@@ -95,13 +97,13 @@ def await_true(asked: Callable[[], bool]) -> None:
 
 
 def said(process: subprocess.Popen[bytes]) -> bytes:
-    """The first line of what a process prints; empty where it ends without one."""
+    """Return the first line of a process's output, or empty bytes when it ends without one."""
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 def at_once(lines: list[Line], size: Callable[[Line], int]) -> int:
-    """The most that units which ran at the same time had together."""
+    """Return the largest sum of ``size`` over units that ran at the same time."""
     return max(sum(size(other) for other in lines if other.start <= one.start < other.end) for one in lines)
 
 
@@ -117,7 +119,7 @@ def test_no_more_units_run_at_once_than_there_are_jobs(machine: Callable[[int, i
 def test_what_a_builds_units_have_claimed_is_seen_while_they_run(
     machine: Callable[[int, int], Machine], tmp_path: Path
 ) -> None:
-    """A giant's claim is all there is; what waits, and what was killed, has claimed nothing."""
+    """A giant unit claims the whole budget; waiting and killed units have claimed nothing."""
     two = machine(2, 30)
     with pool.joined(tmp_path / "joined", "legacy", 30 * pool.BLOCK_MIB) as joined:
 
@@ -141,7 +143,7 @@ def test_what_a_builds_units_have_claimed_is_seen_while_they_run(
 
 
 def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) -> None:
-    """Of 30 blocks, two units of 12 and some of one; never a third of 12."""
+    """30 blocks hold two units of 12 and some of 1, but never three of 12."""
     four = machine(4, 30)
     for output in (
         "heavy.cu.o",
@@ -265,7 +267,7 @@ def test_a_piece_waits_no_longer_than_its_unit(machine: Callable[[int, int], Mac
 
 
 def test_a_piece_without_memory_for_two_does_not_wait(machine: Callable[[int, int], Machine]) -> None:
-    """It would keep others from slots until its unit has ended."""
+    """A waiting piece would keep others from slots until its unit has ended."""
     four = machine(4, 20)
     end = four.hold("heavy.cu.o")
     with four.spare("heavy.cu.o") as spare:

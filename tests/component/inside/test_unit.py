@@ -1,4 +1,5 @@
-"""unit, compiled as in the build container: what it notes of a compiler, and that it is not in the way."""
+"""Tests of ``unit``, compiled as in the build container: its log of a compiler, and its faithful
+pass-through."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ block = bytearray(200 << 20)
 while sum(os.times()[:2]) < 0.4:
     pass
 """
-"""Half a second of work, nearly, with 200 MiB in its hands."""
+"""Program that works for 0.4 s with 200 MiB of memory."""
 
 
 def run(
@@ -47,7 +48,7 @@ def test_one_line_tells_what_a_compiler_took(unit: Path, tmp_path: Path) -> None
 
 
 def test_what_a_compilers_children_take_counts(unit: Path, tmp_path: Path) -> None:
-    """nvcc itself does little: cicc and ptxas, its children's children, are what costs."""
+    """nvcc does little itself: its children's children, cicc and ptxas, take the time and memory."""
     log = tmp_path / "units.log"
     (tmp_path / "busy.py").write_text(BUSY)
     run(unit, "sh", "-c", "sh -c 'python3 busy.py'; true", log=log, cwd=tmp_path)

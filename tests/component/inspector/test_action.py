@@ -1,4 +1,4 @@
-"""``action.yml``: its step run with the shell and the environment that a runner gives it."""
+"""Tests of ``action.yml``: its step runs with the shell and the environment that a runner provides."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 _EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
 _SHELLS = {"bash": ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail"]}
-"""As GitHub's documentation of ``jobs.<job_id>.steps[*].shell`` has them."""
+"""Command lines of shells in GitHub's documentation of ``jobs.<job_id>.steps[*].shell``."""
 
 
 def runner(folder: Path, given: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """The steps in ``folder``, with inputs as ``with`` gives them, until one fails."""
+    """Run the action's step in ``folder`` with the inputs ``given`` and defaults for all others."""
     defaults = {name: one.get("default", "") for name, one in ACTION["inputs"].items()}
     assert given.keys() <= defaults.keys()
     values = {**defaults, **given}

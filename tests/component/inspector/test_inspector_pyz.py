@@ -1,4 +1,4 @@
-"""``ortpacks-inspect.pyz`` on every Python it promises, with nothing but its standard library."""
+"""Tests of ``ortpacks-inspect.pyz`` on every supported Python with only the standard library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def run(python: str, inspector: Path, *argv: object) -> subprocess.CompletedProcess[str]:
-    """Without packages of others, and with each warning as an error."""
+    """Run the inspector without installed packages, with every warning as an error."""
     return subprocess.run(
         [python, "-W", "error", "-I", "-S", inspector, *map(str, argv)],
         env={"PATH": "/nonexistent"},

@@ -1,4 +1,4 @@
-"""Findings as SARIF, held to the standard's own schema."""
+"""Tests of findings as SARIF against the standard's own schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LIBRARY = elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))})
 
 @pytest.fixture(scope="session")
 def standard() -> Draft4Validator:
-    """The standard's, but for the patterns of ``language``, which only ECMAScript takes."""
+    """Return a validator of the standard's schema without the pattern of ``language``, which is
+    ECMAScript only."""
     schema = json.loads((ROOT / "tests/data/sarif/sarif-2.1.0-rtm.5.json").read_text())
     for name in ("run", "toolComponent"):
         del schema["definitions"][name]["properties"]["language"]["pattern"]

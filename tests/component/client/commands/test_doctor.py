@@ -1,4 +1,4 @@
-"""doctor from end to end: with a stand-in for the driver, and as the one file on this very machine."""
+"""Tests of whole doctor runs: with a stand-in for the driver, and as the one file on this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REFUSES = host_library(
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An H200 and a Quadro M2200, driver 570.133.07."""
+    """Return libraries of driver 570.133.07 with an H200 and a Quadro M2200."""
     folder = tmp_path_factory.mktemp("driver")
     return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}
 
@@ -55,7 +55,7 @@ def home(tmp_path: Path) -> Machine:
 
 
 def install(home: Machine, folder: Path, host: bytes = FILES[HOST]) -> Path:
-    """The package for 7.5 to 8.6, whole."""
+    """Install the package for 7.5 to 8.6 and return its folder."""
     index = write_release(folder, files={**FILES, HOST: host})
     assert home.run("install", "--index", str(index)) == 0, home.err
     installed = folder_in_use(Prefix(home.prefix))
@@ -192,7 +192,10 @@ def test_a_transformer_in_a_lean_package(
     driver: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The model of one node runs, the user's does not open; the node's longer time has the cold start."""
+    """A model of one node runs, the user's model does not open.
+
+    The trial of one node comes first, because its longer time limit allows for a cold start.
+    """
     asked = recorded_trials(monkeypatch)
     why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
     host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
@@ -212,7 +215,7 @@ def test_a_transformer_in_a_lean_package(
 
 
 def recorded_trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The trials in the order in which doctor asks for them."""
+    """Record the trials that doctor asks for, in order, in the returned list."""
     asked: list[str] = []
     compute, opened = OrtTrials.compute, OrtTrials.open
 
@@ -272,7 +275,7 @@ def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Pat
 
 
 def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
-    """The stock CPU wheel's host library in the package, and no GPU: it is run on the CPU."""
+    """The host library is the stock CPU wheel's; without a GPU the package runs on the CPU."""
     folder, content = install(home, tmp_path / "release"), real_host().read_bytes()
     (folder / HOST).write_bytes(content)
     manifest = manifest_in(folder)
@@ -421,7 +424,7 @@ def test_json_of_a_package_in_use_holds_the_schema(
 
 
 def test_words_without_end_are_read_in_seconds(home: Machine) -> None:
-    """A file's name has 255 characters at most; a search for a longer one took minutes."""
+    """Defect: a search for a file name longer than the limit of 255 characters took minutes."""
     began = time.process_time()
     home.run("doctor", "--said", "9" * 100_000)
     assert time.process_time() - began < 5

@@ -1,4 +1,4 @@
-"""What ``env`` says, read back by those it is written for where they are here."""
+"""Tests of the output of ``env``, which is also read by the programs it is written for, where they exist."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_lists_keep_what_is_set_by_the_platform_s_separator(shell: str, platform
 
 
 def test_a_package_that_runs_by_jit_gets_a_large_cache(machine: Machine) -> None:
-    """4 GiB is the most that the driver takes (CUDA C Programming Guide, environment variables)."""
+    """4 GiB is the largest value that the driver accepts (CUDA C Programming Guide, environment
+    variables)."""
     path = machine.prefix / "current" / "gpu-package-info.json"
     info = json.loads(path.read_text())
     assert "CUDA_CACHE_MAXSIZE" not in machine.answer("env")["variables"]

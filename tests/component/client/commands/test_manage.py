@@ -1,4 +1,4 @@
-"""list, rollback and uninstall: what is there, the way back, and the way out; also when they are killed."""
+"""Tests of list, rollback and uninstall, also when they are killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def version_in_use(machine: Machine) -> str:
 
 
 def folders(machine: Machine) -> set[str]:
-    """By the version in their names."""
+    """Return the versions in the names of the installed folders."""
     return {path.name.split("-")[2] for path in (machine.prefix / "versions").iterdir()}
 
 
@@ -265,7 +265,7 @@ def test_a_kill_while_rolling_back_leaves_one_of_the_two(
 
 
 def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(tmp_path: Path) -> None:
-    """Else an install that waited for an uninstall would hold a lock that nobody else can see."""
+    """Otherwise an install that waited for an uninstall would hold a lock in a file that was removed."""
     path = tmp_path / "state" / "lock"
     waits, done = Event(), Event()
     held: list[bool] = []

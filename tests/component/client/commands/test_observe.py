@@ -1,4 +1,4 @@
-"""What doctor looks at: files of a system, libraries of others, Python environments, a session."""
+"""Tests of doctor's observations: a system's files, foreign libraries, Python environments, a session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(path: Path, content: bytes = b"") -> Path:
 
 
 def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
-    """As Linux writes it: sysfs-bus-pci in its ABI documents."""
+    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
     folder = root / "sys/bus/pci/devices" / address
     for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
         put(folder / name, f"{value}\n".encode())
@@ -160,7 +160,7 @@ def test_a_version_is_of_a_wheel_only_where_wheels_unpack_to(package: Path, tmp_
 def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ld.so(8)."""
+    """The rules are those of ld.so(8)."""
     here = tmp_path / "here"
     put(here / "libcudnn.so.9", b"x")
     assert [shadow.path for shadow in seen(package, f"/no/such;{here}")] == [f"{here}/libcudnn.so.9"]
@@ -224,7 +224,7 @@ def test_where_this_user_may_write(tmp_path: Path) -> None:
 
 
 def test_noexec_is_read_from_the_mount() -> None:
-    """By /proc/mounts, which the kernel writes."""
+    """The expected values come from /proc/mounts, which the kernel writes."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
     known = {fields[1]: "noexec" in fields[3].split(",") for fields in mounts if "\\" not in fields[1]}
     places = [place for place in ("/proc", "/sys", "/dev/shm", "/") if place in known]
@@ -245,7 +245,7 @@ def test_the_model_is_what_onnx_itself_would_write() -> None:
 
 
 def real_host() -> Path:
-    """The host library of the stock CPU wheel."""
+    """Return the path of the stock CPU wheel's host library."""
     (found,) = [
         path
         for path in files("onnxruntime") or ()
@@ -260,7 +260,7 @@ def test_a_session_runs_in_a_real_onnx_runtime() -> None:
 
 
 def test_a_provider_that_is_not_there_fails_where_the_cpu_runs() -> None:
-    """The CPU wheel has no library of CUDA's."""
+    """The CPU wheel has no CUDA provider library."""
     tried = TRIALS.compute(real_host(), "cuda")
     assert tried.failure is not None
     assert (tried.code, tried.on_cpu) == (None, True)

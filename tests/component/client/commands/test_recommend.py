@@ -1,4 +1,4 @@
-"""recommend by the table, and by opening models in the installed package; gpu-info.json."""
+"""Tests of recommend, by its table and by opening models in the installed package, and of gpu-info.json."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
     "why",
     [
         "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found",
-        "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",  # host: source
+        "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",  # from a compiled host
     ],
 )
 def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(
@@ -155,8 +155,10 @@ def test_where_nothing_can_be_tried_the_table_stands(tmp_path: Path, model: Path
 
 
 def replace_host(machine: Machine, content: bytes) -> None:
-    """A library that installs well and fails later, as on a machine that has changed since; the manifest is
-    made to agree, because only whole packages are run."""
+    """Replace the installed host library by one that fails, and its size and hash in the manifest.
+
+    This stands for a machine that changed after the install; only packages that match their manifest are run.
+    """
     folder = (machine.prefix / "current").resolve()
     manifest = json.loads((folder / "manifest.json").read_text())
     for entry in manifest["files"]:

@@ -1,4 +1,5 @@
-"""``self-update``, as users run it: what is taken, what is refused, and what lies there then."""
+"""Tests of whole ``self-update`` runs: which clients it takes, which it refuses, and which files
+it leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ BASE = "/o/r/releases"
 
 
 def of_version(client: bytes, version: str) -> bytes:
-    """The same client, which says that it is of another version."""
+    """Return the same client with another version in its source."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(client)) as old, zipfile.ZipFile(buffer, "w") as new:
         for name in old.namelist():
@@ -37,7 +38,7 @@ def of_version(client: bytes, version: str) -> bytes:
 
 
 class Desk:
-    """A client that came with the first root, and a folder with a release's client, signed."""
+    """A client made with the first root, and a folder with a signed release that has a newer client."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "release"
@@ -50,7 +51,7 @@ class Desk:
         self.put(self.new)
 
     def put(self, content: bytes, **by: object) -> None:
-        """What the release has; its index is of a form that this client does not know."""
+        """Write a release with this client; its index has a format that the old client does not know."""
         files = {"ortpacks.pyz": content, "index.json": b'{"format": 99}'}
         for name, data in files.items():
             (self.folder / name).write_bytes(data)

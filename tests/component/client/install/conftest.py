@@ -1,4 +1,4 @@
-"""Two releases, and a machine with the older one installed."""
+"""Fixtures with two releases and a machine on which the older one is installed."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 @pytest.fixture
 def quick(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
     return ground.machine(tmp_path / "home")

@@ -1,4 +1,5 @@
-"""Faults on the way: each ends in the right bytes or in an error that says what was wanted and got."""
+"""Tests of faults during downloads: each ends in the right bytes or in an error with expected and
+actual values."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def test_a_resume_names_the_bytes_it_has(machine: Machine, server: Server) -> No
     assert install(machine, server) == 0, machine.err
     resumed = server.requests[-1][1]
     assert (resumed["Range"], resumed["If-Range"]) == ("bytes=300-", '"stale"')
-    assert whole(machine)  # the tag did not match: the server sent 200 and all of it
+    assert whole(machine)  # the tag did not match: the server sent 200 and the whole file
 
 
 def shifted(handler: Handler, content: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Archives that are not what their manifests say: each is refused with its hash correct, and nothing is left.
+"""Tests of archives that contradict their manifests: each has the right hash, is refused and leaves nothing.
 
-``test_faults_tar`` has those that want out.
+``test_faults_tar`` has archives with members outside their folder.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ MACS_BSDTAR = """\
 echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
 exit 1
 """
-"""Words and exit status of libarchive 3.5 without libzstd, on a machine without the program."""
+"""Message and exit status of libarchive 3.5 without libzstd on a machine without zstd."""
 
 
 def named(folder: Path, **scripts: str) -> Find:
-    """A machine with these programs alone."""
+    """Write these programs and return a search function that finds only them."""
     for name, script in scripts.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
@@ -134,7 +134,8 @@ def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: p
 
 
 def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path) -> None:
-    """A window that it does not take, say: its output is empty, and that is no archive."""
+    """A program that fails, for instance on a window it refuses, prints nothing, and nothing is
+    no archive."""
     find = named(tmp_path, zstd='case "$5" in *sample*) exec zstd -dcq "$5";; esac; exit 1')
     (tmp_path / "x.zst").write_bytes(archive(good()))
     with (
@@ -178,7 +179,7 @@ def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None
 
 
 def test_folders_too_deep_to_be_removed_are_a_message(tmp_path: Path) -> None:
-    """An ortpacks before this one made them, and then ended with a traceback at each start."""
+    """Defect: an older ortpacks created such folders and then ended with a traceback at each start."""
     machine = Machine(tmp_path / "home")
     index = release_of(tmp_path / "release", archive(good()))
     left = machine.prefix / ".ortpacks" / "parts" / "left"

@@ -1,4 +1,4 @@
-"""Whatever a network answers, what is installed stays usable, and the next install succeeds.
+"""Tests of network faults: the installed version stays usable, and the next install succeeds.
 
 ``test_faults_disk`` has full disks, ``test_faults_tar`` hostile archives, ``test_faults_kill`` kills.
 """
@@ -28,7 +28,7 @@ TRIES = http_client.FRUITLESS_TRIES
 DATE = {"Date": "Sun, 22 Nov 2026 00:00:00 GMT"}
 
 FIRST = hostile.cut_at(300)
-"""Leaves a beginning, so that the next request asks for a range."""
+"""A fault that sends 300 bytes, so that the next request asks for a range."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def server(ground: Ground) -> Iterator[Server]:
 
 
 def meet(quick: Quick, server: Server, faults: list[Fault], codes: set[int]) -> str:
-    """What an install says that meets all of ``faults``; the next one meets none."""
+    """Run an install that meets all ``faults``, then one that meets none; return the first one's messages."""
     server.faults += faults
     index = f"{server.url}/index.json"
     code = quick.run("install", "--index", index)
@@ -94,7 +94,7 @@ def test_a_final_status_ends_it(quick: Quick, server: Server, code: int) -> None
 
 
 def test_no_message_shows_a_login(tmp_path: Path) -> None:
-    """docs/client.md; where the server sends a page in place of an index."""
+    """docs/client.md promises this; here the server sends a page instead of an index."""
     (tmp_path / "index.json").write_bytes(b"<html>\xff")
     machine = Machine(tmp_path / "home")
     with serving(tmp_path) as server:
@@ -133,7 +133,7 @@ def test_retry_after_is_kept_as_seconds_and_as_a_date(
 
 
 def _only(code: int, headers: dict[str, str]) -> Fault:
-    """Without the double's own Date."""
+    """Return a fault that answers without the double's own Date header."""
 
     def fault(handler: Handler, content: bytes) -> None:
         handler.send_response_only(code)
@@ -159,7 +159,7 @@ REDIRECTS = {
 def test_a_redirect_that_leads_nowhere_ends(quick: Quick, server: Server, kind: str) -> None:
     location, times = REDIRECTS[kind]
     server_faults = [hostile.redirect(location)] * times
-    if kind == "to itself":  # urllib counts, each Python as it likes
+    if kind == "to itself":  # urllib counts redirects, and each Python version has its own limit
         server.faults += server_faults
         assert quick.run("install", "--index", f"{server.url}/index.json") == 10
         server.faults.clear()
@@ -195,7 +195,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
 
 @pytest.mark.parametrize("head", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", b""], ids=["body", "header", "status"])
 def test_a_server_that_dribbles_is_given_up(quick: Quick, server: Server, head: bytes) -> None:
-    """A byte a second keeps every time limit of a socket; five times half a minute of it is enough."""
+    """A byte a second stays within every socket timeout; the client gives up after five attempts of 30 s."""
     quick.tick = 1.0
     said = meet(quick, server, [hostile.dribbles(head)] * TRIES, {10})
     assert "bytes in 30 s" in said

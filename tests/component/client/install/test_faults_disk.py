@@ -1,4 +1,5 @@
-"""Full and read-only disks, clocks that jump, process numbers that recur: the old version stays usable."""
+"""Tests of full and read-only disks, clock changes and reused process numbers: the old version
+stays usable."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from tests.support.faults.counted import cases_of
 KIB = 1024
 
 ROOM = 400 * KIB
-"""What the newer release needs beside the older one, at most: two of the stand-in's archives and trees."""
+"""Upper limit of the bytes that the newer release adds to the older one: two archives and two trees."""
 
 COMMANDS = ["install", "rollback", "uninstall"]
 
@@ -45,7 +46,7 @@ class Disk:
 
     @property
     def used(self) -> int:
-        """Bytes."""
+        """Return the number of used bytes."""
         stat = os.statvfs(self.place)
         return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
 
@@ -65,7 +66,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version(
     ground: Ground, disk: Disk, number: int
 ) -> None:
-    """The client is told that there is room: somebody else takes it meanwhile."""
+    """The client sees enough free space, which another program takes during the install."""
     machine = ground.machine(disk.place)
     disk.change(f"size={disk.used + number * ROOM // 24}")
     code = machine.run("install", "--index", str(ground.newer))
@@ -120,7 +121,7 @@ def test_a_disk_that_is_read_only_is_named_and_what_is_there_works(
 def test_a_disk_that_takes_nothing_to_heart_is_not_relied_on(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was only written is not installed."""
+    """Files that were written but not synced do not count as installed."""
 
     def fails(handle: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -136,7 +137,7 @@ def test_a_disk_that_takes_nothing_to_heart_is_not_relied_on(
 
 @dataclass
 class Clock(Quick):
-    """A machine whose calendar is set by hand."""
+    """A machine whose year is set by the test."""
 
     year: int = 2026
 
@@ -145,7 +146,7 @@ class Clock(Quick):
 
 
 def test_a_calendar_that_goes_back_changes_nothing(ground: Ground, tmp_path: Path) -> None:
-    """What was before what is a matter of order, not of dates."""
+    """The history of versions follows the order of installs, not their dates."""
     machine = Clock(tmp_path / "home")
     for year, index in ((2038, ground.older), (1970, ground.newer)):
         machine.year = year
@@ -174,7 +175,7 @@ def test_files_of_another_century_are_files(ground: Ground, tmp_path: Path, year
 def test_a_process_number_that_comes_again_meets_no_leftovers(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """In a container a client often has the number that a killed one had."""
+    """In a container, a client often has the process number of one that was killed."""
     monkeypatch.setattr(os, "getpid", lambda: 7)
     machine = ground.machine(tmp_path / "home")
     require_cured(machine, str(ground.newer))

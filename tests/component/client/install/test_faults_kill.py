@@ -1,7 +1,6 @@
-"""kill -9 at random moments of install, rollback and uninstall, and commands at once.
+"""Tests of kill -9 at random moments of install, rollback and uninstall, and of simultaneous commands.
 
-A watcher kills, as an operator or the kernel does, whatever the client is at; ``test_kill`` counts its
-steps instead.
+Another process kills the client at any moment; ``test_kill`` kills it at a counted step instead.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CASES = [(command, number) for command, times in TIMES.items() for number in ran
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    """With a newer release that is large enough to be killed in the middle of."""
+    """Return releases of which the newer one is large enough to be killed during its install."""
     folder = tmp_path_factory.mktemp("ground")
     ground = lay_ground(folder)
     noise = random.Random(SEED).randbytes(2**22)  # noqa: S311 any bytes
@@ -52,7 +51,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 class Client:
-    """A client of its own process, ready to begin at a word."""
+    """A client in its own process that starts its command on request."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.process = subprocess.Popen(
@@ -68,7 +67,7 @@ class Client:
         self.process.stdin.flush()
 
     def end(self) -> tuple[int, str]:
-        """Exit code and what it said."""
+        """Wait for the client and return its exit code and output."""
         said, _ = self.process.communicate()
         return self.process.returncode, said.decode()
 
@@ -80,7 +79,7 @@ def argv_of(command: str, ground: Ground, prefix: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def seconds(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """How long each command takes here when nobody kills it."""
+    """Return the seconds that each command takes here without a kill."""
     machine = ground.machine(tmp_path_factory.mktemp("dry"))
     taken = {}
     for command in TIMES:
@@ -128,7 +127,7 @@ def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path, others: lis
     for client in clients:
         client.begin()
     for code, said in [client.end() for client in clients]:
-        assert code in {0, 3}, said  # 3: nothing left to go back to, or to remove
+        assert code in {0, 3}, said  # 3: no version is left for rollback or uninstall
         assert "Traceback" not in said
     if (machine.prefix / "current").exists():
         require_usable(machine, {OLD, NEW})

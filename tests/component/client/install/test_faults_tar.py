@@ -1,6 +1,6 @@
-"""Archives that want out, or want too much: whatever was installed stays in use, and nothing comes of them.
+"""Tests of archives with members outside their folder or too many bytes: the installed version stays in use.
 
-Each is what its index says it is, byte for byte: only unpacking can tell.
+Each archive has the size and hash of its index, so that only unpacking finds the fault.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TOP = name_of("modern")
 FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 100}
 
 MEGABYTES = 200 * 2**20
-"""More than an honest install takes; a bomb takes more than this."""
+"""Memory limit in bytes: an honest install takes less, an unpacked bomb more."""
 
 
 def tar(files: dict[str, bytes] = FILES) -> bytes:
-    """An honest package, without the two empty blocks at its end."""
+    """Return the tar of an honest package without the two empty blocks at its end."""
     manifest = json.dumps(manifest_of("modern", files)).encode()
     members = [member(f"{TOP}/manifest.json", manifest)]
     members += [member(f"{TOP}/{path}", text) for path, text in files.items()]
@@ -38,7 +38,7 @@ def tar(files: dict[str, bytes] = FILES) -> bytes:
 def raw(
     name: str, kind: bytes = b"0", content: bytes = b"", *, size: int | None = None, **named: object
 ) -> bytes:
-    """One member, spelled as tar does it; ``size`` may lie."""
+    """Return one tar member; ``size`` may differ from the content's."""
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, len(content) if size is None else size
     for key, value in named.items():
@@ -47,7 +47,7 @@ def raw(
 
 
 def pax(**records: str) -> bytes:
-    """An extended header for the next member."""
+    """Return an extended pax header for the next member."""
     body = b""
     for key, value in records.items():
         text = f" {key.replace('__', '.')}={value}\n".encode(errors="surrogateescape")
@@ -67,7 +67,7 @@ def kind(letter: bytes, link: str = "") -> bytes:
 
 
 def listed_as(letter: bytes, link: str) -> bytes:
-    """A file that the manifest lists is something else in the archive."""
+    """Return an archive in which a listed file has the member type ``letter``."""
     head = tar({"LICENSE": b"MIT\n"})
     manifest = json.dumps(manifest_of("modern", FILES)).encode()
     start = raw(f"{TOP}/manifest.json", content=manifest)
@@ -188,7 +188,7 @@ BOMBS = {
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Of this process: ``MEGABYTES`` more than it has."""
+    """Limit this process's address space to ``MEGABYTES`` more than it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     old = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEGABYTES, old[1]))

@@ -1,4 +1,4 @@
-"""Install, verify and env against small packages on disk and on a loopback server."""
+"""Tests of install, verify and env with small packages on disk and on a loopback server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_again_is_already_installed_and_fetches_no_package(machine: Machine, rel
 def test_a_damaged_file_is_seen_by_verify_and_cured_by_install(machine: Machine, release: Path) -> None:
     machine.run("install", "--index", str(release))
     library = machine.lib / "libonnxruntime.so.1"
-    library.write_bytes(library.read_bytes()[:-1] + b"!")  # same size: only the hash can tell
+    library.write_bytes(library.read_bytes()[:-1] + b"!")  # the size is the same: only the hash differs
     (machine.lib / "libcudart.so.12").write_bytes(b"stranger")
     assert machine.run("verify") == 7
     assert "lib/libonnxruntime.so.1: sha256 differs" in machine.out
@@ -129,7 +129,7 @@ def test_variant_overrides_the_card_but_not_the_platform(machine: Machine, relea
 def test_a_package_for_the_cpu_that_was_asked_for_is_not_called_what_is_left(
     machine: Machine, release: Path
 ) -> None:
-    """The release has one for this GPU."""
+    """The release also has a package for this GPU."""
     index = json.loads((release / "index.json").read_text())
     index["packages"][0] |= {"provider": "cpu", "driver": None, "capabilities": {}, "generations": []}
     (release / "index.json").write_text(json.dumps(index))
@@ -170,7 +170,7 @@ def test_what_dead_installs_left_is_removed_but_a_download_goes_on(machine: Mach
 
 
 def test_a_prefix_with_other_things_in_it_keeps_them(machine: Machine, release: Path) -> None:
-    """Somebody's home, say: ``--prefix $HOME``."""
+    """The prefix may be a home folder: ``--prefix $HOME``."""
     theirs = ["downloads/thesis.pdf", "movie.part-1", "versions/novel.part-2/draft.txt", "install.lock"]
     for name in theirs:
         file = machine.prefix / name
@@ -205,7 +205,7 @@ def test_somebody_else_s_current_is_not_replaced(machine: Machine, release: Path
 
 
 def _unread(status: os.stat_result) -> tuple[int, ...]:
-    """Everything but the time of the last access, which any reader moves."""
+    """Return all fields but the time of the last access, which any reader changes."""
     return (*status[: stat.ST_ATIME], status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -265,7 +265,7 @@ def test_an_older_driver_is_the_cpu_with_the_way_out(machine: Machine, release: 
 
 def test_recommend_counts_gpu_memory_only_where_the_gpu_is_used(machine: Machine, release: Path) -> None:
     assert machine.run("recommend", "--index", str(release)) == 0
-    assert machine.out.startswith("tiny:")  # a stated GPU has no known memory
+    assert machine.out.startswith("tiny:")  # the memory of a stated GPU is not known
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_recommend_counts_gpu_memory_only_where_the_gpu_is_used(machine: Machine
 def test_an_index_that_says_something_else_than_the_manifest_is_refused(
     machine: Machine, release: Path, key: str, value: object
 ) -> None:
-    """The choice is made by the index: another package was chosen than the one that would be installed."""
+    """The client selects by the index: the user would get another package than the selected one."""
     index = json.loads((release / "index.json").read_text())
     for package in index["packages"]:
         package[key] = value
@@ -305,7 +305,7 @@ def test_an_index_that_says_something_else_than_the_manifest_is_refused(
 def test_an_empty_word_is_no_path(
     machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
 ) -> None:
-    """Of a variable that is not set: nothing may be installed into the current folder."""
+    """An unset shell variable gives an empty word: nothing may be installed into the current folder."""
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -358,7 +358,7 @@ def test_an_empty_variable_states_nothing(machine: Machine, release: Path, name:
 def test_a_file_system_without_modes_is_one_to_install_on(
     machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FAT: chmod(2) has EPERM for it."""
+    """On FAT, chmod(2) fails with EPERM."""
 
     def refuse(path: Path, mode: int) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
@@ -371,7 +371,7 @@ def test_a_file_system_without_modes_is_one_to_install_on(
 def test_a_package_without_nvidias_libraries_asks_for_no_room_for_them(
     machine: Machine, release: Path
 ) -> None:
-    """The room for the package was asked for already; since then another program took it."""
+    """The space for the package was checked earlier; meanwhile, another program has filled the disk."""
     room = iter([2**40, 0, 0])
     world = replace(machine.world(), free=lambda path: next(room))
     argv = ["install", "--index", str(release)]

@@ -1,4 +1,5 @@
-"""kill -9 at each step that touches the disk, and two installs at once: there is always a whole version."""
+"""Tests of kill -9 at each step that changes the disk, and of two installs at once: a whole
+version always stays."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ OLD = FILES["lib/libonnxruntime.so.1"]
 
 NEW = library("1.24.0") + b"new" * 5000
 
-# Every open, rename, link, folder and removal below the prefix is an audit event: die on the n-th.
+# Every open, rename, link, folder and removal below the prefix is an audit event: the n-th one kills.
 KILLER = """
 import os, signal, sys
 prefix, last = sys.argv[1], int(sys.argv[2])
@@ -114,7 +115,7 @@ def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(
 
 
 def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(root: Path, tmp_path: Path) -> None:
-    """Some libraries are linked from the package before, some copied from an environment."""
+    """Some libraries are links to the earlier package, some are copies from an environment."""
     older = write_release(tmp_path / "older", layouts=("thin",), wheels=(CUBLAS,))
     newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("thin",), wheels=WHEELS)
     environment = unpacked(tmp_path / "site-packages", *WHEELS)
@@ -140,7 +141,7 @@ def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(root: P
 def test_a_kill_between_two_wheels_keeps_what_came(
     root: Path, tmp_path: Path, last: int, again: list[str]
 ) -> None:
-    """Killed as the first pip starts, and as the second does."""
+    """The kills are at the start of the first and of the second pip."""
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
     at_pip = KILLER.replace('event == "fcntl.flock" or', 'event == "subprocess.Popen" or').replace(
         'events = {"open", ', 'events = {"subprocess.Popen"} or {'
@@ -181,7 +182,7 @@ def test_two_installs_at_once_both_end_well(root: Path, tmp_path: Path, newer: P
 
 
 def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) -> None:
-    """The folders come before the lock that is kept in one of them."""
+    """The folders are made before the lock, whose file is in one of them."""
     for attempt in range(50):
         prefix, together = Prefix(tmp_path / str(attempt)), Barrier(8)
 

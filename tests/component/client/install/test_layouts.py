@@ -1,4 +1,4 @@
-"""Which layout and kind of archive is taken where a release has several."""
+"""Tests of the choice between layouts and kinds of archive where a release has several."""
 
 from __future__ import annotations
 

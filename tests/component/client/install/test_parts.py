@@ -1,4 +1,4 @@
-"""Archives that were cut: fetched part by part, joined, proved; and what goes wrong on the way."""
+"""Tests of archives in parts: the parts are fetched, joined and verified, also with faults."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_missing_part_is_named(machine: Machine, release: Path, local: bool) -
 
 @pytest.mark.parametrize("fault", [None, "stalls"])
 def test_a_missing_part_ends_all_at_once(machine: Machine, release: Path, fault: str | None) -> None:
-    """Though the first part would take longer than anybody waits."""
+    """The first part would take longer than the test waits."""
     names, over = [path.name for path in parts_of(release)], Event()
 
     def stall(handler: Handler, content: bytes) -> None:
@@ -137,7 +137,7 @@ def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, 
 
 
 def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release: Path) -> None:
-    """Killed while a part was appended."""
+    """A kill came while a part was appended."""
     joined = killed_after(1, machine, release)
     joined.write_bytes(joined.read_bytes() + b"half of the next part")
     with serving(release) as server:
@@ -161,7 +161,7 @@ def missing(handler: Handler, content: bytes) -> None:
 
 
 def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
-    """Requests come in any order, because parts are fetched side by side."""
+    """Return faults by file name: parts are fetched in parallel, so requests come in any order."""
 
     def answer(handler: Handler, content: bytes) -> None:
         waiting = faults.get(handler.path.lstrip("/"))
@@ -174,7 +174,8 @@ def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
 
 
 def killed_after(parts: int, machine: Machine, release: Path) -> Path:
-    """The beginning of the archive, as an install leaves it that was killed once some parts were joined."""
+    """Write the start of an archive, as an install leaves it that was killed after joining
+    ``parts`` parts."""
     listed = json.loads((release / "index.json").read_text())["packages"]
     (sha256,) = [package["sha256"] for package in listed if package["file"] == ARCHIVE]
     joined = machine.prefix / ".ortpacks" / "downloads" / f"{sha256[:12]}-{ARCHIVE}.part"
@@ -187,7 +188,7 @@ def test_three_parts_arrive_side_by_side(machine: Machine, release: Path) -> Non
     together = Barrier(3)
 
     def wait(handler: Handler, content: bytes) -> None:
-        together.wait(5)  # each of the first three is answered when all have been asked for
+        together.wait(5)  # each of the first three is answered once all three were requested
         handler.serve(content)
 
     names = [path.name for path in parts_of(release)]

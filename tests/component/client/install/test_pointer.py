@@ -1,4 +1,4 @@
-"""Where links cannot be made, a file tells which package is in use, and everything follows it."""
+"""Tests of a system without links: a file names the package in use, and all commands follow it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_command_follows_the_file(tmp_path: Path, releases: list[str], sym
 def test_a_link_that_the_system_only_says_it_made_is_none(
     tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Wine 8.0 does."""
+    """Wine 8.0 reports success without making a link."""
     monkeypatch.setattr(Path, "symlink_to", lambda *_, **__: None)
     machine = Machine(tmp_path / "home")
     assert machine.run("install", "--index", releases[0]) == 0, machine.err
@@ -75,7 +75,7 @@ def test_links_that_can_be_made_later_take_over(tmp_path: Path, releases: list[s
 
 
 def test_both_are_one_answer(tmp_path: Path, releases: list[str]) -> None:
-    """A kill between the two leaves the link and the file: the file counts."""
+    """A kill between the two steps leaves the link and the file: the file decides."""
     machine = Machine(tmp_path / "home")
     for index in releases:
         machine.run("install", "--index", index)
@@ -100,7 +100,7 @@ def test_a_file_that_is_not_ours_is_not_followed_and_not_replaced(
 def test_a_link_that_the_system_does_not_replace_is_taken_away_first(
     tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MoveFileEx replaces no folder, and a link to a folder is one to Windows."""
+    """MoveFileEx replaces no folder, and Windows treats a link to a folder as one."""
     replace = Path.replace
 
     def windows(path: Path, target: Path) -> Path:
@@ -123,7 +123,7 @@ def test_a_link_that_the_system_does_not_replace_is_taken_away_first(
 def test_a_folder_that_a_virus_scanner_has_open_is_renamed_later(
     tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Windows: ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION while a new file is looked at."""
+    """Windows reports ERROR_ACCESS_DENIED or ERROR_SHARING_VIOLATION while a scanner reads a new file."""
     replace = Path.replace
     refused: list[Path] = []
     waits: list[float] = []

@@ -1,4 +1,4 @@
-"""The line that moves while something is fetched."""
+"""Tests of the progress line of downloads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_rate_and_time_left_by_hand() -> None:
 
 
 def test_what_was_there_before_does_not_count_for_the_rate() -> None:
-    """10 MiB in 10 s, the other 50 came yesterday."""
+    """10 MiB came in 10 s; the other 50 MiB were there before."""
     assert spelled(60 * MIB, 100 * MIB, 10 * MIB, 10) == " 60 % of 100.0 MiB, 1.0 MiB/s, 40 s left"
 
 
@@ -53,7 +53,7 @@ def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
 
 @pytest.mark.parametrize("columns", [0, 20, 300])
 def test_a_line_is_as_wide_as_the_terminal(columns: int) -> None:
-    """One that is wider would be written below itself, again and again."""
+    """A wider line would wrap, and each update would start a new line."""
     written: list[str] = []
     Meter(written.append, lambda: 0.0, lambda: columns)(MIB, 3000 * MIB)
     assert len(written[0]) == len("\r") + max(columns - 1, 1)
@@ -75,7 +75,7 @@ def test_the_next_file_begins_anew() -> None:
 def quiet(
     say: Callable[[str], None] = lambda _: None, sleep: Callable[[float], None] = lambda _: None
 ) -> Web:
-    """A network that is not asked."""
+    """Return a network that is never used."""
     return Web(open=open_url, sleep=sleep, progress=lambda done, total: None, say=say)
 
 

@@ -1,4 +1,4 @@
-"""A signal ends the client with what it started: pip, which fetches for minutes, in its own session."""
+"""Tests of signals: the client ends together with pip, which runs in its own session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.doubles.wheels import WHEELS
 
 
 def fetching(folder: Path) -> list[int]:
-    """The processes that have an argument below ``folder``, as pip's ``--dest``."""
+    """Return the processes whose argument ``--dest`` is ``folder``, which are pip's."""
     wanted = os.fsencode(f"--dest={folder}")
     return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if wanted in text(path)]
 
@@ -25,12 +25,13 @@ def fetching(folder: Path) -> list[int]:
 def text(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return b""
 
 
 def until(seconds: float, there: bool, folder: Path) -> bool:
-    """Whether some process fetches into ``folder``, or none does, within the seconds."""
+    """Wait up to ``seconds`` until a process fetches into ``folder``, or none if not ``there``;
+    return success."""
     end = time.monotonic() + seconds
     while bool(fetching(folder)) != there and time.monotonic() < end:
         time.sleep(0.05)
@@ -61,7 +62,7 @@ def test_pip_ends_with_the_client(pyz: Path, tmp_path: Path, number: str, code: 
 
 
 def test_a_hangup_that_is_ignored_ends_nothing(pyz: Path, tmp_path: Path) -> None:
-    """As under nohup."""
+    """nohup ignores the signal in the same way."""
     index = write_release(tmp_path / "release")
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "8.6"}
     line = 'trap "" HUP; (sleep 0.02; kill -HUP $$) & exec "$@"'

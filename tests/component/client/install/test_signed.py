@@ -1,4 +1,4 @@
-"""What a client with a root takes, and what it refuses with exit code 7, as users run it."""
+"""Tests of whole runs of a client with a root: what it installs, and what it refuses with exit code 7."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEW = key("new")
 
 
 class Signed:
-    """A signed release in a folder, and a client that came with the first root."""
+    """A signed release in a folder, and a client built with the first root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = write_release(folder / "release").parent
@@ -103,7 +103,7 @@ def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) 
     second = root(ALICE, BOB, before=FIRST, release_keys=[NEW.public])
     signed.sign(FIRST, second, by=NEW)
     assert signed.run("select", "--index", str(signed.folder)).returncode == 0
-    signed.sign()  # by the old key, while the second root lies there
+    signed.sign()  # signed by the old key, although the second root is there
     assert "signed by 0 of the keys" in signed.refused()
 
 
@@ -147,7 +147,7 @@ def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
 
 
 def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:
-    """At most 50 ms of CPU, roots and all, of a release of 200 files."""
+    """Verification of a release with 200 files takes at most 50 ms of CPU time, including the roots."""
     files = {f"{number}.tar.zst": os.urandom(9) for number in range(200)} | {"index.json": b"{}"}
     there = {TARGETS: targets(files, now=NOW)}
     trust = Trust(FIRST, NOW, tmp_path / "memory")

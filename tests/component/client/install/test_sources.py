@@ -1,4 +1,5 @@
-"""Where packages come from: a folder or an archive without a network, a mirror, wheels by their bytes."""
+"""Tests of the sources of packages: a folder or archive without a network, a mirror, wheels known
+by their bytes."""
 
 from __future__ import annotations
 
@@ -220,7 +221,7 @@ def test_an_index_named_with_its_sha256_is_that_one_or_none(
     machine: Machine, release: Path, served: Server
 ) -> None:
     digest = hashlib.sha256((release / "index.json").read_bytes()).hexdigest()
-    pin = f"#sha256={digest.upper()}"  # as Windows' Get-FileHash writes it
+    pin = f"#sha256={digest.upper()}"  # Windows' Get-FileHash writes upper case
     assert machine.run("install", "--index", f"{served.url}/{pin}") == 0, machine.err
     (release / "index.json").write_text((release / "index.json").read_text() + " ")
     assert machine.run("select", "--index", f"{served.url}/index.json{pin}") == 7
@@ -251,7 +252,7 @@ def test_a_promise_that_nothing_can_be_held_to_is_refused(machine: Machine, serv
 def test_without_https_and_beyond_this_machine_a_user_is_warned(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, url: str, warned: bool
 ) -> None:
-    """Nothing is fetched: the proxy is none."""
+    """Nothing is fetched: the proxy's port is closed."""
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")

@@ -1,4 +1,5 @@
-"""Thin packages: NVIDIA's libraries from this machine, or through the real pip from a loopback index."""
+"""Tests of thin packages: NVIDIA's libraries come from this machine or from a loopback index
+through real pip."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
     assert installed(machine) == ALL
     assert pypi.requests == []
     assert not [path for path in machine.lib.iterdir() if path.is_symlink() or path.stat().st_nlink > 1]
-    shutil.rmtree(venv)  # somebody else's environment may go
+    shutil.rmtree(venv)  # the user may remove the environment
     assert machine.run("verify") == 0
 
 
@@ -110,7 +111,7 @@ def test_look_in_from_the_environment_variable_and_the_running_python(
 def test_an_environment_in_a_symlink_farm_is_read_through(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
-    """uv links into its cache."""
+    """uv fills environments with links into its cache."""
     cache = unpacked(tmp_path / "cache", *WHEELS)
     for wheel in WHEELS:
         for member in wheel.libraries:
@@ -130,7 +131,7 @@ def test_right_name_and_size_with_other_bytes_is_not_taken(
     library.write_bytes(b"!" + library.read_bytes()[1:])
     assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
     assert installed(machine) == ALL
-    assert pypi.fetched == [CUBLAS.file]  # cuDNN's was good
+    assert pypi.fetched == [CUBLAS.file]  # cuDNN's libraries were undamaged
 
 
 def test_a_folder_to_look_in_that_is_not_there_is_named(machine: Machine, release: Path) -> None:
@@ -153,7 +154,7 @@ def test_an_update_of_onnxruntime_fetches_only_onnxruntime(
     assert "Layout thin: NVIDIA's libraries are on this machine" in machine.out
     assert installed(machine) == {**files, **libraries(WHEELS)}
     after = (machine.lib / "libcudnn.so.9").stat()
-    assert (after.st_ino, after.st_nlink) == (before.st_ino, 2)  # one file, two names
+    assert (after.st_ino, after.st_nlink) == (before.st_ino, 2)  # one file with two names
     assert machine.run("verify") == 0
 
 
@@ -191,7 +192,7 @@ def test_the_next_python_that_has_pip_is_taken(machine: Machine, release: Path, 
 
 
 def _site_packages() -> str:
-    import pip  # noqa: PLC0415 where this Python's lies
+    import pip  # noqa: PLC0415 - only its path is used
 
     return str(Path(pip.__file__).parents[1])
 
@@ -227,14 +228,14 @@ def test_an_index_that_serves_other_bytes_is_an_integrity_error(
 
 
 def _claiming(wheel: Wheel, content: bytes) -> Wheel:
-    """``wheel`` in the manifest, with the size and hash of other bytes."""
+    """Return ``wheel`` with the manifest's size and hash of other bytes."""
     claims = dataclasses.replace(wheel)
     claims.__dict__["content"] = content
     return claims
 
 
 def _with(member: str, content: bytes) -> bytes:
-    """The wheel of cuDNN with this in it alone."""
+    """Return the bytes of a cuDNN wheel with this one member."""
     return Wheel(CUDNN.name, CUDNN.version, {member: content}).content
 
 
@@ -307,7 +308,7 @@ def test_room_for_the_wheels_is_asked_for_before_the_first(
 ) -> None:
     files = {"LICENSE": b"MIT"}
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS, files=files)
-    # The libraries, by hand; the largest wheel twice, because pip copies it; 64 MiB to spare.
+    # Counted by hand: the libraries; twice the largest wheel, because pip copies it; 64 MiB to spare.
     needed = 6 * 3000 + 8 * 5000 + 5 * 2000 + 2 * len(CUBLAS.content) + 64 * 2**20
     machine.free = needed - 1
     assert f"{needed} bytes are needed for NVIDIA's libraries" in refused(machine, release, 11)
@@ -326,7 +327,7 @@ def test_what_came_before_a_failure_is_not_fetched_again(
     waiting = [path for path in machine.litter() if path.endswith(".library")]
     assert len(waiting) == 2
     if damage:
-        Path(waiting[0]).write_bytes(b"half")  # what a power cut may leave
+        Path(waiting[0]).write_bytes(b"half")  # a power failure may leave this
     pypi.pages[f"/simple/{CUDNN.name}/"] = page
     pypi.requests.clear()
     assert machine.run("install", "--index", str(release)) == 0, machine.err

@@ -1,4 +1,5 @@
-"""What is installed was loaded first: a package that does not load here is not switched to."""
+"""Tests of loading a package before it is used: one that does not load here does not replace the
+one in use."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_a_package_that_does_not_load_changes_nothing(
 
 
 def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: Path) -> None:
-    """glibc's words for ``mount -o noexec``."""
+    """glibc's message on a file system that is mounted with ``noexec``."""
     said = '{"failed": "lib/libonnxruntime.so.1: failed to map segment from shared object"}'
     (tmp_path / "python").write_text(f"#!/bin/sh\necho '{said}'\n")
     (tmp_path / "python").chmod(0o755)
@@ -66,7 +67,7 @@ def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: 
 @pytest.mark.parametrize(
     "said",
     [
-        # platform/windows/env.cc of 1.21.0; of 1.23.2 what it said
+        # platform/windows/env.cc of 1.21.0; output of 1.23.2
         'LoadLibrary failed with error 126 "The specified module could not be found.',
         f'Error loading "C:\\lib\\{PROVIDER}" which depends on "cufft64_11.dll" which is missing. (Error 126',
     ],
@@ -92,7 +93,7 @@ def test_a_package_that_loads_says_so(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_path: Path) -> None:
-    """The same bytes on a system that has changed: here, a child that cannot be."""
+    """The package is the same and the system has changed: a child process dies."""
     index = release(tmp_path / "release", FILES[HOST])
     assert machine.run("install", "--index", index) == 0
     python = tmp_path / "python"

@@ -1,4 +1,5 @@
-"""From a lean package of a release in format 3 to the full one of today, back, and again."""
+"""Tests of the update from a lean package in format 3 to today's full one, of the way back, and
+of repetition."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FAILS = "Transformer models fail at ONNX Runtime's default optimisation level"
 
 @pytest.fixture
 def before(tmp_path: Path) -> str:
-    """A release as they were: manifests and index in format 3, profile lean."""
+    """Return the index of a release in format 3 with a package of profile lean."""
     return str(write_release(tmp_path / "before", builds=(LEAN_OF_BEFORE,)))
 
 
@@ -30,7 +31,7 @@ def today(tmp_path: Path) -> str:
 
 @pytest.fixture
 def both(tmp_path: Path) -> str:
-    """A release that has lean packages too; they stand first."""
+    """Return the index of a release with a lean package before a full one."""
     return str(write_release(tmp_path / "both", builds=(LEAN, FULL)))
 
 
@@ -93,7 +94,7 @@ def test_of_both_the_full_one_is_taken_and_the_lean_one_by_its_name(machine: Mac
 
 
 def test_by_its_name_for_an_image_that_is_built_elsewhere(machine: Machine, both: str) -> None:
-    """The lean one is the smaller, as it is in truth."""
+    """The lean package is smaller, as real ones are."""
     lean = name_of("legacy", build=LEAN)
     index = json.loads(Path(both).read_text())
     for package in index["packages"]:

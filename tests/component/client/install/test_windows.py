@@ -1,4 +1,4 @@
-"""What the client does to files, by Windows' rules. Windows itself was never at hand."""
+"""Tests of the client's file operations under emulated rules of Windows. No test ran on Windows itself."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_a_damaged_package_is_replaced(machine: Machine, tmp_path: Path) -> None
 def test_a_name_that_windows_takes_for_something_else_is_in_no_package(
     machine: Machine, tmp_path: Path, name: str
 ) -> None:
-    """A device, another file, a pattern: refused on every system, for packages are made for all."""
+    """A device, another file, a pattern: refused on every system, because packages are made for
+    all systems."""
     index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
     with windows(tmp_path / "AppData"):
         assert machine.run("install", "--index", str(index)) == 7
@@ -91,7 +92,7 @@ def test_two_names_that_are_one_on_windows_and_macos_are_refused(machine: Machin
 
 
 def test_the_longest_path_fits_where_long_paths_are_not_enabled(machine: Machine, tmp_path: Path) -> None:
-    """A name of a library as long as NVIDIA's longest; the user's folder is the documented default."""
+    """The library's name is as long as NVIDIA's longest; the user's folder is the documented default."""
     name = "lib/libcudnn_engines_runtime_compiled_of_a_very_long_name.so.9.10.2"
     index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
     with windows(tmp_path / "AppData"):

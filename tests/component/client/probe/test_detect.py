@@ -1,4 +1,4 @@
-"""The order in which GPUs are looked for, and what the user, the kernel and the system say of them."""
+"""Tests of the order in which GPUs are detected, and of what the user, the kernel and the system report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nothing_at_all_is_no_gpu_with_every_probes_reason(tmp_path: Path) -> No
 
 def test_a_machine_without_a_driver_answers_within_half_a_second(tmp_path: Path) -> None:
     around, taken = machine(tmp_path), []
-    for _ in range(3):  # the best of them: other work on this machine is not detect's
+    for _ in range(3):  # the best of three: other work on this machine may slow one down
         began = time.perf_counter()
         detect(around)
         taken.append(time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""What detect makes of outputs of nvidia-smi from public issues: ``tests/data/nvidia-smi``."""
+"""Tests of detect with outputs of nvidia-smi from public issues: ``tests/data/nvidia-smi``."""
 
 from __future__ import annotations
 

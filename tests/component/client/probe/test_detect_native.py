@@ -1,4 +1,7 @@
-"""NVML and libcuda: stand-ins in C that work, refuse, hang and crash. Numbers of errors: cuda.h, nvml.h."""
+"""Tests with C stand-ins for NVML and libcuda that work, refuse, hang and crash.
+
+Error numbers come from cuda.h and nvml.h.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def test_a_profile_follows_the_memory_that_is_free_and_without_nvml_all_of_it(
     [
         ("cuDeviceTotalMem_v2", "memory_mib", 143771),
         ("cuDeviceGetName", "name", "NVIDIA H200"),
-        ("cuDeviceGetName,cuDeviceGetAttribute", "capability", "9.0"),  # the name would tell it too
+        ("cuDeviceGetName,cuDeviceGetAttribute", "capability", "9.0"),  # the name would give it too
     ],
 )
 def test_what_cuda_does_not_say_is_taken_from_nvml(
@@ -108,7 +111,7 @@ def test_what_cuda_does_not_say_is_taken_from_nvml(
         ("nvmlDeviceGetHandleByIndex_v2", ("capability", None)),
         ("nvmlDeviceGetName", ("name", "NVIDIA GPU")),
         ("nvmlDeviceGetUUID", ("uuid", "")),
-        ("nvmlDeviceGetCudaComputeCapability", ("capability", Capability(5, 2))),  # by product then
+        ("nvmlDeviceGetCudaComputeCapability", ("capability", Capability(5, 2))),  # by product
         ("nvmlDeviceGetMemoryInfo", ("memory_mib", None)),
         ("nvmlSystemGetDriverVersion", ("driver", None)),
         ("nvmlSystemGetCudaDriverVersion_v2", ("cuda", None)),
@@ -189,7 +192,7 @@ def test_a_library_that_crashes_takes_only_its_own_answer_down(
 
 
 def hurried(around: Surroundings, limit: float, *names: str) -> Surroundings:
-    """The same machine, where the probes of these libraries get no more than ``limit`` seconds."""
+    """Return the machine with a limit of ``limit`` seconds for the probes of these libraries."""
     return replace(
         around, ask=lambda argv, seconds: around.ask(argv, limit if {*names} & {*argv} else seconds)
     )
@@ -241,7 +244,7 @@ def test_a_library_that_is_there_and_does_not_load_is_not_missing(tmp_path: Path
 
 
 def test_a_library_whose_own_library_is_missing_is_not_missing(tmp_path: Path, cuda_so: str) -> None:
-    """Docker Desktop: libcuda is there and libdxcore is not (NVIDIA/nvidia-container-toolkit#1739)."""
+    """Docker Desktop has libcuda without libdxcore (NVIDIA/nvidia-container-toolkit#1739)."""
     dxcore, lonely = tmp_path / "libdxcore.so", tmp_path / "libcuda.so.1"
     for target, needs in ((dxcore, []), (lonely, [str(dxcore)])):
         compile_empty(target, needs)
@@ -267,7 +270,7 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [  # what glibc, musl and Windows say; the loader's own words, dlopen(3) and LoadLibraryEx
+    [  # messages of glibc, musl and Windows, by dlopen(3) and LoadLibraryEx
         ("libcuda.so.1: cannot open shared object file: No such file or directory", True),
         (f"{MUSL} libcuda.so.1: No such file or directory", True),
         ("Could not find module 'libcuda.so.1' (or one of its dependencies).", True),
@@ -296,6 +299,6 @@ def broken_found(tmp_path: Path, path: str) -> Detection:
 
 
 def compile_empty(target: Path, needs: list[str]) -> None:
-    """``cuda_so`` was made with the same compiler: it is there."""
+    """Compile an empty library that needs others, with the compiler that made ``cuda_so``."""
     options = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-x", "none"]
     subprocess.run(["cc", *options, *needs, "-o", target], check=True)

@@ -1,4 +1,4 @@
-"""What kind of system detect says it runs on."""
+"""Tests of detect's description of the system."""
 
 from __future__ import annotations
 

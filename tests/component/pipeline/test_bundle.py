@@ -1,4 +1,5 @@
-"""``bundle`` packs libraries, licences and manifests, and leaves no package where a check fails."""
+"""Tests of ``bundle``: it packs libraries, licences and manifests, and leaves no package when a
+check fails."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ MODERN_THIN = "ortpacks-modern-1.21.0-cuda12.9-thin-linux-x64.tar.zst"
 
 @dataclass(frozen=True)
 class Site:
-    """A folder with everything a bundle needs."""
+    """A folder with everything that a bundle needs."""
 
     folder: Path
     ports: BundlePorts
@@ -102,7 +103,7 @@ def site_in(folder: Path) -> Site:
 
 
 def configured(**changes: object) -> BuildPlan:
-    """The plan with another ``bundle`` section."""
+    """Return the plan with changes in the ``bundle`` section."""
     made = plan()
     section = replace(made.project.bundle, **changes)  # type: ignore[arg-type]
     return replace(made, project=replace(made.project, bundle=section))

@@ -1,4 +1,4 @@
-"""``check`` reads a folder of libraries and finds device code and dependencies that are wrong."""
+"""Tests of ``check``: it finds faults in the device code and the dependencies of a folder of libraries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _library(
 
 
 def _for_arm(library: bytes) -> bytes:
-    """The library with AArch64's number in its header."""
+    """Return the library with AArch64's machine number in its header."""
     return library[:18] + (183).to_bytes(2, "little") + library[20:]
 
 
@@ -84,7 +84,8 @@ CUFFT = elf(
     },
     needed=("libc.so.6",),
 )
-"""As the real one: where cuobjdump looks, a unit without kernels; all that runs lies elsewhere."""
+"""A library like the real cuFFT: cuobjdump finds one unit without kernels, and all code is in
+another section."""
 
 GOOD = {
     PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
@@ -129,13 +130,13 @@ class Desk:
 
 @dataclass
 class Listing:
-    """A cuobjdump that says of each library what it is told to."""
+    """A stand-in for cuobjdump with given listings for each library."""
 
     provider: Iterable[str]
     code: int = 0
     version: str = "12.4.131"
     asked: dict[str, str] = field(default_factory=dict)
-    """sha256 by library."""
+    """The sha256 that was asked for, by library."""
 
     def list_images(self, library: Path, sha256: str) -> tuple[Completed, Completed]:
         name = library.name
@@ -160,7 +161,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_what_we_compiled_is_unpacked_and_no_package_of_stubs_leaves(tmp_path: Path) -> None:
-    """The same files from a wheel pass: that its kernels do something is its maker's affair."""
+    """The same files pass when they come from a wheel: kernels of wheels are not examined."""
     kernels = {f"kernel{number}": number for number in range(3)}
     stubbed = container(
         *(sass_image(sm, dict.fromkeys(kernels, work(sm))) for sm in LEGACY if sm != 52),
@@ -359,7 +360,7 @@ def test_a_symbol_missing_and_a_symbol_leaked(desk: Desk) -> None:
 
 
 def test_a_library_that_cannot_be_read_is_one_finding(desk: Desk) -> None:
-    """Not one for each symbol that it would have defined."""
+    """Symbols that the library would have defined give no further findings."""
     host = linked(Row("cublasCreate_v2", UNDEFINED), needed=("libcublas.so.12",), runpath="$ORIGIN")
     assert desk.codes({HOST: host, CUBLAS: b"\x7fELF"}) == [("E001", CUBLAS)]
 
@@ -388,7 +389,7 @@ NEEDY = elf({".nv_fatbin": sass(50)}, needed=("libc.so.6",), versions={"libc.so.
 
 
 def _stamped() -> bytes:
-    """A provider that says of which ORT it is, so that what it opens is known."""
+    """Return a provider that names its ORT version, so that the libraries it opens are known."""
     sections = {".nv_fatbin": sass(*LEGACY), ".rodata": b"\x001.21.0\0"}
     return elf(sections, needed=("libcublas.so.12", "libc.so.6"), runpath="$ORIGIN")
 
@@ -428,7 +429,7 @@ def test_only_what_nothing_needs_is_left_out(desk: Desk) -> None:
 
 
 def test_a_cuobjdump_that_cannot_read_is_told_apart_from_one_that_disagrees(desk: Desk) -> None:
-    """Exit code 5 keeps what was compiled; 6 compiles it again."""
+    """Exit code 5 keeps the compiled libraries; 6 compiles them again."""
     crashed = desk.check(inspector=Listing([str(sm) for sm in LEGACY], code=1)).findings
     with pytest.raises(CommandError, match="cuobjdump could not read it") as unread:
         require(crashed, "legacy is not packed")

@@ -1,4 +1,5 @@
-"""compile: what lies in the build context, and what a build leaves when it ends well, badly or not at all."""
+"""Tests of compile: the files of the build context, and those that a build leaves on success,
+failure or a kill."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PROJECT = {
     "patches/b.patch": "--- b\n",
     "other/a.patch": "--- another a\n",
 }
-"""What of a project goes into a context, and three files that do not."""
+"""Files of a project: those that go into a context, and three that do not."""
 
 CARD = ("virtualcard/compile.sh", "virtualcard/runtime.c")
 
@@ -54,7 +55,7 @@ RENDERED = Rendered(
 
 
 class Yard:
-    """A workplace, a cache and an engine that writes a library into what it exports."""
+    """A workplace, a cache, and an engine that writes a library into the exported folder."""
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
@@ -134,7 +135,7 @@ def yard(tmp_path: Path) -> Yard:
 
 
 def built(yard: Yard) -> Yard:
-    """A workplace with the artifact of an earlier build."""
+    """Return a workplace with the artifact of an earlier build."""
     yard.lay_out()
     yard.place.artifact.mkdir()
     (yard.place.artifact / "provider.so").write_text("old")
@@ -184,7 +185,7 @@ def test_patches_come_along(yard: Yard, base: str) -> None:
 
 @pytest.mark.parametrize("path", ["patches/a.patch", "builder/inside/drive.py", "templates/smoke.c"])
 def test_what_is_edited_while_a_build_runs_does_not_change_under_it(yard: Yard, path: str) -> None:
-    """Many editors write into the file that is there: every link to it changes."""
+    """Many editors write into the existing file, which changes every hard link to it."""
     yard.lay_out(patches=("patches/a.patch",))
     (yard.project / path).write_text("edited")
     (copied,) = yard.place.context.rglob(path.rpartition("/")[2])
@@ -317,7 +318,7 @@ def test_the_log_holds_every_line_of_every_stage(yard: Yard) -> None:
 
 
 def test_a_line_is_in_the_log_before_the_next_is_compiled(yard: Yard) -> None:
-    """So that a kill takes none with it, and `tail -f` shows a long compilation."""
+    """A kill then loses no line, and `tail -f` shows the progress of a long compilation."""
     yard.lay_out()
     yard.export()
     assert yard.log_meanwhile == "#1 [toolchain 1/9] FROM scratch\n#2 done\n"

@@ -1,4 +1,4 @@
-"""Each file of a package is found in its wheel or among what was compiled, or named with who needs it."""
+"""Tests of gathering a package's files from wheels and compiled libraries; a missing file is named."""
 
 from __future__ import annotations
 

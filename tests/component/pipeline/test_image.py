@@ -1,4 +1,4 @@
-"""image: which Dockerfile a stage is built from, tags, labels, and what a command line may ask for."""
+"""Tests of image builds: the stage's Dockerfile, tags, labels, and the names that a command line may give."""
 
 from __future__ import annotations
 

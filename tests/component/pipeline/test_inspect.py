@@ -1,4 +1,5 @@
-"""inspect: which GPUs the code in some files runs on, as a table, JSON and a page; and of bad files."""
+"""Tests of inspect: the GPUs that libraries' code runs on as a table, JSON and a page, also for
+damaged files."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ from tests.support.factories.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER
 from tests.support.schemas import schema
 
 MODERN = elf({".nv_fatbin": sass(75, 80, 86) + container(*(image(SASS, arch) for arch in (75, 80, 86)))})
-"""Two containers, each with the same three architectures."""
+"""A library of two containers, each with the same three architectures."""
 
 CUT_UNIT = elf({".nv_fatbin": sass(75, 80, 86) + sass(80, 86)})
-"""The second container lost 7.5."""
+"""A library whose second container lacks 7.5."""
 
 JIT = elf(
     {".nv_fatbin": container(image(SASS, 75), image(PTX, 90, BLACKWELL))},
@@ -53,12 +54,12 @@ EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}.so'
 
 
 X86 = ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0"]
-"""The GPUs of NVIDIA's list that are in machines of x86-64: no Jetson, no DGX Spark."""
+"""NVIDIA's listed GPUs in machines with x86-64, without Jetson and DGX Spark."""
 
 SURE = {"confidence": "high", "reason": None}
 
 Entry = dict[str, Any]
-"""A library in the JSON form; the schema's test is what holds its types."""
+"""A library in the JSON form, whose types the schema's test checks."""
 
 
 Named = tuple[str, Sequence[Inspected]]
@@ -83,7 +84,7 @@ def document(named: Iterable[Named]) -> dict[str, object]:
 
 @pytest.fixture
 def found(tmp_path: Path) -> tuple[Inspected, ...]:
-    """Libraries of every sort."""
+    """Inspect libraries of every kind."""
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     return inspect((name, tmp_path / name) for name in FILES)
@@ -206,7 +207,7 @@ def test_every_cut_of_a_library_is_a_result(tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would make of it: its elements, their attributes and text; tags must pair."""
+    """A page's elements, attributes and text; its tags must pair."""
 
     VOID = frozenset({"meta", "col", "br", "link", "img", "input"})
 
@@ -216,7 +217,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.text: list[str] = []
         self.hovers: list[str] = []
-        """Texts that are shown when a part of a picture is pointed at."""
+        """Texts that a browser shows when the pointer is over a part of a picture."""
         self.feed(text)
         self.close()
         assert self.open == []
@@ -290,7 +291,7 @@ def test_no_name_in_a_file_becomes_part_of_the_page(tmp_path: Path, loader: File
 
 
 def test_the_page_holds_names_that_are_no_text(loader: FileSystemLoader) -> None:
-    """A file name of the wrong encoding comes as half characters, which UTF-8 has no bytes for."""
+    """Python decodes a file name of the wrong encoding to surrogates, for which UTF-8 has no bytes."""
     text = page([("\udcff.whl", [Inspected(name="lib\udcff.so")])], loader)
     assert rb"lib\udcff.so" in text.encode()
 

@@ -1,4 +1,4 @@
-"""plan: which base, origin, version and profile, each with the reason the user reads."""
+"""Tests of plan: base, origin, version and profile, each with the reason that the user reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore, NoEng
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
 OFFICIAL = (60, 70, 75, 80, 86, 90)
-"""What every container of the 1.23.2 wheel's provider holds, by cuobjdump."""
+"""Architectures in every container of the 1.23.2 wheel's provider, listed by cuobjdump."""
 
 REFUSED = TransferError(
     f"{IMAGE} cannot be resolved",
@@ -41,7 +41,7 @@ LATEST = Variant(name="latest", sm=tuple(map(Arch.parse, ("89", "90", "100", "12
 
 @dataclass(kw_only=True)
 class Refusing(FakeEngine):
-    """Its registry answers with an error, as Docker does where the registry's name is unknown."""
+    """An engine whose registry answers with an error, as Docker does when a registry's name is unknown."""
 
     error: TransferError = REFUSED
 
@@ -50,21 +50,21 @@ class Refusing(FakeEngine):
 
 
 class Offline(FakeEngine):
-    """Its registry must not be asked."""
+    """An engine whose registry must not be asked."""
 
     def resolve(self, reference: str) -> str:
         pytest.fail(f"a registry was asked for {reference}")
 
 
 class Untouchable(Offline):
-    """Nor the engine."""
+    """An engine that must not be asked, nor its registry."""
 
     def has_image(self, reference: str) -> bool:
         pytest.fail(f"the engine was asked for {reference}")
 
 
 def project() -> Project:
-    """The nvidia base compiles 1.23.2, the assembled one 1.21.0."""
+    """Return a project whose nvidia base compiles 1.23.2 and whose assembled base compiles 1.21.0."""
     made = packages.plan().project
     nvidia = replace(made.bases["nvidia"], ort_version="1.23.2")
     return replace(
@@ -75,7 +75,7 @@ def project() -> Project:
 
 
 class Desk:
-    """Plans with fakes, and keeps what was said and which library was read."""
+    """A planner with fakes, which records messages and the libraries that were read."""
 
     def __init__(self, folder: Path) -> None:
         self.store = FakeStore(folder)
@@ -244,7 +244,7 @@ def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk)
 def test_what_is_compiled_by_the_flags(
     desk: Desk, variant: Variant, wishes: dict[str, Any], decided: tuple[object, ...], reason: str
 ) -> None:
-    """Without ``reason`` the wheel is read, and decides."""
+    """An empty ``reason`` stands for a decision that follows from reading the wheel."""
     made = desk.plan(variant, **wishes)
     assert (made.origin, made.profile, made.host) == decided
     assert (made.origin_reason == reason) == bool(reason)
@@ -309,7 +309,7 @@ def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch
 def test_all_packages_of_a_base_have_one_version(
     desk: Desk, variant: Variant, base: str, version: str
 ) -> None:
-    """Whether they are compiled or repacked: what R010 refuses cannot come of one base."""
+    """R010 refuses packages with several versions, so one base must not make such packages."""
     decided = desk.plan(variant, base=base)
     assert decided.ort_version == version
     assert decided.ort_wheel == Input.wheel(f"onnxruntime{'' if variant is CPU else '-gpu'}=={version}")
@@ -326,7 +326,7 @@ def test_the_wheel_of_the_bases_version_is_read_and_compiled_instead_where_it_la
 
 
 def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
-    """The official 1.21.0 ends with SIGSEGV where no driver is; --mixed takes a version they are not for."""
+    """The official 1.21.0 ends with SIGSEGV without a driver; --mixed takes a version without patches."""
     made = project()
     assembled = replace(made.bases["assembled"], patches=("patches/late.patch",))
     patched = replace(made, bases={**made.bases, "assembled": assembled})
@@ -356,7 +356,7 @@ def test_of_a_base_that_was_named_the_package_for_the_cpu_needs_no_engine(desk: 
 
 
 BLACKWELL = (*OFFICIAL, "120a")
-"""A wheel as from 1.28 on (pull request 29711)."""
+"""Architectures of wheels from 1.28 on (pull request 29711)."""
 
 
 def held(desk: Desk, sass: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> None:

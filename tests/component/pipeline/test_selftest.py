@@ -1,4 +1,4 @@
-"""The self-test stage over a fake engine, and its script with the system's own ldd."""
+"""Tests of the self-test stage with a fake engine, and of its script with the system's own ldd."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_a_model_that_gave_no_answer() -> None:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """The bridge of the stock CPU wheel, whose needs the system has."""
+    """Return a copy of the stock CPU wheel's bridge, whose dependencies the system has."""
     (real,) = Path(sys.prefix).glob(f"lib/python*/site-packages/onnxruntime/capi/{BRIDGE}")
     (tmp_path / "lib").mkdir()
     return Path(shutil.copy(real, tmp_path / "lib" / BRIDGE))
 
 
 def script(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Its command tells one argument from the next."""
+    """Run the script with a command that shows its arguments separately."""
     argv = ["/bin/sh", str(root / "templates/selftest.sh"), str(folder), "/usr/bin/printf", "%s|", "a", "b c"]
     env = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(folder.parent / "elsewhere")}
     return subprocess.run(argv, capture_output=True, text=True, check=True, env=env)
@@ -109,7 +109,7 @@ def test_the_script_asks_the_loader_about_every_library(root: Path, library: Pat
 
 
 def test_a_need_that_only_ld_library_path_finds_is_missing(root: Path, library: Path) -> None:
-    """The script asks with an empty one."""
+    """The script runs ldd with an empty LD_LIBRARY_PATH."""
     elsewhere = library.parent.parent / "elsewhere"
     elsewhere.mkdir()
     shutil.copy(library, elsewhere / "libnope.so.7")

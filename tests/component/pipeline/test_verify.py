@@ -1,4 +1,4 @@
-"""``verify`` unpacks a package, reads it, runs it and finds every planted fault."""
+"""Tests of ``verify``: it unpacks a package, reads it, runs it, and finds every planted fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CUDNN = "lib/libcudnn.so.9"
 
 @dataclass
 class Desk:
-    """A finished package and what verifies it; ``ran`` lists what was done with it."""
+    """A finished package and its verifier; ``ran`` lists the verifier's steps."""
 
     package: Path
     thin: Path
@@ -86,7 +86,7 @@ class Desk:
         return [path.name for path in self.work.iterdir()]
 
     def repack(self, change: Callable[[dict[str, object], dict[str, Path]], None]) -> None:
-        """Unpack, let ``change`` edit the manifest and the files, pack again under the same name."""
+        """Unpack, let ``change`` edit the manifest and the files, and pack again under the same name."""
         folder = self.work.parent / "repacked"
         shutil.rmtree(folder, ignore_errors=True)
         files = {path: folder / path for path in self.archive.extract(self.package, folder)}
@@ -218,7 +218,7 @@ def test_models_run_once_on_the_libraries_of_both_layouts(desk: Desk) -> None:
 
 
 def test_models_run_on_libraries_that_differ_in_one_byte_from_those_before(desk: Desk) -> None:
-    """The provider alone differs: all names are the same."""
+    """Only the provider's bytes differ: all names are the same."""
     verifier = desk.verifier()
     manifest = verify(desk.package, verifier)
     (tried,) = verifier.tried

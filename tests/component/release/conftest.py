@@ -1,4 +1,4 @@
-"""A builder and a host, for what publishes."""
+"""Fixtures with a builder and a host for tests of publishing."""
 
 from __future__ import annotations
 

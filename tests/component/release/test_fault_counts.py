@@ -1,4 +1,4 @@
-"""How many faults the release road is put through: GitHub, its kills, a registry, a mirror's folder."""
+"""Test of the number of faults in publishing's tests: GitHub, kills, a registry, a mirror's folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mirror, through the real publish stage onto a folder."""
+"""Tests of mirror into a folder, through the real publish stage."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_tag_that_no_folder_can_have_is_refused_first(stand: Stand, tag: str) 
 
 
 def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAT, SMB and some FUSE have no hard links."""
+    """FAT, SMB and some FUSE file systems have no hard links."""
     stand.mirror()
     fill(stand.dist, padding=90_000)
 

@@ -1,4 +1,4 @@
-"""A mirror as clients meet it: on a static server, and as a folder."""
+"""Tests of a mirror with real clients, on a static server and as a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror that is damaged, full or read-only: it is told, and repaired when asked."""
+"""Tests of a mirror that is damaged, full or read-only: the fault is reported, and repaired on request."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB, where this machine lets us mount one."""
+    """Mount a file system of 256 KiB and return its folder; skip the test where mounting is not permitted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

@@ -1,4 +1,4 @@
-"""A mirror in a folder that holds other things: they stay, and a name that is taken is refused."""
+"""Tests of a mirror in a folder with foreign files: they stay, and a name that is taken is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of a mirror: what is public is whole or not there, and the next run completes it."""
+"""Tests of kill -9 during mirror: a public release is whole or absent, and the next run completes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ KILLS = 20
 
 REPLACE = PublishOptions(replace=True)
 
-# Each of these below the mirror is one step: die on the n-th. Copying is none, but random moments meet it.
+# Each of these events below the mirror is a step: the n-th one kills. Copying is no step; random moments
+# cover it.
 STEPS = {
     "open",
     "os.rename",
@@ -51,12 +52,13 @@ def in_a_child(work: Callable[[], object]) -> int:
 
 
 def ended(child: int) -> int:
-    """Exit status, or minus the signal that ended it."""
+    """Return the child's exit status, or the negative number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def dies_at(step: int, root: Path, work: Callable[[], object]) -> bool:
-    """Whether a process that works and is killed at its n-th step below ``root`` got that far."""
+    """Run ``work`` in a child that is killed at its n-th step below ``root``; return whether it
+    got that far."""
 
     def watch(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal step
@@ -75,7 +77,7 @@ def dies_at(step: int, root: Path, work: Callable[[], object]) -> bool:
 
 
 def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
-    """What a client can come by is whole: a release, ``latest`` and the list."""
+    """Check that a release, ``latest`` and the list are each whole or absent."""
     release = stand.release()
     assert not release.exists() or bytes_in(release) in possible
     link, list_ = stand.root / "latest", stand.root / "releases.json"
@@ -86,7 +88,7 @@ def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
 
 
 def steps(stand: Stand, work: Callable[[], object]) -> Iterator[int]:
-    """Kill ``work`` at one step after the other, until it gets through."""
+    """Kill ``work`` at one step after another until it completes."""
     step = 0
     while dies_at(step := step + 1, stand.root, work):
         yield step
@@ -94,7 +96,7 @@ def steps(stand: Stand, work: Callable[[], object]) -> Iterator[int]:
 
 
 def three_files(stand: Stand) -> list[LocalFile]:
-    """Of a release that was mirrored once; few, so that there are few steps."""
+    """Return three files of a release that was mirrored once: few files have few steps."""
     (package, *_) = sorted(stand.dist.glob("*.tar.zst"))
     return local_files(stand.dist, package.name, "SHA256SUMS", "index.json")
 
@@ -149,7 +151,7 @@ def test_a_release_that_a_kill_caught_between_two_renames_comes_back(stand: Stan
 
 
 def test_kill_9_at_random_moments_of_one_mirror_after_another(stand: Stand) -> None:
-    """What earlier ones left is still there when the next one is killed."""
+    """Files that earlier mirrors left are still there when the next one is killed."""
     fill(stand.dist, padding=4_000_000)
     begin = time.perf_counter()
     stand.mirror()

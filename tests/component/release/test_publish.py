@@ -1,4 +1,4 @@
-"""publish, with the real GitHub client, onto the double."""
+"""Tests of publish with the real GitHub client and the double."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: 
 
 
 def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk) -> None:
-    """A grid of other bytes, and one that cannot be read, are told of and left out."""
+    """A grid of other bytes, and one that cannot be read, are reported and left out."""
     legacy, modern = sorted(desk.dist.glob("*.tar.zst"))
     sha256 = hashlib.sha256(modern.read_bytes()).hexdigest()
     grid = dataclasses.replace(GRID, package=modern.name, sha256=sha256)

@@ -1,6 +1,6 @@
-"""Whatever goes wrong, a release is whole or not to be seen, and the next run completes it.
+"""Tests of faults during publish: a release is whole or hidden, and the next run completes it.
 
-Kills are in ``test_publish_kill``.
+``test_publish_kill`` has the kills.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SEED = 20_261_121
 CUTS = 20
 
 TIMES = (1, ATTEMPTS)
-"""Once, which this run outlasts; and until it gives up, for the next run to go on."""
+"""Numbers of repetitions: one, which a run survives, and ``ATTEMPTS``, after which the next run continues."""
 
 
 ONCE = ("revoke", "403", "meddle", "meddle-more", "move")
-"""Faults that this run never outlasts: one is enough."""
+"""Faults that a run never survives, so that one is enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A fault, when it comes, and what the host holds before."""
+    """A fault, the request at which it comes, and the host's earlier contents."""
 
     family: str
     route: str
@@ -106,13 +106,13 @@ FAULTS = [
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
     with open_desk(tmp_path) as desk:
         yield desk
 
 
 class Outage(FakeTime):
-    """Whoever waits a while finds the double listening again."""
+    """A clock on which a wait of 10 s or more makes the double listen again."""
 
     def __init__(self, github: GitHubDouble) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Outage(FakeTime):
 
 
 def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
-    """A run with the fault, a look from outside, the next run, another look."""
+    """Run with the fault, check what is public, run again, and check once more."""
     prepare(desk, case.before)
     former, tagged = seen(desk.github, TAG), desk.github.tags.get(TAG)
     desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=after)
@@ -158,7 +158,7 @@ def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(desk: Desk, 
 
 @pytest.fixture(scope="module")
 def sizes(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """Bytes of a release's files, in the order they are uploaded in."""
+    """Return the sizes in bytes of a release's files in the order of their upload."""
     with open_desk(tmp_path_factory.mktemp("whole")) as desk:
         desk.publish()
         (release,) = desk.github.releases.values()

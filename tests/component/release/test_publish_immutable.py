@@ -1,4 +1,4 @@
-"""Immutable releases: asked for before anything is written, and seen afterwards."""
+"""Tests of immutable releases: the setting is read before any write, and the result is checked afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTING = "immutable-releases"
 
 @pytest.fixture
 def asked(desk: Desk) -> Desk:
-    """A desk whose token is an administrator's."""
+    """Return a desk whose token belongs to an administrator."""
     desk.github.admin = True
     return desk
 
@@ -66,7 +66,7 @@ def test_a_release_comes_out_immutable_and_that_is_said(asked: Desk) -> None:
 def test_where_github_does_not_tell_it_says_so_and_goes_on(
     desk: Desk, enterprise: str | None, fault: str | None, why: str
 ) -> None:
-    """An administrator of an Enterprise Server learns nothing of its 404 either."""
+    """An Enterprise Server answers 404 to administrators too."""
     desk.github.enterprise, desk.github.admin = enterprise, enterprise is not None
     if fault:
         desk.github.fail("immutable", fault)

@@ -1,7 +1,8 @@
-"""kill -9 while a release is published: it is whole or not to be seen, and the next run completes it.
+"""Tests of kill -9 during publish: a release is whole or hidden, and the next run completes it.
 
-A child publishes onto the double of the parent, which kills it in every request, then in the large uploads,
-at a random moment: a request comes, a block of it is read, its answer is ready. ``pytest -rP`` shows where.
+A child publishes to the parent's double, which kills it at a random moment of every request, then in the
+large uploads: when a request comes, when a block of it was read, or when its answer is ready. ``pytest -rP``
+shows these moments.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FORK.set_forkserver_preload(["tests.support.factories.publishing"])
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    """The host reads in small blocks, and the network keeps few, so that uploads end in their middle."""
+    """Return a desk whose host reads small blocks through a small buffer, so that kills interrupt uploads."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     with open_desk(tmp_path) as desk:
         desk.github.block = BLOCK
@@ -52,7 +53,7 @@ def publish_in_small_blocks(dist: Path, api: str, token: str, options: PublishOp
 
 
 def run(desk: Desk, *, replace: bool, tick: int = 0) -> int | None:
-    """Publish in a child that is killed at a tick of the double, if any; its exit code."""
+    """Publish in a child, killed at ``tick`` of the double unless it is 0; return its exit code."""
     started = threading.Event()
     arguments = (desk.dist, desk.github.url, desk.github.token, PublishOptions(replace=replace))
     child = FORK.Process(target=publish_in_small_blocks, args=arguments)
@@ -72,7 +73,7 @@ def run(desk: Desk, *, replace: bool, tick: int = 0) -> int | None:
 
 
 def last_write(double: GitHubDouble) -> str:
-    """What the host was asked for last before the child was killed."""
+    """Return the kind of the last write before the kill, or ``reading`` when there was none."""
     writes = double.writes()
     if not writes:
         return "reading"
@@ -104,7 +105,7 @@ def test_a_kill_at_any_moment_leaves_a_release_whole_or_hidden(desk: Desk, befor
         assert len(desk.github.releases) == 1, "a second draft"
         assert not list(desk.dist.glob("*.part-*")), "leftovers in dist"
     where = ", ".join(f"{what} {times}" for what, times in fell.items())
-    print(f"seed {SEED}, {before} before: tried {KILLS}, survived {KILLS}")  # noqa: T201 - as promised above
+    print(f"seed {SEED}, {before} before: tried {KILLS}, survived {KILLS}")  # noqa: T201 - announced above
     print(f"killed in: {where}; uploads that ended early: {desk.github.short}")  # noqa: T201
     assert desk.github.short
     assert {"reading", "upload", "publish"} <= set(fell)

@@ -1,4 +1,4 @@
-"""What people and scanners read of a release: SBOMs, the licences page, what is new."""
+"""Tests of a release's files for people and scanners: SBOMs, the licences page, news."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_release_of_before_without_an_index_is_no_obstacle(desk: Desk) -> None
 
 
 def test_a_package_that_cannot_run_every_model_is_marked(desk: Desk) -> None:
-    """Lean packages of the factory lack com.microsoft; the others lack nothing."""
+    """The factory's lean packages lack com.microsoft; the others lack nothing."""
     lean = manifest("legacy", profile="lean")
     desk.rebuild(lean)
     desk.publish(PublishOptions(allow=Leniency(lean=True)))

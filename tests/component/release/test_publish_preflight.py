@@ -1,4 +1,4 @@
-"""What publish refuses before it asks the host anything. One run tells all."""
+"""Tests of what publish refuses before its first request to the host; one run reports every finding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_file_that_is_listed_and_gone(desk: Desk) -> None:
 
 
 def test_a_release_without_all_packages_needs_a_flag(desk: Desk) -> None:
-    """``dist`` equal to the release is not enough: variants.yaml says what there has to be."""
+    """variants.yaml, not ``dist``, decides which packages a release needs."""
     (package,) = desk.dist.glob("ortpacks-modern*")
     package.unlink()
     sums = desk.dist / "SHA256SUMS"

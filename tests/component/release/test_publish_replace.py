@@ -1,4 +1,4 @@
-"""A public release that differs: refused, or taken back and made whole; and how a release stands."""
+"""Tests of a public release that differs: publish refuses or replaces it; and of the release's status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLACE = PublishOptions(replace=True)
 
 
 OTHERS = (manifest("legacy"), manifest("modern", origin="wheel", profile=None))
-"""Both packages, with other bytes when they are built anew."""
+"""Manifests of both packages, which give other bytes when the packages are built again."""
 
 
 def test_a_published_release_that_differs_is_never_touched(desk: Desk) -> None:

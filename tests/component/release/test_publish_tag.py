@@ -1,4 +1,4 @@
-"""The tag that a release names: it goes public only while the tag names the commit that the release is of."""
+"""Tests of a release's tag: a release becomes public only while the tag names the release's commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANNOTATION, ANOTHER = "7" * 40, "8" * 40
 
 
 def refused(desk: Desk, options: PublishOptions | None = None) -> str:
-    """What is said of a tag that was moved from ``COMMIT`` to ``MOVED``; a conflict, like any on the host."""
+    """Return the message on a tag that moved from ``COMMIT`` to ``MOVED``, a conflict with exit code 8."""
     with pytest.raises(ReleaseConflictError) as caught:
         desk.publish(options)
     assert caught.value.exit_code == 8
@@ -47,7 +47,7 @@ def test_a_tag_that_moved_since_the_draft_was_made_leaves_it_one(desk: Desk) -> 
 
 
 def test_an_annotated_tag_is_the_commit_that_it_names(desk: Desk) -> None:
-    """Made anew on the same commit, it has not moved; an annotated tag may name another."""
+    """An annotated tag can be made again for the same commit, or for another one, which is a move."""
     drafted(desk)
     desk.github.tags[TAG] = ANOTHER
     desk.github.annotated = {ANOTHER: ANNOTATION, ANNOTATION: MOVED}

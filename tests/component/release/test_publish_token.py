@@ -1,4 +1,4 @@
-"""Where the GitHub token comes from: the environment, else gh's own login; nowhere else."""
+"""Tests of the GitHub token's two sources: the environment, then gh's own login."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLIC = "https://api.github.com"
 def token(
     tmp_path: Path, env: Mapping[str, str], api: str, gh: Completed | BuilderError
 ) -> tuple[str, list[list[str]]]:
-    """The token, and the programs that were asked."""
+    """Return the token and the calls of programs."""
     shop = Wiring(tmp_path, reporter=FakeReporter())
     shop.env = env
     runner = FakeRunner(answers={"gh": gh})

@@ -1,4 +1,5 @@
-"""Whatever a registry does, a release is whole under its tag or not there, and the next run completes it."""
+"""Tests of faults of a registry: a release is whole under its tag or absent, and the next run
+completes it."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from tests.support.faults.counted import cases_of
 SEED = 20_261_123
 
 TIMES = (1, ATTEMPTS)
-"""Once, which this run outlasts; and until it gives up, for the next run to go on."""
+"""Numbers of repetitions: one, which a run survives, and ``ATTEMPTS``, after which the next run continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A fault, when it comes, and what the registry holds before."""
+    """A fault, the request at which it comes, and the registry's earlier contents."""
 
     route: str
     kind: str
@@ -72,7 +73,7 @@ CUTS = 12
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> list[list[LocalFile]]:
-    """The files of two releases of the same tag, as publish makes them."""
+    """Return the files of two releases of the same tag, as publish makes them."""
     made = []
     for padding in (150_000, 90_000):
         with open_counter(tmp_path_factory.mktemp("release")) as counter:
@@ -90,7 +91,7 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
 
 
 def outlive(counter: Counter, case: Case, releases: list[list[LocalFile]]) -> None:
-    """A run with the fault, a look from outside, the next run, another look."""
+    """Run with the fault, check what is public, run again, and check once more."""
     release, other = releases
     wanted = {file.name: file.path.read_bytes() for file in release}
     replaces = PublishOptions(replace=case.before == "other")
@@ -123,7 +124,7 @@ def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
     counter: Counter, releases: list[list[LocalFile]], kind: str, number: int
 ) -> None:
     moment = random.Random(f"{SEED} {kind} {number}")  # noqa: S311 - moments, not keys
-    sizes = list({file.digest: file.size for file in releases[0]}.values())  # the same bytes go up once
+    sizes = list({file.digest: file.size for file in releases[0]}.values())  # equal files are sent once
     skip = moment.randrange(len(sizes))
     after = moment.randrange(min(sizes))
     outlive(counter, Case(route="send", kind=kind, skip=skip, after=after), releases)

@@ -1,4 +1,4 @@
-"""mirror, through the real publish stage into a registry, and the client's way back out of it."""
+"""Tests of mirror into a registry through the real publish stage, and of clients that install from there."""
 
 from __future__ import annotations
 
@@ -67,12 +67,13 @@ MANIFEST = Draft202012Validator(
         },
     }
 )
-"""OCI's Image Specification 1.1, "Image Manifest", "Guidelines for Artifact Usage" and "Descriptor"."""
+"""Schema after OCI's Image Specification 1.1: "Image Manifest", "Guidelines for Artifact Usage",
+"Descriptor"."""
 
 
 @pytest.fixture
 def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power
     with open_counter(tmp_path) as counter:
         yield counter
 
@@ -138,7 +139,7 @@ def test_what_is_public_stays_until_it_is_replaced_and_only_what_differs_is_sent
     assert counter.seen() == before
     counter.mirror(PublishOptions(replace=True))
     assert counter.seen() == counter.seen("latest") == bytes_in(counter.dist)
-    # Two packages, SHA256SUMS and index.json are others; SBOMs, the licences' page and the client are not.
+    # Two packages, SHA256SUMS and index.json differ; SBOMs, the licences page and the client do not.
     assert counter.asked("send") == sent + 4
 
 
@@ -251,7 +252,7 @@ def test_a_signed_release_is_installed_from_a_registry_and_another_one_is_not(
 
 
 def replaced(counter: Counter, name: str, content: bytes) -> None:
-    """The same release with another file, as who holds the registry can make it."""
+    """Replace a file of the release in the registry, as the registry's owner can."""
     kind, manifest = counter.served.manifests[TAG]
     old = hashlib.sha256((counter.dist / name).read_bytes()).hexdigest()
     new = hashlib.sha256(content).hexdigest()

@@ -1,6 +1,7 @@
-"""From ``build --all`` to ``publish``: what one build of a base makes is published as it is.
+"""Tests from ``build --all`` to ``publish``: the packages of one build of a base are published unchanged.
 
-Engine, wheels, root file systems and the host are stand-ins; planning, packing, proving, publishing are real.
+Engine, wheels, root file systems and the host are stand-ins; planning, packing, proving and publishing are
+real.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def github(tmp_path: Path) -> Iterator[GitHubDouble]:
 
 
 def of_profile(site: Site, profile: Profile) -> None:
-    """What variants.yaml says, whatever it says."""
+    """Set the project's profile, and its origin to ``auto``, whatever variants.yaml has."""
     project = site.shop.project
     onnxruntime = replace(project.onnxruntime, profile=profile, origin=Origin.AUTO)
     site.shop.__dict__["project"] = replace(project, onnxruntime=onnxruntime)
@@ -63,7 +64,7 @@ def of_profile(site: Site, profile: Profile) -> None:
 
 def build(site: Site, name: str, wishes: Wishes) -> list[Manifest]:
     variant = site.shop.project.packages[name]
-    # What has no CUDA is tried out by another answer than CUDA's packages: here it is not.
+    # The fake engine's self-test answers are for packages with CUDA: others are built without an engine.
     site.use(site.engine if name in site.shop.project.variants else NoEngine())
     made = VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter).build()
     archive = site.shop.archive(site.reporter)
@@ -164,7 +165,7 @@ def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_c
         for key, pin in site.shop.lock.pins.items()
     }
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
-    with pytest.raises(CheckFailedError, match="R009"):  # the source's commit alone is not enough
+    with pytest.raises(CheckFailedError, match="R009"):  # the commit of the source alone is not enough
         build(site, "legacy", wishes)
     pins = {key: Pin(revision="sha256:" + "1" * 64) if pin == Pin() else pin for key, pin in pins.items()}
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)

@@ -1,4 +1,5 @@
-"""The release workflow's own scripts, run as a runner would; and publishing around a signature."""
+"""Tests of the release workflow's scripts, run as a runner would, and of publishing before and
+after signing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ LEGS = '{"include": [{"variant": "legacy", "sm": ["50"]}]}'
 
 
 def script(root: Path, job: str, step: int) -> str:
-    """The script of a job's step, counted from the end as in a list."""
+    """Return the script of a job's step; negative indices count from the end."""
     jobs = yaml.safe_load((root / ".github/workflows/release.yml").read_text())["jobs"]
     found = jobs[job]["steps"][step]["run"]
     assert isinstance(found, str)
@@ -26,7 +27,7 @@ def script(root: Path, job: str, step: int) -> str:
 
 
 def run(text: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A step's script as a runner starts it: ``bash -e``."""
+    """Run a step's script as a runner does: ``bash -e``."""
     given = {"PATH": "/usr/bin:/bin", "RUNNER_TEMP": str(folder), **(env or {})}
     shell = ["bash", "-e", "-c", text]
     return subprocess.run(shell, cwd=folder, env=given, capture_output=True, text=True, check=False)
@@ -38,7 +39,7 @@ def sums(folder: Path, *names: str) -> str:
 
 @pytest.fixture
 def dist(tmp_path: Path) -> Path:
-    """``dist`` as publishing finds it, and a ``./run`` that writes down how it was called."""
+    """Return ``dist`` as publishing finds it; a stand-in for ``./run`` logs its calls in ``ran``."""
     folder = tmp_path / "dist"
     folder.mkdir()
     (folder / "ortpacks-legacy.tar.zst").write_text("a package")
@@ -78,7 +79,7 @@ def test_the_matrix_is_what_run_says(root: Path, tmp_path: Path) -> None:
 def test_an_architecture_that_needs_no_compiling_is_no_failure(
     root: Path, tmp_path: Path, status: int, ends: int
 ) -> None:
-    """Exit code 3: the official wheel serves the variant."""
+    """Exit code 3 means that the official wheel serves the variant."""
     stand_in(tmp_path, f'echo "$*" >ran; exit {status}')
     done = run(script(root, "compile", -2), tmp_path, {"VARIANT": "latest", "ARCH": "90"})
     assert done.returncode == ends

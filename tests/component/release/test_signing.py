@@ -1,4 +1,5 @@
-"""Signed releases: what publish writes and uploads, who may sign, and the keys' files."""
+"""Tests of signed releases: the files that publish writes and uploads, the permitted signers, and
+key files."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_without_a_root_a_release_is_not_signed_and_says_so(desk: Desk) -> None:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> dict[str, Path]:
-    """Keys as users make them, by their kind."""
+    """Return key files by name, made with the programs that users have."""
     folder = tmp_path / "keys"
     folder.mkdir()
     pem, ssh = folder / "pem", folder / "ssh"
@@ -113,7 +114,7 @@ def answers(path: Path) -> bool:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of an SSH agent of its own."""
+    """Start an SSH agent and return its environment."""
     path = tmp_path / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
         try:
@@ -135,7 +136,7 @@ def test_an_agent_signs_for_a_public_key(keys: dict[str, Path], agent: dict[str,
 
 
 def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) -> None:
-    """Two maintainers, each on a machine of its own; then a third key takes the place of one."""
+    """Two maintainers sign on separate machines; then a third key replaces one of theirs."""
     pem, ssh = (public_key(keys[f"{name}.pub"]) for name in ("pem", "ssh"))
     who = [
         f"--root-key={keys['pem.pub']}",

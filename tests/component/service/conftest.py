@@ -1,4 +1,4 @@
-"""A small sentence transformer: three words, two dimensions, a vector for each token."""
+"""Fixtures with a small sentence transformer: three words, two dimensions, a vector for each token."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.component.runtime.test_session import model as any_model
 WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
 
 VECTORS = np.array([[9, 9], [1, 1], [2, 0], [0, 3]], np.float32)
-"""What the model answers for each token; that of the padding counts nowhere."""
+"""The model's vector for each token; the padding's must not be counted."""
 
 matrix = any_model
-"""``y = x @ w``, as tests of the runtime layer have it."""
+"""Model ``y = x @ w`` of the runtime layer's tests."""
 
 
 def write_embedder(folder: Path) -> None:
@@ -44,7 +44,7 @@ def write_embedder(folder: Path) -> None:
 
 
 def write_slow(folder: Path) -> None:
-    """``n`` → ``count``, counted one by one."""
+    """Write a model that counts to ``n`` one by one and returns ``count``."""
     number = helper.make_tensor_value_info("n", TensorProto.INT64, [])
     told = helper.make_tensor_value_info("count", TensorProto.INT64, [])
     names = [("i", TensorProto.INT64), ("more", TensorProto.BOOL), ("sum", TensorProto.INT64)]
@@ -79,7 +79,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of this machine, and the CPU."""
+    """Hide this machine's settings and select the CPU."""
     for name in (name for names in VARIABLES.values() for name in names):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ORTPACKS_PROVIDER", "cpu")
@@ -91,7 +91,7 @@ Start = Callable[..., TestClient]
 
 @pytest.fixture
 def start(models: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts the service with flags, and waits until no model is being opened."""
+    """Return a function that starts the service with flags and waits until no model is being opened."""
     began: list[TestClient] = []
 
     def started(*flags: str) -> TestClient:

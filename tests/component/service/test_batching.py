@@ -1,4 +1,4 @@
-"""What waits together is computed together, in order, and never more than the limits."""
+"""Tests of batching: waiting requests are computed together, in order, and within the limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ortpacks_service.errors import FullQueueError
 
 
 class Model:
-    """Answers each text with its number; ``gate`` holds its first run up."""
+    """A model that answers each text with its number; ``gate`` holds its runs up until it is set."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: JSON, binary tensors, and what is wrong with a request."""
+"""Tests of the Open Inference Protocol: JSON, binary tensors, and faulty requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.component.service.conftest import Start
 
 @pytest.fixture(autouse=True)
 def _more_models(models: Path, matrix: Path) -> None:
-    """``times``: (batch, 4) of float → (batch, 2); ``same``: texts and halves to themselves."""
+    """Write ``times`` (floats of shape (batch, 4) to (batch, 2)) and ``same`` (texts and halves
+    to themselves)."""
     (models / "times").mkdir()
     matrix.rename(models / "times" / "model.onnx")
     values = {"text": TensorProto.STRING, "half": TensorProto.FLOAT16}

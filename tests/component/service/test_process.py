@@ -1,4 +1,4 @@
-"""The service as a process: settings, signals, and what survives a kill."""
+"""Tests of the service as a process: settings, signals, and the store after a kill."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_wrong_setting_ends_it_with_a_sentence(
 
 
 def test_an_answer_does_not_wait_for_the_clients_next_packet(models: Path, tmp_path: Path) -> None:
-    """A service that left Nagle's algorithm on took 48 ms in place of 6: head and body are two packets."""
+    """With Nagle's algorithm an answer took 48 ms instead of 6: head and body are two packets."""
     with service(models, tmp_path / "data") as running:
         line = http.client.HTTPConnection("127.0.0.1", running.port)
         seconds = []
@@ -231,7 +231,7 @@ def test_an_answer_does_not_wait_for_the_clients_next_packet(models: Path, tmp_p
             line.getresponse().read()
             seconds.append(time.perf_counter() - began)
         line.close()
-    assert min(seconds[10:]) < 0.035  # one that is quick is enough: other work only slows
+    assert min(seconds[10:]) < 0.035  # one quick answer is enough: other work only slows
 
 
 def test_a_port_that_is_taken_is_told(models: Path, tmp_path: Path) -> None:

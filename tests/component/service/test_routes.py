@@ -1,4 +1,4 @@
-"""The service's routes, asked as its users ask them."""
+"""Tests of the service's routes through HTTP requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_it_answers_and_tells_that_its_models_are_open(start: Start) -> None:
 
 
 def test_a_text_becomes_the_mean_of_its_tokens_with_length_1(start: Start) -> None:
-    """By hand: east is (2, 0), north (0, 3), an unknown word (1, 1); the padding's (9, 9) counts nowhere."""
+    """By hand: east is (2, 0), north (0, 3), an unknown word (1, 1); the padding's (9, 9) is not counted."""
     answer = start().post("/embed", json={"texts": ["east", "west east", "north", "east north east east"]})
     assert answer.status_code == 200
     found = np.array(answer.json()["embeddings"])
@@ -243,7 +243,7 @@ def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: s
 
 
 def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> None:
-    """A loop that counts for minutes; SIGTERM does not wait for it, and others are served."""
+    """The model's loop takes minutes; SIGTERM does not wait for it, and other requests are served."""
     write_slow(models / "slow")
     service = start("--seconds", "1")
     body = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [10**10]}]}

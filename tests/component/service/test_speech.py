@@ -1,4 +1,4 @@
-"""Audio in pieces, and probabilities to segments."""
+"""Tests of reading audio in pieces and of turning probabilities into segments."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TWO = np.array([1, 2], "<i2").tobytes()
 def test_files_as_programs_write_them(data: bytes) -> None:
     reader = WavReader()
     assert (reader.samples(data) * 32768).tolist() == [1, 2]
-    assert reader.samples(bytes(2)).size in (0, 1)  # one that tells no size goes on
+    assert reader.samples(bytes(2)).size in (0, 1)  # a file without a size has no end
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ SPEECH, UNSURE, SILENCE = 0.9, 0.4, 0.1
 
 
 def segments(*probabilities: Sequence[float], missing: int = 0) -> list[tuple[float, float]]:
-    """In frames of 32 ms; the pad of 30 ms is taken off again."""
+    """Return the segments as start and end in frames of 32 ms, after adding probabilities one by one."""
     rule = Segments(16000, 512)
     found = [one for part in probabilities for value in part for one in rule.after(value)]
     return [(one.start / 0.032, one.end / 0.032) for one in [*found, *rule.finish(missing)]]

@@ -1,4 +1,4 @@
-"""The store by itself: all of a call is kept or nothing, and damage is told."""
+"""Tests of the store alone: a call is kept whole or not at all, and damage is reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
 
 
 def test_stores_that_are_made_at_the_same_moment_wait_for_each_other(tmp_path: Path) -> None:
-    """A new file is switched to a log of writes, for which SQLite itself does not wait."""
+    """A new file is switched to a write-ahead log, for which SQLite itself does not wait."""
     vector = np.ones((1, 2), np.float32)
 
     def made(folder: Path) -> list[int]:

@@ -1,4 +1,4 @@
-"""Opening models on a virtual card: libraries that are none, and a process that dies."""
+"""Tests of opening models on a virtual card: wrong libraries, and a process that dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the stand-in runtime takes of a container: held to NVIDIA's documentation, and to coverage."""
+"""Tests of the image that the stand-in runtime selects, against NVIDIA's documentation and
+against coverage."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ pytestmark = needs_compiler
 NATIVE, JIT, NO_IMAGE, NEW_PTX = 0, 1, 209, 222
 
 NEWEST = 590
-"""Knows the PTX of CUDA 13.1; which devices a driver knows is another question."""
+"""A driver branch that knows the PTX of CUDA 13.1; the devices that it knows are a separate table."""
 
 
 def resolve(fatbin: bytes, capability: str, branch: int = NEWEST) -> int:
@@ -37,14 +38,15 @@ def claim(capability: str, driver: str) -> int:
 
 
 def ptx(arch: int, isa: tuple[int, int] = (8, 0), flags: int = 0) -> bytes:
-    """An image of PTX of a version of the PTX ISA, minor before major 24 bytes into the header."""
+    """Return a PTX image with this PTX ISA version, whose minor and major numbers are at offset
+    24 of the header."""
     made = bytearray(image(PTX, arch, flags))
     struct.pack_into("<HH", made, 24, isa[1], isa[0])
     return bytes(made)
 
 
 def code(text: str) -> bytes:
-    """``sm_90a`` or ``compute_80`` as an image."""
+    """Return an image for a name like ``sm_90a`` or ``compute_80``."""
     kind, number, suffix = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", text).groups()  # type: ignore[union-attr]
     flags = {"": 0, "a": A, "f": F}[suffix]
     return image(SASS, int(number), flags) if kind == "sm" else ptx(int(number), flags=flags)
@@ -64,7 +66,7 @@ def code(text: str) -> bytes:
         ("compute_52", "12.1", JIT),
         ("compute_86", "8.6", JIT),
         ("compute_90", "8.9", NO_IMAGE),
-        # Where a container has both, the cubin wins: "Application Compatibility".
+        # "Application Compatibility": in a container with both, the cubin is taken.
         ("sm_80 compute_80", "8.9", NATIVE),
         ("sm_80 compute_80", "9.0", JIT),
         # Architecture-specific code runs on its own capability alone: Blackwell Compatibility Guide, 1.4.
@@ -130,7 +132,7 @@ def test_a_cubin_needs_no_ptx_and_older_ptx_stands_in_for_newer() -> None:
 
 
 def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
-    """nvcc's manual, --compress-mode."""
+    """The limit is from nvcc's manual, --compress-mode."""
     fatbin = container(image(SASS, 80, ZSTD))
     assert [resolve(fatbin, "8.6", branch) for branch in (545, 550)] == [NO_IMAGE, NATIVE]
 
@@ -144,7 +146,7 @@ def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
         ("5.2", "580.95.05", 0),  # CUDA 13.0 release notes: the last branch with Maxwell, Pascal and Volta
         ("5.2", "590.44.01", 100),
         ("7.5", "590.44.01", 0),
-        ("12.0", "565.57.01", 100),  # Blackwell came with CUDA 12.8's
+        ("12.0", "565.57.01", 100),  # CUDA 12.8's driver brought Blackwell
         ("12.0", "570.26", 0),
         ("10.3", "570.26", 100),
         ("8.4", "580.65.06", 100),
@@ -174,7 +176,7 @@ CODES = [
     for suffix in ("", "a", "f")
     if not (suffix == "a" and arch < 90) and not (suffix == "f" and arch < 100)
 ]
-"""What there is: suffix a from sm_90 on, f from sm_100 on (PTX ISA 8.0 and 8.8)."""
+"""Names that exist: suffix a from sm_90 on, f from sm_100 on (PTX ISA 8.0 and 8.8)."""
 
 ANSWERS = {NATIVE: Support.NATIVE, JIT: Support.JIT, NO_IMAGE: Support.NONE}
 
@@ -206,7 +208,7 @@ def test_a_capability_that_is_no_device_takes_nothing() -> None:
 
 
 def test_the_stand_in_loads_on_hosts_as_old_as_the_oldest_that_a_package_runs_on() -> None:
-    """It is compiled in the base image and loaded by the host's Python: glibc 2.27 is what wheels ask for."""
+    """The base image compiles it and the host's Python loads it: wheels require glibc 2.27."""
     told = subprocess.run(["objdump", "-T", runtime().library], capture_output=True, text=True, check=True)
     asked = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", told.stdout)}
     assert asked

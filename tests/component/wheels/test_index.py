@@ -1,7 +1,7 @@
-"""wheel --index: what it lists, and that each GPU gets the wheel which the client's selection would take.
+"""Tests of wheel --index: its listing, and that each GPU gets the wheel which the client would select.
 
-``Installer`` is a second answer to which wheel an installer takes, written from PEP 825's draft and the
-source of NVIDIA's provider: the values that a machine supports, best first, features in their order.
+``Installer`` is a second implementation of an installer's choice, written from PEP 825's draft and the source
+of NVIDIA's provider: a machine's supported values, best first, with features in their order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.fakes.ports import FakeReporter
 PROJECT = "ortpacks-onnxruntime-gpu"
 
 DRIVERS = {"12.0": "525.60.13", "12.4": "550.54.14", "12.8": "570.26", "13.0": "580.65.06"}
-"""CUDA versions and the drivers that came with them: the CUDA Toolkit release notes."""
+"""CUDA versions and their first drivers: the CUDA Toolkit release notes."""
 
 MAPS = {
     "legacy": {"native": "5.0 5.2 6.0 6.1 7.0", "partial": "7.5"},
@@ -44,7 +44,8 @@ MAPS = {
     "official": {"native": "6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0", "jit": "10.0 10.3 12.0 12.1"},
     "exact": {"native": "8.9 9.0 12.0"},
 }
-"""What was read in the packages of 1.21.0 and in the official wheel of 1.23.2; ``exact``: 120a, no 121a."""
+"""Support read in the packages of 1.21.0 and in the official wheel of 1.23.2; ``exact`` has 120a
+and no 121a."""
 
 FLOORS = {"latest": "570.26", "exact": "570.26"}
 
@@ -53,7 +54,8 @@ SIZES = {"legacy": 1_393, "modern": 1_407, "latest": 1_440, "official": 1_643, "
 
 @dataclass
 class Installer:
-    """One that knows wheel variants, on a machine with this GPU and a driver of this CUDA version."""
+    """An installer that knows wheel variants, on a machine with this GPU and a driver of this
+    CUDA version."""
 
     capability: str
     cuda: str
@@ -72,7 +74,8 @@ class Installer:
         ]
 
     def takes(self, properties: Mapping[str, Mapping[str, Sequence[str]]]) -> str | None:
-        """The variant of the best property; of equals the one of the next; ``None``: the plain wheel."""
+        """Return the variant with the best property, ties broken by the next one; ``None`` is the
+        plain wheel."""
         fits = {name: self._ranks(one) for name, one in properties.items()}
         possible = {name: ranks for name, ranks in fits.items() if ranks}
         return min(possible, key=lambda name: (possible[name], name), default=None)
@@ -86,7 +89,7 @@ class Installer:
 
 
 def entry(name: str) -> IndexPackage:
-    """The index's line of a variant."""
+    """Return the index's entry of a variant."""
     support = {one: how for how, several in MAPS[name].items() for one in several.split()}
     manifest = replace(
         releases.manifest("modern"),
@@ -140,14 +143,14 @@ def test_the_values_of_the_three_packages_are_those_counted_by_hand() -> None:
 
 
 def test_code_for_120a_alone_is_not_called_120_real(root: Path) -> None:
-    """The provider gives 120_real to 12.1 too, which has no code here."""
+    """The provider gives 120_real to 12.1 too, for which this package has no code."""
     given = labels(index_of("exact"))
     assert given.properties["exact"]["sm_arch"] == ("89_real", "90_real")
     assert given.lost == ("exact serves 12.0, and no wheel is chosen for it: 12.1 would take it too",)
 
 
 class Links(html.parser.HTMLParser):
-    """The links of a page, with their attributes."""
+    """The links of a page with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -165,7 +168,7 @@ def shop(root: Path, tmp_path: Path) -> Wiring:
 
 
 def filled(shop: Wiring) -> Wiring:
-    """With wheels of a variant and for the CPU."""
+    """Return the shop with wheels of a variant and for the CPU."""
     make_wheels(shop, write_package(shop.dist))
     make_wheels(shop, official.write_cpu_package(shop.dist))
     return shop
@@ -176,7 +179,7 @@ def hashed(file: Path) -> str:
 
 
 def test_both_pages_list_every_wheel_with_its_sha256_and_metadata(shop: Wiring, tmp_path: Path) -> None:
-    """The keys are PEP 691's, PEP 700's and PEP 714's, the attributes PEP 503's and PEP 714's."""
+    """Keys are from PEPs 691, 700 and 714, attributes from PEPs 503 and 714."""
     folder = write_index(filled(shop), tmp_path / "simple") / PROJECT
     stems = [f"ortpacks_onnxruntime_gpu-1.23.2-{python}-{PLATFORM}" for python in PYTHONS]
     wheels = {f"{stem}{end}" for stem in stems for end in (".whl", "-modern.whl")}

@@ -1,4 +1,4 @@
-"""wheel: official wheels with a package's provider, read back with pip, zipfile and packaging."""
+"""Tests of wheel: official wheels with a package's provider, read back with pip, zipfile and packaging."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def members(wheel: Path) -> dict[str, bytes]:
 
 
 def installed(wheel: Path, folder: Path) -> None:
-    """Let pip unpack it, whatever Python it is for."""
+    """Install the wheel with pip into ``folder``, for the wheel's own Python."""
     interpreter, abi = wheel.name.split("-")[2:4]
     target = ["--target", str(folder), "--no-deps", "--only-binary=:all:", "--no-index", "--no-compile"]
     version = f"--python-version={interpreter[2]}.{interpreter[3:]}"
@@ -101,7 +101,7 @@ def test_the_tags_in_wheel_are_those_of_its_name(shop: Wiring) -> None:
 
 
 def test_a_provider_that_needs_a_newer_glibc_is_for_that_manylinux(shop: Wiring) -> None:
-    """PEP 600's manylinux_2_34 has GLIBC 2.34 and GLIBCXX 3.4.29: auditwheel's policies."""
+    """PEP 600's manylinux_2_34 has GLIBC 2.34 and GLIBCXX 3.4.29 (auditwheel's policies)."""
     made = make_wheels(shop, write_package(shop.dist, glibc="2.34"))
     assert [one.name.rpartition("-")[2] for one in made] == ["manylinux_2_34_x86_64.whl"] * 2
     found = HeaderParser().parsestr(members(made[0])[f"{INFO}/WHEEL"].decode())

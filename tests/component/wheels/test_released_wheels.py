@@ -1,4 +1,4 @@
-"""Wheels among a release's files, and the pages that a mirror has of them."""
+"""Tests of wheels among a release's files, and of a mirror's pages that list them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_without_a_package_for_the_cpu_nothing_is_released(stall: WheelShop) -> 
 
 
 def links(stall: WheelShop) -> dict[str, tuple[Path, str]]:
-    """The file that each link of the mirror's page leads to, and the sha256 that the page says."""
+    """Return, by name, the file that each link of the mirror's page leads to and the sha256 in the link."""
     found = {}
     for link in Links((stall.root / PAGE).read_text()).found:
         where, digest = urldefrag(urljoin(f"http://mirror/{PAGE}", str(link["href"])))
@@ -227,7 +227,7 @@ def test_a_wheel_that_is_gone_from_a_release_is_on_no_page(stall: WheelShop) -> 
 
 
 def test_a_damaged_wheel_is_not_released(stall: WheelShop) -> None:
-    """Nor one for the CPU, which goes up as it is."""
+    """The wheel for the CPU is checked too, although it is released unchanged."""
     add_wheels(stall.shop)
     wheel = next((stall.dist / "wheels/cpu").glob("*.whl"))
     with ZipFile(wheel, "a") as archive:

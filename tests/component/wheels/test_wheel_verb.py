@@ -1,4 +1,5 @@
-"""The verb wheel: bad input is one sentence and an exit code, nothing is left half-made."""
+"""Tests of the verb wheel: bad input gives one sentence and an exit code, and leaves no
+half-written files."""
 
 from __future__ import annotations
 

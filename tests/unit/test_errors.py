@@ -1,4 +1,4 @@
-"""What an error says, from its fields; and what the operating system's refusals become."""
+"""Tests of the texts that errors form from their fields, and of errors made from the system's refusals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every command that a message or a page names is one that there is, with the flags that it has.
+"""Tests that every command in a message or page exists, with the flags it is shown with.
 
-Read are the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates and every page.
+The tests read the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates and pages.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import tasks
 from builder.client import cli
 
 LEAST_COMMANDS = 100
-"""So many are found at least: a reader that finds nothing proves nothing."""
+"""Least number of commands that the search must find: a broken search would find none and pass."""
 
 _BUILDER = re.compile(r"\./run[ ]+(?P<words>[^\n`\"'#|;)(]*)")
 
 _CLIENT = re.compile(r"(?:python3? (?:\S+/)?ortpacks\.pyz|`ortpacks)[ ]+(?P<words>[^\n`\"'#|;)(]*)")
 
 _SHORT = re.compile(r"\bRun `(?!git )(?P<words>[a-z][^`]*)`")
-"""As the client's own messages name its commands."""
+"""Pattern of commands in the client's own messages."""
 
 _FLAG = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 
 _SENTENCE = re.compile(r"\.\s|: ")
-"""What ends a command in a line of prose."""
+"""Pattern of the end of a command in a line of prose."""
 
 _CORE = {"--list", "--help", "--no-engine-install"}
 
@@ -39,7 +39,7 @@ Flags = Mapping[str, frozenset[str]]
 
 @pytest.fixture(scope="module")
 def verbs() -> Flags:
-    """Flags of each verb, as Invoke spells them."""
+    """Return the flags of each verb, as Invoke spells them."""
     program = Program()
     core = {name for argument in program.core_args() for name in argument.names}
     shared = {f"--{name}" for name in core}
@@ -51,7 +51,7 @@ def verbs() -> Flags:
 
 @pytest.fixture
 def commands() -> Flags:
-    """Flags of each of the client's commands, as its own help tells them."""
+    """Return the flags of each of the client's commands, as its help lists them."""
     found = {}
     for name in cli.COMMANDS:
         with pytest.raises(cli.HelpError) as wanted:
@@ -61,7 +61,7 @@ def commands() -> Flags:
 
 
 def literals(path: Path) -> Iterator[str]:
-    """String literals of a module, docstrings too; of an f-string what stands between its values."""
+    """Yield a module's string literals, docstrings too; an f-string's values are replaced by X."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     formatted = [node for node in nodes if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in formatted for part in node.values}
@@ -73,7 +73,7 @@ def literals(path: Path) -> Iterator[str]:
 
 
 def texts(root: Path) -> Iterator[tuple[str, str]]:
-    """Every text with the file it stands in."""
+    """Yield every text with the path of its file."""
     for path in (*sorted((root / "builder").rglob("*.py")), root / "tasks.py"):
         for text in literals(path):
             yield str(path.relative_to(root)), text
@@ -83,7 +83,7 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def wrong(words: str, known: Flags) -> Iterator[str]:
-    """What of a command there is not; nothing where only the program is named."""
+    """Yield each part of a command that does not exist; yield none for the program's name alone."""
     command = _SENTENCE.split(words)[0].split()
     if not command or command[0] in _CORE or not re.fullmatch(r"[a-z][a-z-]*[.,:]?", command[0]):
         return
@@ -104,7 +104,7 @@ def flags_of(command: Sequence[str]) -> Iterator[str]:
 
 
 def named(root: Path, pattern: re.Pattern[str]) -> list[tuple[str, str]]:
-    """File and words of every command that the pattern finds."""
+    """Return the file and the words of every command that the pattern finds."""
     return [(where, found["words"]) for where, text in texts(root) for found in pattern.finditer(text)]
 
 

@@ -1,4 +1,5 @@
-"""README and docs: what is made is as made, links lead somewhere, and the first screen is one."""
+"""Tests of README and docs: generated parts are up to date, links lead to pages, and the first
+screen is short."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 FIRST_SCREEN = 150
-"""Words, without code and pictures."""
+"""Largest number of words on README's first screen, without code and pictures."""
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -76,7 +77,7 @@ def test_each_exit_code_stands_in_the_table() -> None:
 
 
 def anchors(page: str) -> set[str]:
-    """The ids of a page's headings as GitHub makes them."""
+    """Return the ids that GitHub gives a page's headings."""
     titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
@@ -100,7 +101,7 @@ def test_the_links_are_found() -> None:
 
 
 def test_every_page_of_docs_is_named_in_readme() -> None:
-    """Each reader's pages stand in its last table."""
+    """README's last table lists each reader's pages."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     _, _, readers = readme.partition("\n## Who reads what\n")
     assert {path.name for path in (ROOT / "docs").glob("*.md")} == set(

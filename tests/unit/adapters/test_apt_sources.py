@@ -1,4 +1,4 @@
-"""apt's source files, both forms; the examples follow what Debian's images and installers write."""
+"""Tests of apt's source files in both forms, with examples from Debian's images and installers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a file its compressed size is estimated from, and how."""
+"""Tests of the samples from which a file's compressed size is estimated, and of the estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""pip's options from a wheel's name. Names as the index lists them; tags as PEP 425 and 600 read them."""
+"""Tests of pip's options from a wheel's name.
+
+Names are those of the index; tags follow PEP 425 and PEP 600.
+"""
 
 from __future__ import annotations
 

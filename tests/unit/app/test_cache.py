@@ -1,4 +1,4 @@
-"""What --cache may be."""
+"""Tests of the values of --cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a release, from variants.yaml."""
+"""Tests of a release's jobs, which follow from variants.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.schemas import schema
 
 
 def of(project: Project, origin: Origin, **sm: list[str]) -> Project:
-    """The project with other variants, made in another way."""
+    """Return the project with other variants and another origin."""
     legacy = project.variants["legacy"]
     variants = {
         name: dataclasses.replace(legacy, name=name, sm=tuple(map(Arch.parse, archs)))

@@ -1,4 +1,4 @@
-"""Cutting an OpenAPI description, and asking it: a description small enough to read."""
+"""Tests of cutting an OpenAPI description and of its lookups, with a short description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workflows hold to what docs/releasing.md promises of them."""
+"""Tests of the promises that docs/releasing.md makes about the workflows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_job_has_an_end(root: Path, name: str) -> None:
 
 
 def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled(root: Path) -> None:
-    """The job that builds vouches for its packages, and may write nothing else."""
+    """The job that builds attests its packages and may write nothing else."""
     all_jobs = [job for workflow in WORKFLOWS for job in jobs(root, workflow).items()]
     writers = {name: job["permissions"] for name, job in all_jobs if "write" in str(job["permissions"])}
     vouching = {"id-token": "write", "attestations": "write"}
@@ -108,7 +108,7 @@ def test_the_token_is_given_to_publish_alone(root: Path) -> None:
 
 @pytest.mark.parametrize(("name", "job"), [("release", "compile"), ("release", "build"), ("canary", "build")])
 def test_an_account_of_docker_hub_is_nobodys_duty(root: Path, name: str, job: str) -> None:
-    """A fork without settings pulls as anybody; the password goes in by standard input."""
+    """A fork without settings pulls anonymously; the password is passed on standard input."""
     (login,) = [step for step in steps(root, name, job) if "docker login" in str(step.get("run"))]
     assert login["if"] == "vars.DOCKERHUB_USERNAME != ''"
     assert login["run"] == f"""printf '%s' "$DOCKERHUB_PASSWORD" | docker login {LOGIN}"""
@@ -206,7 +206,7 @@ def test_somebody_has_to_agree_to_a_publication(root: Path) -> None:
 
 
 def test_publishing_waits_for_every_build_and_for_no_more(root: Path) -> None:
-    """GitHub skips a job where any job before it has failed, unless the job says otherwise."""
+    """GitHub skips a job when a job that it needs has failed, unless its condition says otherwise."""
     made = jobs(root)
     assert made["build"]["if"] == (
         "${{ !cancelled() && needs.pins.result == 'success' && needs.matrix.result == 'success' }}"

@@ -1,4 +1,4 @@
-"""Which library of one source is which of another, and what became of each GPU."""
+"""Tests of pairing the libraries of two sources, and of the change for each GPU."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_libraries_are_paired_by_what_they_are(
 JIT = Inspected(name="lib", coverage=covered(container(image(PTX, 75))))
 
 PARTIAL = Inspected(name="lib", coverage=covered(sass(86), sass(80)))
-"""8.0 has its code in one of two containers; sm_80 runs on 8.6 too."""
+"""A library with code for 8.0 in one of two containers; 8.6 runs both, by its own code and by sm_80."""
 
 
 @pytest.mark.parametrize(

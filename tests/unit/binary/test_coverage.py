@@ -1,4 +1,4 @@
-"""Coverage is worked out from device code: a GPU runs it natively, by JIT, or not at all."""
+"""Tests of coverage from device code: a GPU runs it natively, by JIT, in part, or not at all."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_link_time_code_runs_nowhere() -> None:
 
 
 def test_a_library_of_specialised_containers_is_native_where_one_is() -> None:
-    """The shape of libcublasLt 12.9: containers for one architecture each, one with PTX of compute_52."""
+    """libcublasLt 12.9 has this form: containers for one architecture each, one with PTX of compute_52."""
     raw = (sass(80, 86), sass(89), sass(100), container(image(SASS, 50), image(PTX, 52)))
     found = _cover(*raw, specialised=True)
     assert _on(found, "5.0", "8.6", "8.9", "10.0", "10.3") == ["native"] * 5
@@ -114,7 +114,7 @@ def test_a_package_runs_where_its_worst_library_does() -> None:
 
 
 def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
-    """The shape of libcufftw 11.4: one unit, and no kernel in it."""
+    """libcufftw 11.4 has this form: one unit without kernels."""
     empty = _cover(container(empty_cubin(52)), path="lib/libcufftw.so.11")
     assert (empty.containers, empty.nothing_to_run) == (1, 1)
     assert set(empty.support.values()) == {Support.NONE}
@@ -122,7 +122,7 @@ def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
 
 
 def test_the_tally_is_in_containers() -> None:
-    """Counted by hand: three units for 8.6, one of them by PTX, one of them not; LTO IR does not count."""
+    """Counted by hand for 8.6: one native unit, one by JIT, one without code; LTO IR is not counted."""
     found = _cover(
         sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
     )
@@ -185,7 +185,7 @@ def test_containers_that_lack_an_architecture_whatever_its_suffix(asked: str, co
 @pytest.mark.parametrize(
     ("held", "asked", "widen", "lacks"),
     [
-        ("80", "86", False, True),  # it runs on 8.6, and is not what was asked for
+        ("80", "86", False, True),  # runs on 8.6, but is not the architecture asked for
         ("120a", "120", False, False),
         ("120a", "120f", False, True),
         ("120f", "120f", False, False),

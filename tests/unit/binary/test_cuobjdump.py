@@ -1,4 +1,7 @@
-"""The texts are what cuobjdump 12.4.131 and 13.5.37 printed for real libraries, shortened."""
+"""Tests of reading cuobjdump's listings.
+
+The texts were printed by cuobjdump 12.4.131 and 13.5.37 for real libraries and are shortened.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,8 @@ def test_a_suffix_that_cuobjdump_drops_is_no_disagreement() -> None:
 
 
 def test_a_suffix_that_cuobjdump_makes_up_is_no_disagreement() -> None:
-    """12.4 on libcublas 12.9: five images that are plain, and plain in 13.5's listing."""
+    """12.4 shows a suffix for five images of libcublas 12.9 that have none in their bytes or in
+    13.5's listing."""
     native = count_images(read_containers(elf({".nv_fatbin": container(*[image(SASS, 60)] * 2)})))
     listing = "ELF file    1: x.1.sm_60.cubin\nELF file    2: x.2.sm_60a.cubin\n"
     assert disagreements(native, parse_listings(_done(listing), _done(stderr=NO_PTX))) == []

@@ -1,4 +1,4 @@
-"""Relocatable device code is judged by what a device link made of it, as the driver does."""
+"""Tests of relocatable device code: a device link's result is judged instead of its inputs, as drivers do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_linked_container_is_told_by_its_wrapper(relocated: bool) -> None:
 
 
 def test_what_is_linked_is_judged_and_else_the_inputs_compiled_and_linked_anew() -> None:
-    """bitsandbytes for CUDA 11.8 to 12.6: PTX for 9.0 in each input, none in what was linked."""
+    """bitsandbytes for CUDA 11.8 to 12.6 has PTX for 9.0 in each input and none in the linked image."""
     found = _covered(relocatable(sass(70, 80), INPUT, INPUT, beside=INPUT))
     assert (found.containers, found.link_inputs) == (4, 2)
     assert _on(found, "7.0", "8.6", "9.0", "12.0") == ["native", "native", "jit", "jit"]
@@ -47,14 +47,14 @@ def test_what_is_linked_is_judged_and_else_the_inputs_compiled_and_linked_anew()
 
 
 def test_an_input_without_ptx_is_in_the_way_of_a_link() -> None:
-    """The link fails where an input has neither PTX nor a cubin for the GPU: NVIDIA's manual of nvcc."""
+    """The link fails if an input has neither PTX nor a cubin for the GPU (nvcc's manual)."""
     served = _covered(relocatable(sass(70), INPUT, sass(90)))
     refused = _covered(relocatable(sass(70), INPUT, sass(80)))
     assert [one.tally[Capability(9, 0)].jit for one in (served, refused)] == [1, 0]
 
 
 def test_inputs_that_lack_a_gpu_take_nothing_from_what_is_linked() -> None:
-    """TensorFlow's framework: SASS for 6.0 to 8.9 is linked, most of its inputs have none but for 9.0."""
+    """TensorFlow's framework links SASS for 6.0 to 8.9, while most of its inputs have SASS for 9.0 only."""
     found = _covered(relocatable(sass(60, 70, 80), INPUT, sass(90), beside=sass(60, 70, 80)))
     assert _on(found, "6.0", "7.5", "8.9", "5.0") == ["native", "native", "native", "none"]
 

@@ -1,4 +1,4 @@
-"""Names of libraries opened at run time are found among the constants of an ELF file."""
+"""Tests of finding names of libraries opened at run time among the constants of an ELF file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _opens(name: str, rodata: bytes, section: str = ".rodata") -> tuple[str, ...
             ("libnvrtc-builtins.so.", "libnvrtc.so."),
         ),
         ("libcudnn_engines_precompiled.so.9", b"\0libnvrtc.so.12\0", ("libnvrtc.so.12",)),
-        # NVRTC 12.9: the name, and an error message with it
+        # NVRTC 12.9: the name, and an error message that contains it
         (
             "libnvrtc.so.12",
             b"\0libnvrtc-builtins.so.12.9\0cannot open libnvrtc-builtins.so.12.9.\n\0",

@@ -1,4 +1,4 @@
-"""An ELF file's headers and sections are read; a wrong one is refused with its place."""
+"""Tests of the reader of ELF headers and sections: a wrong file is refused with the offset of its fault."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_only_code_is_executable() -> None:
 
 @pytest.mark.parametrize(("stack", "asks"), [(6, False), (RWX, True), (1, True), (None, True)])
 def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None:
-    """Without the header too: glibc 2.36 turned the stack to rwxp for a library that had lost it."""
+    """glibc 2.36 made the stack rwxp for a library without the header."""
     assert read_elf(elf(stack=stack)).executable_stack is asks
 
 
@@ -94,7 +94,7 @@ _LOAD, _NOTE, _STACK, _R, _X = 1, 4, 0x6474E551, 4, 1
 
 
 def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
-    """The library with these segments at its very end: each one's kind, flags, offset and size."""
+    """Return the library with these segments at its end, each by kind, flags, offset and size."""
     table = b"".join(struct.pack("<IIQQQQQQ", *one[:3], 0, 0, one[3], 0, 0) for one in segments)
     head = LIBRARY[:32] + struct.pack("<Q", len(LIBRARY)) + LIBRARY[40:56] + struct.pack("<H", len(segments))
     return head + LIBRARY[58:] + table
@@ -125,7 +125,7 @@ def test_the_stacks_own_segment_counts(segments: list[tuple[int, int, int, int]]
 
 @pytest.mark.parametrize("name", [".dynamic", ".gnu.version_r", ".gnu.version_d"])
 def test_a_section_that_is_there_twice(name: str) -> None:
-    """Thousands of headers over the same bytes would be read thousands of times."""
+    """Thousands of headers for the same bytes would be read thousands of times."""
     kind = _section_of(name).kind
     message = f"two sections of type {kind:#x}: {name}, .text"
     _refused(_patched(LIBRARY, _header_of(".text") + 4, "<I", kind), message, _section_of(".text").offset)
@@ -196,7 +196,8 @@ LONG = "x" * 2000
     ids=lambda more: next(iter(more)),
 )
 def test_more_names_than_any_library_has(more: dict[str, Any]) -> None:
-    """Many may be one name: what they come to counts, not the string table's size."""
+    """Several entries may share a name: the limit applies to the sum of names, not to the string
+    table's size."""
     with pytest.raises(ElfError, match="more than 1,048,576 bytes of names"):
         read_elf(elf(**more))
 
@@ -238,7 +239,8 @@ def _refused(data: bytes, message: str, offset: int) -> None:
 
 
 def test_a_version_chain_that_overlaps_itself_ends() -> None:
-    """Every word says "four bytes on": walked naively that is quadratic in the section's size."""
+    """Each word gives the next entry four bytes further: a naive walk takes time quadratic in the
+    section's size."""
     good = elf(versions={"libc.so.6": ("GLIBC_2.17",) * 1000})
     versions = next(section for section in read_sections(good) if section.name == ".gnu.version_r")
     words = struct.pack("<I", 4) * (versions.size // 4 - 4) + bytes(16)
@@ -249,14 +251,14 @@ def test_a_version_chain_that_overlaps_itself_ends() -> None:
 @pytest.mark.parametrize(
     ("name", "place", "step", "fits"),
     [
-        (".gnu.version_d", 12, 28 + 20, True),  # its name's place, from its start
+        (".gnu.version_d", 12, 28 + 20, True),  # offset of its name, from its start
         (".gnu.version_d", 12, 28 + 21, False),
-        (".gnu.version_d", 16, 0xFFFFFFF0, False),  # the next definition's
-        (".gnu.version_r", 8, 16 * 6, True),  # the first version's
+        (".gnu.version_d", 16, 0xFFFFFFF0, False),  # offset of the next definition
+        (".gnu.version_r", 8, 16 * 6, True),  # offset of the first version
         (".gnu.version_r", 8, 16 * 6 + 1, False),
         (".gnu.version_r", 8, 0xFFFFFFF0, False),
-        (".gnu.version_r", 12, 16 * 6 + 1, False),  # the next library's
-        (".gnu.version_r", 16 + 12, 0xFFFFFFF0, False),  # the next version's, from the first one
+        (".gnu.version_r", 12, 16 * 6 + 1, False),  # offset of the next library
+        (".gnu.version_r", 16 + 12, 0xFFFFFFF0, False),  # offset of the next version, from the first one
     ],
 )
 def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: int, fits: bool) -> None:

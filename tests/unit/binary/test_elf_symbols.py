@@ -1,4 +1,4 @@
-"""The dynamic symbol table, byte for byte; rows are as readelf shows them on the official 1.21.0 wheel."""
+"""Tests of the dynamic symbol table; rows are those that readelf shows for the official 1.21.0 wheel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_version_that_is_named_nowhere_is_none() -> None:
         (Row("protected", visibility=PROTECTED), True),
         (Row("data", ABSOLUTE), True),
         (Row("GLIBC_2.32", ABSOLUTE), True),  # the name of another library's version
-        (Row("other bits", visibility=0x84), True),  # the lowest two say it
+        (Row("other bits", visibility=0x84), True),  # only the lowest two bits count
         (Row("bits", visibility=0x84 | HIDDEN), False),
         (Row("local", binding=LOCAL), False),
         (Row("hidden", visibility=HIDDEN), False),
@@ -139,7 +139,7 @@ def test_a_version_table_that_is_too_short() -> None:
 
 
 def test_more_names_than_any_library_has() -> None:
-    """Many rows that name the same 60,000 bytes: no memory is filled with them."""
+    """Many rows with the same name of 60,000 bytes must not fill the memory."""
     good = linked(Row("x" * 60_000), *(Row("") for _ in range(1200)))
     same = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
     at = good.index(same)

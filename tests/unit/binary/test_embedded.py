@@ -1,4 +1,4 @@
-"""Marks as ``readelf``, ``strings`` and a hex dump show them in the real libraries."""
+"""Tests of version marks, whose form ``readelf``, ``strings`` and a hex dump show in the real libraries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _cudnn(numbers: bytes, *places: int, names: tuple[str, ...] = ("cudnn_graph_
 
 
 def _changed(library: bytes, section: str, place: int, form: str, value: int) -> bytes:
-    """The library with another number at ``place`` of this section's header."""
+    """Return the library with ``value`` at offset ``place`` of the section's header."""
     changed = bytearray(library)
     (table,) = struct.unpack_from("<Q", library, 40)
     header = table + 64 * [one.name for one in read_sections(library)].index(section)
@@ -58,7 +58,7 @@ def test_ort_s_provider_holds_it_as_a_string_of_its_own(rodata: bytes, version: 
 
 
 def test_two_sections_of_the_name_are_refused() -> None:
-    """A linker makes one; thousands over the same bytes would be searched thousands of times."""
+    """A linker makes one such section; thousands over the same bytes would be searched thousands of times."""
     library = elf({".rodata": b"\x001.23.2\x00", ".data": b"\x001.23.2\x00"})
     (table,) = struct.unpack_from("<Q", library, 40)
     rodata = table + 64 * [one.name for one in read_sections(library)].index(".rodata")
@@ -78,7 +78,7 @@ def test_two_sections_of_the_name_are_refused() -> None:
         {".nv_fatbin": b"\x001.23.2\x00"},
         {".rodata": bytes(8), ".data": b"\x001.23.2\x00"},
         {".data": b"\x001.23.2\x00", ".rodata": bytes(8)},
-        {".rodata": b"1\x001.23.2", ".data": bytes(8)},  # the zero byte behind it is the next section's
+        {".rodata": b"1\x001.23.2", ".data": bytes(8)},  # the zero byte after it is in the next section
     ],
 )
 def test_a_string_elsewhere_is_no_mark(sections: dict[str, bytes]) -> None:
@@ -96,7 +96,7 @@ def test_a_section_without_bytes_in_the_file_holds_no_mark() -> None:
     [(0x1004, 0x1000, "9.10.2"), (0x1005, 0x1001, "9.10.2"), (0x1003, 0x1004, None), (0x1000, 0, None)],
 )
 def test_a_symbol_s_value_is_an_address(value: int, address: int, version: str | None) -> None:
-    """Its place in its section counts from where the section lies in memory."""
+    """The offset in the section is the value minus the section's address in memory."""
     assert _stamp(GRAPH, _changed(_cudnn(RELEASE, value), ".rodata", 16, "<Q", address)) == version
 
 
@@ -105,7 +105,7 @@ def test_a_symbol_s_value_is_an_address(value: int, address: int, version: str |
     [
         (4, "<B", 0x12),  # a function
         (6, "<H", 0),  # defined elsewhere
-        (6, "<H", 7),  # a section that is not there
+        (6, "<H", 7),  # a section that does not exist
         (6, "<H", 0xFFF1),  # absolute
         (16, "<Q", 8),  # eight bytes long
     ],

@@ -1,4 +1,4 @@
-"""Fatbin containers are read image by image; a wrong one is refused with its place."""
+"""Tests of the reader of fatbin containers: a wrong container is refused with the offset of its fault."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)
     "data",
     [
         BEGIN[:4] * 8,  # the magic alone
-        BEGIN + bytes(8),  # an empty container's header: what a program that writes fatbins begins with
-        b"1234" + BEGIN + b"\xff" * 120,  # none at an odd place, for no image follows
+        BEGIN + bytes(8),  # an empty container's header, with which a program that writes fatbins begins
+        b"1234" + BEGIN + b"\xff" * 120,  # no container at an odd offset, because no image follows
     ],
 )
 def test_data_that_only_looks_like_a_container(data: bytes) -> None:
@@ -123,7 +123,7 @@ def test_data_that_only_looks_like_a_container(data: bytes) -> None:
 
 
 def test_machine_code_is_not_searched() -> None:
-    """nvFatbin's own .text has the magic as an operand, followed by whatever."""
+    """nvFatbin's .text has the magic as an operand, followed by arbitrary bytes."""
     assert read_containers(elf({".text": BEGIN + b"\xff" * 56})) == ()
     with pytest.raises(FatbinError, match=r"runs past the end of section \.rodata"):
         read_containers(elf({".rodata": BEGIN + b"\xff" * 56}))
@@ -141,7 +141,8 @@ def test_the_version_of_ptx_stands_in_the_image_s_header() -> None:
 
 @pytest.mark.parametrize("odd", [1, 2, 4, 7])
 def test_a_container_at_an_odd_offset(odd: int) -> None:
-    """libcudf embeds 18 of LTO IR that way; where nothing like an image follows it is no container."""
+    """libcudf embeds 18 containers of LTO IR at odd offsets; without an image after it, a magic
+    is no container."""
     (found,) = read_containers(elf({".rodata": b"x" * odd + sass(50)}))
     assert (found.offset % 8, found.section, str(found.images[0].arch)) == (odd, ".rodata", "50")
     with pytest.raises(FatbinError, match=r"runs past the end of section \.rodata"):
@@ -209,13 +210,13 @@ def test_any_changed_byte_is_read_or_refused() -> None:
 AT_ONCE = 32 << 20
 
 WINDOWS = 64 * (2**16 - 1)
-"""Bytes of the windows that are shorter than 4 MiB: the first has 64, each further one twice as many."""
+"""Total bytes of the search windows below 4 MiB: the first has 64 bytes, each next one twice as many."""
 
 
 @pytest.mark.parametrize("odd", range(8))
 @pytest.mark.parametrize("size", [64 * (2**8 - 1), WINDOWS, WINDOWS + (4 << 20)])
 def test_a_container_that_begins_where_one_search_ends(odd: int, size: int) -> None:
-    """What lies behind all sections is searched window by window."""
+    """Bytes after all sections are searched window by window."""
     library = elf()
     names = next(section for section in read_sections(library) if section.name == ".shstrtab")
     place = names.offset + names.size + size - odd
@@ -224,7 +225,7 @@ def test_a_container_that_begins_where_one_search_ends(odd: int, size: int) -> N
 
 
 class _Mapped(mmap.mmap):
-    """A mapped file that notes which of its bytes need not stay in memory."""
+    """A mapped file that records which bytes were released from memory."""
 
     def __init__(self, *_args: int) -> None:
         self.released: list[range] = []
@@ -273,7 +274,7 @@ def test_no_page_is_given_back_behind_the_end_of_the_file() -> None:
 
 
 def test_pages_are_kept_where_the_system_takes_them_back_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows: its mmap has no ``madvise``."""
+    """On Windows, mmap has no ``madvise``."""
     mapped = _mapped(70 << 20, {0: sass(50)})
     monkeypatch.delattr(mmap, "MADV_DONTNEED")
     assert len(read_containers(mapped)) == 1
@@ -328,7 +329,8 @@ def test_a_fatbin_section_that_is_said_to_be_machine_code() -> None:
 @pytest.mark.parametrize("flags", [0x10, 0x01, 0x21, 0x40])
 @pytest.mark.parametrize("kind", [SASS, PTX, LTOIR])
 def test_what_is_not_for_a_64_bit_host_is_of_no_known_kind(kind: int, flags: int) -> None:
-    """nvFatbin's flags for ``-32``, no system, ``-host=mac``, ``-32`` on Windows; real: 0x11, 0x41."""
+    """Flags are nvFatbin's for ``-32``, no system, ``-host=mac``, ``-32`` on Windows; real images
+    have 0x11 or 0x41."""
     other = bytearray(image(kind, 75))
     struct.pack_into("<Q", other, 40, flags)
     (found,) = _read(container(image(SASS, 75), bytes(other)))
@@ -337,7 +339,7 @@ def test_what_is_not_for_a_64_bit_host_is_of_no_known_kind(kind: int, flags: int
 
 
 def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real limit takes seconds to reach: cuFFT has 24,454."""
+    """The real limit takes seconds to reach: cuFFT has 24,454 images."""
     monkeypatch.setattr(fatbin, "MOST_IMAGES", 3)
     monkeypatch.setattr(fatbin_format, "MOST_IMAGES", 3)
     each = len(image(SASS, 50))
@@ -354,7 +356,7 @@ def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> No
 def test_more_beginnings_of_nothing_than_any_library_has(
     stray: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as may be are read past, in two sections together."""
+    """The limit counts beginnings in two sections together."""
     monkeypatch.setattr(fatbin, "MOST_STRAYS", 2000)
     half = stray * 1000
     assert read_containers(elf({".rodata": half, ".data": half})) == ()

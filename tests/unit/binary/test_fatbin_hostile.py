@@ -1,4 +1,4 @@
-"""Files that are not what they seem: each is refused at the exact place, or read for what it is."""
+"""Tests of hostile and unusual files: each is refused at the exact offset of its fault, or read correctly."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ NO_ELF_FILES = {
 
 @pytest.mark.parametrize("machine", [21, 243, 4137])
 def test_a_library_for_any_processor_is_read(machine: int) -> None:
-    """POWER, which CUDA once served, RISC-V, and MindSpore's objects for Ascend."""
+    """POWER, which CUDA supported, RISC-V, and MindSpore's objects for Ascend."""
     data = _patched(LIBRARY, 18, "<H", machine)
     assert read_elf(data).machine == f"machine {machine}"
     assert read_containers(data) == read_containers(LIBRARY)
@@ -85,7 +85,7 @@ def test_no_whole_elf_file(name: str) -> None:
 ONE, TWO = sass(50), sass(60)
 
 LONG_WAY = 2**64 - 64 - 24
-"""Of a payload: in 64 bits the next image would be this one again."""
+"""Payload size for which, in 64 bits, the next image would be the same image again."""
 
 NO_CONTAINERS = {
     "one byte short": (ONE[:-1], "a container of 88 bytes runs past the end of {}", 0),
@@ -137,7 +137,7 @@ NO_CONTAINERS = {
         16,
     ),
 }
-"""Data, the message with a place for where it lies, and the offset in the data."""
+"""By fault: data, the message for the offset of its container, and the fault's offset in the data."""
 
 
 @pytest.mark.parametrize("section", [".nv_fatbin", "__nv_relfatbin", ".ldata", ".rodata"])
@@ -229,6 +229,6 @@ def _refused(data: bytes, message: str, offset: int) -> None:
 
 
 def _header(library: bytes, name: str) -> int:
-    """Where the section's header is."""
+    """Return the offset of a section's header."""
     index = [section.name for section in read_sections(library)].index(name)
     return _table(library) + 64 * index

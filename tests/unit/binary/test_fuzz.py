@@ -1,4 +1,4 @@
-"""A short run of ``tests.fuzz`` over made-up files; the long one is ``python -m tests.fuzz``."""
+"""Tests that run ``tests.fuzz`` briefly over generated files; ``python -m tests.fuzz`` is the long run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each parser of ``tests.fuzz.parsers`` reads its seeds, and what is left of them when they are cut."""
+"""Tests that each parser of ``tests.fuzz.parsers`` reads its seeds, and reads or refuses cut seeds."""
 
 from __future__ import annotations
 

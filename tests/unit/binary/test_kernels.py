@@ -1,4 +1,4 @@
-"""An image's code is known by a mark, looked for in what is stored and in what small images unpack to."""
+"""Tests of detecting kernels by a mark in stored images and in small images after unpacking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _has_code(kind: bytes, stored: bytes, packed: Compression = Compression.NONE
 
 
 def _lz4(literals: bytes, again: bytes = b"") -> bytes:
-    """A block of literals and, at its end, bytes that stand among them already, four at least."""
+    """Return an LZ4 block of ``literals`` and a final copy of ``again``, at least four bytes of them."""
     token = bytes([0xF0 | (len(again) - 4 if again else 0), *[255] * ((len(literals) - 15) // 255)])
     block = token + bytes([(len(literals) - 15) % 255]) + literals
     return block + (len(literals) - literals.index(again)).to_bytes(2, "little") if again else block
@@ -51,7 +51,7 @@ def test_however_it_is_packed(
 
 
 def test_a_mark_that_is_a_copy_in_the_block() -> None:
-    """A kernel named ``entry`` stands in a comment before: of the mark only the point is stored."""
+    """A comment names the kernel ``entry``, so that only the point of the mark ``.entry`` is stored."""
     block = _lz4(NO_KERNEL + b"// .globl entry\n\n.visible .", b"entry")
     assert b".entry" not in block
     assert _has_code(PTX, block, Compression.LZ4)

@@ -1,4 +1,5 @@
-"""What one library's bytes tell, all at once, and the version that libraries of a package must share."""
+"""Tests of all facts read from a library's bytes, and of the version that a package's libraries
+must share."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def test_a_library_without_device_code() -> None:
 def test_units_of_a_provider_are_split_from_its_version_on(
     path: str, version: bytes, support: Support
 ) -> None:
-    """Of the official wheel 1.31.1: units for all architectures, and such for 90a alone."""
+    """The official wheel 1.31.1 has units for all architectures and units for 90a alone."""
     code = container(image(SASS, 80), image(SASS, 90, A | BLACKWELL)) + container(image(SASS, 90, A))
     found = read_library(path, elf({".rodata": b"\0" + version + b"\0", ".nv_fatbin": code}))
     assert found.coverage is not None
@@ -77,7 +78,8 @@ def test_units_of_a_provider_are_split_from_its_version_on(
 
 
 def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
-    """libtensorflow_cc has names of symbols by the ten million bytes, and a RUNPATH of more than 4,096."""
+    """libtensorflow_cc has tens of millions of bytes of symbol names and a RUNPATH of more than
+    4,096 bytes."""
     runpath = ":".join(["$ORIGIN/../" * 4] * 200)
     library = linked(*(Row(f"{place:060000}") for place in range(300)), runpath=runpath)
     found = read_library("libtensorflow_cc.so.2", library, symbols=False)

@@ -1,4 +1,4 @@
-"""A library's file name tells its vendor and whether it holds device code."""
+"""Tests of the vendor and the expectation of device code that follow from a library's file name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.package.contents import vendor_of
         ("libcufft.so.11", "nvidia", True, True),
         ("libcufftw.so.11", "nvidia", True, False),
         ("libcurand.so.10", "nvidia", True, True),
-        ("libcusparseLt-f80c68d1.so.0", "nvidia", True, False),  # in torch 2.4.1, renamed by auditwheel
+        ("libcusparseLt-f80c68d1.so.0", "nvidia", True, False),  # from torch 2.4.1, renamed by auditwheel
         ("libcufft-fe894542.so.10.7.2.91", "nvidia", True, True),
         ("libcudnn.so.9", "nvidia", True, False),
         ("libcudnn_adv.so.9", "nvidia", True, True),

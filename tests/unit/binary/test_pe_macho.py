@@ -1,4 +1,4 @@
-"""Libraries for Windows and macOS: headers written by hand, and programs that other tools made."""
+"""Tests of libraries for Windows and macOS with headers written by hand and programs made by other tools."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_whole_packages_are_fine() -> None:
         (b"ZM" + dll()[2:], None),
         (dylib()[:15], None),
         (dylib()[:16], "macos-arm64"),
-        (b"MZ".ljust(0x3C, b"\0") + b"\xff\xff\xff\xff", None),  # its header lies outside the file
+        (b"MZ".ljust(0x3C, b"\0") + b"\xff\xff\xff\xff", None),  # its header is outside the file
     ],
 )
 def test_the_header_tells_the_platform(data: bytes, platform: str | None) -> None:

@@ -1,7 +1,7 @@
-"""Providers of ORT 1.27 and newer, whose units are not all compiled for the whole list.
+"""Tests of providers of ORT 1.27 and newer, in which some units are compiled for part of the list.
 
-The containers are made as the official wheel 1.31.1 has them, counted there: of 609 217 hold all of 75 80 86
-89 90a 120a, 91 lack 75, 292 hold 90a alone and 9 hold 120a alone.
+The containers are those of the official wheel 1.31.1: of 609, 217 hold all of 75 80 86 89 90a 120a, 91 lack
+75, 292 hold 90a alone and 9 hold 120a alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _codes(containers: tuple[Container, ...], version: str | None) -> list[str]:
 
 @pytest.mark.parametrize("device", ["7.5", "8.0", "8.6", "8.8", "8.9", "9.0", "12.0"])
 def test_units_for_one_architecture_are_no_gap_of_the_others(device: str) -> None:
-    """Nor is one for 8.8, which no unit is compiled for and which runs the code for 8.6."""
+    """No unit is compiled for 8.8 either, which runs the code for 8.6."""
     assert _support(_provider(*OFFICIAL), "1.31.1", device) is Support.NATIVE
 
 
@@ -88,7 +88,8 @@ def test_no_container_makes_no_kind() -> None:
 
 
 LEGACY_1_21 = ("50 52 60 61 70",) * 3 + ("50 52 60 61",) + ("70",) * 5 + ("50",) * 2
-"""Of a full build of 1.21.0 for legacy: three units for the whole list, and all that are for part of it."""
+"""Containers of a full build of 1.21.0 for legacy: three units for the whole list and all that
+are for part of it."""
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ LEGACY_1_21 = ("50 52 60 61 70",) * 3 + ("50 52 60 61",) + ("70",) * 5 + ("50",)
         ("5.2", Support.NATIVE),
         ("6.1", Support.NATIVE),
         ("7.0", Support.NATIVE),
-        ("7.5", Support.PARTIAL),  # by sm_70, but for fmha_sm75.cu, which ORT launches there
+        ("7.5", Support.PARTIAL),  # by sm_70, except fmha_sm75.cu, which ORT launches there
         ("8.6", Support.NONE),
     ],
 )

@@ -1,4 +1,4 @@
-"""What libraries run on together, and what of it rests on little."""
+"""Tests of the verdict on libraries that run together, and of its doubts where evidence is weak."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> 
 
 
 def test_code_for_exact_architectures_takes_nothing_from_the_rest() -> None:
-    """vLLM: kernels for 9.0 alone in a library of their own beside those for all."""
+    """vLLM has kernels for 9.0 alone in a library of their own, next to the library for all GPUs."""
     core = _read("v/_C.abi3.so", sass(80, 90, 120))
     hopper = _read("v/_flashmla_C.abi3.so", container(image(SASS, 90, A)))
     assert together([core, hopper])[AMPERE].support is Support.NATIVE
@@ -67,7 +67,8 @@ def test_code_for_exact_architectures_takes_nothing_from_the_rest() -> None:
 
 
 def test_native_by_next_to_no_container_is_doubtful() -> None:
-    """cuSPARSELt 0.8: 1 of 350 containers for 5.2, NVIDIA says 8.0 and newer; cuFFT 11.4: 1.2 % for 8.7."""
+    """cuSPARSELt 0.8 has 1 of 350 containers for 5.2 (NVIDIA: 8.0 and newer); cuFFT 11.4 has 1.2
+    % for 8.7."""
     name = "libcusparseLt.so.0"
     few = Inspected(name, coverage(containers=350, mixed={"5.2": (1, 0, 349)}, specialised=True))
     assert _doubt(few, OLD) == "code for it is in 1 of 350 containers, and in no other"
@@ -95,7 +96,8 @@ def test_lto_ir_is_linked_at_run_time() -> None:
 
 
 def test_nvidia_s_code_that_is_linked_in_makes_gaps_doubtful() -> None:
-    """torch 1.13.1 has cuBLAS in it: containers for one architecture each, beside its own."""
+    """torch 1.13.1 contains cuBLAS, whose containers have one architecture each, besides its own
+    containers."""
     static = _read("libtorch_cuda.so", sass(70, 80) * 8 + sass(80) * 2)
     assert _doubt(static, Capability(7, 0)).startswith("2 of 10 containers hold one architecture each")
     assert _doubt(_read("libx.so", sass(70, 80) * 20 + sass(80)), Capability(7, 0)) == ""
@@ -110,7 +112,7 @@ def test_kernels_that_are_stubs_for_a_gpu_are_doubtful() -> None:
 
 
 def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
-    """NVIDIA's Jetsons and GB10 stand beside ARM processors; servers of both kinds hold an H100."""
+    """NVIDIA's Jetsons and GB10 are in machines with ARM processors; an H100 is in servers of both kinds."""
     x86, arm = _read("a/libx.so", sass(87, 90)), _read("b/libx.so", sass(87, 90), machine=183)
     assert [item.machine for item in (x86, arm)] == ["x86-64", "aarch64"]
     assert {str(gpu.device) for gpu in gpus_of([arm])} - {str(gpu.device) for gpu in gpus_of([x86])} == {
@@ -129,7 +131,7 @@ def test_what_has_nothing_to_run_has_no_verdict() -> None:
 
 
 def test_gaps_of_a_library_that_holds_nothing_for_a_gpu_are_no_doubt() -> None:
-    """ORT's provider for 8.9 and newer: some of its units are for 9.0 alone, and none has code for 8.0."""
+    """ORT's provider for 8.9 and newer has some units for 9.0 alone, and no code for 8.0."""
     assert _doubt(_read("libx.so", sass(89, 90) * 3 + sass(90)), AMPERE) == ""
 
 
@@ -137,7 +139,8 @@ TURING = Capability(7, 5)
 
 
 def test_what_a_small_library_alone_lacks_is_doubtful() -> None:
-    """Paddle 2.6 runs on 7.5, and its flash attention of 39 of 711 containers holds 8.0 and 8.6 alone."""
+    """Paddle 2.6 runs on 7.5, but its flash attention (39 of 711 containers) has code for 8.0 and
+    8.6 alone."""
     phi = _read("paddle/libs/libphi.so", sass(75, 80) * 40)
     flash = _read("paddle/libs/libflashattn.so", sass(80) * 4)
     found = together([phi, flash])[TURING]
@@ -152,20 +155,20 @@ def test_what_a_small_library_alone_lacks_is_doubtful() -> None:
 
 
 def test_what_a_small_library_of_nvidia_s_lacks_is_no_doubt() -> None:
-    """libcudnn_ops is small, and all of cuDNN needs it."""
+    """libcudnn_ops is small, but all of cuDNN needs it."""
     engines = _read("libcudnn_engines_precompiled.so.9", sass(75, 80) * 40)
     assert together([engines, _read("libcudnn_ops.so.9", sass(80))])[TURING].doubt == ""
 
 
 def test_of_alternatives_one_doubt_is_enough() -> None:
-    """One of twelve has SASS for 12.0, with a twelfth of all containers."""
+    """One of twelve libraries has SASS for 12.0, with a twelfth of all containers."""
     old = [_read(f"b/libbits_cuda{number}.so", sass(80)) for number in range(110, 121)]
     found = together([*old, CUDA_128])[BLACKWELL]
     assert (found.support, found.doubt) == (Support.NATIVE, "so with 1 of 12 alternatives")
 
 
 def test_bare_images_beside_libraries_take_nothing_from_them() -> None:
-    """FlashInfer has PTX for 10.3 among its sources, and numba-cuda some for its tests."""
+    """FlashInfer has PTX for 10.3 among its sources, and numba-cuda has some for its tests."""
     image = _bare("data/k.ptx", "103a")
     library = _read("libx.so", sass(75, 80) * 3)
     assert together([library, image])[TURING] == Verdict(Support.NATIVE, because=("libx.so",))

@@ -1,4 +1,4 @@
-"""The command-line flags for virtual cards are read, and values that name no card are refused."""
+"""Tests of the command-line flags for virtual cards: values that name no card are refused."""
 
 from __future__ import annotations
 

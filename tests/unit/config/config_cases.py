@@ -1,7 +1,7 @@
-"""A small, valid ``variants.yaml`` of the tests' own, what is done to it, and what a user then reads.
+"""A small, valid ``variants.yaml`` for tests, changes that break it, and the messages that users read.
 
 A case of ``tests/data/config/*-messages.txt`` is a block of lines: the error's class, ``- old`` and ``+ new``
-text (``\\n``, ``\\t`` and ``\\a`` escaped), and indented, every line of the message without the file's name.
+text (``\\n``, ``\\t`` and ``\\a`` escaped), and, indented, every line of the message without the file's name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DATA = ROOT / "tests" / "data" / "config"
 SAMPLE = (DATA / "sample.yaml").read_text(encoding="utf-8")
 
 PATCHES = "patches: [b.patch, ours/a.patch]\n"
-"""A key that both bases may have, and the sample's have not."""
+"""A key that both bases may have and the sample's bases lack."""
 
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\a": "\a"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One change that breaks a file."""
+    """One change that breaks a file, and the error that follows."""
 
     kind: str
     old: str
@@ -38,13 +38,13 @@ class Case:
 
 
 def read_cases(name: str) -> list[Case]:
-    """The cases of one file of ``tests/data/config``."""
+    """Return the cases of one file of ``tests/data/config``."""
     blocks = (DATA / name).read_text(encoding="utf-8").strip("\n").split("\n\n")
     return [_case(*block.split("\n")) for block in blocks]
 
 
 def changed(*changes: tuple[str, str], text: str = SAMPLE) -> str:
-    """``text`` with each old text, which must be in it, replaced once."""
+    """Return ``text`` with each old text, which must be in it, replaced once."""
     for old, new in changes:
         assert old in text, f"{old!r} is not in the text"
         text = text.replace(old, new, 1)
@@ -52,7 +52,7 @@ def changed(*changes: tuple[str, str], text: str = SAMPLE) -> str:
 
 
 def error_of(text: str) -> tuple[type[ConfigError], list[str]]:
-    """The class and the lines of what is raised for ``text``, without the leading file name."""
+    """Return the class and the lines of the error raised for ``text``, without the leading file name."""
     with pytest.raises(ConfigError) as caught:
         load_project(text, "v.yaml")
     return type(caught.value), [problem.removeprefix("v.yaml:") for problem in caught.value.problems]

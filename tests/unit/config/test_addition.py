@@ -1,4 +1,4 @@
-"""A variant that is added to variants.yaml: what stands there afterwards, and what is refused."""
+"""Tests of adding a variant to variants.yaml: the changed file, and refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.config.config_cases import SAMPLE
 
 
 def added(old: str, new: str) -> list[str]:
-    """The lines of a comparison that are not the same on both sides."""
+    """Return the lines that a comparison shows on one side only."""
     return [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if line[0] in "+-"]
 
 

@@ -1,4 +1,4 @@
-"""A lock file is written sorted and read back; a wrong one is refused with its line and key."""
+"""Tests of lock files: written sorted and read back; a wrong one is refused with its line and key."""
 
 from __future__ import annotations
 

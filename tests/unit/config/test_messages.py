@@ -1,4 +1,4 @@
-"""What a user reads for each way in which ``variants.yaml`` can be wrong, word for word."""
+"""Tests of the exact message for each mistake in ``variants.yaml``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is done to the file, the loader ends with values or with a message, never with a traceback."""
+"""Tests that the loader returns values or raises a message for any changed file, and never a traceback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems_of(read: Callable[[str, str], object], text: str) -> Sequence[str]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """The repository's file after up to four lines are dropped, doubled, moved, indented or overwritten."""
+    """Draw the repository's file with up to four lines dropped, doubled, moved, indented or overwritten."""
     lines = list(LINES)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(lines) - 1))

@@ -1,4 +1,4 @@
-"""The JSON Schemas that editors use: they accept what the loader accepts and refuse what it refuses."""
+"""Tests of the JSON Schemas for editors: they accept and refuse the same files as the loader."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> Non
     problems: tuple[str, ...] = ()
     try:
         load_project(text, "v.yaml")
-    except ConfigError as error:  # sm_110 needs CUDA 13, and NVIDIA's libraries have none of Jetson's
+    except ConfigError as error:  # sm_110 needs CUDA 13, and NVIDIA's libraries have no code for Jetsons
         problems = error.problems
     assert [problem for problem in problems if re.search(r"\bC0\d\d\b", problem) is None] == []
 

@@ -1,4 +1,4 @@
-"""The values of a good file, and which variants a command line picks of them."""
+"""Tests of the values of a good file, and of the variants that a command line selects from it."""
 
 from __future__ import annotations
 

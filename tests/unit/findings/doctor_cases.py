@@ -1,8 +1,8 @@
-"""Machines as doctor sees them, and the codes each must get: no more and no fewer.
+"""Machines as doctor sees them, each with exactly the codes that it must get.
 
-Sources: NVIDIA's container user guide and CUDA compatibility pages, the threads that the names of the cases
-come from (NVIDIA/nvidia-container-toolkit#520, NixOS/nixos-hardware#1880, microsoft/onnxruntime#21825), the
-error numbers of cuda.h and nvml.h.
+Sources: NVIDIA's container user guide and CUDA compatibility pages, the threads that the cases are named
+after (NVIDIA/nvidia-container-toolkit#520, NixOS/nixos-hardware#1880, microsoft/onnxruntime#21825), the error
+numbers of cuda.h and nvml.h.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TITAN_KEPLER = PciCard("0000:03:00.0", 0x1005)
 def reply(
     outcome: str, detail: str = "", *, listed: int = 0, code: int | None = None, error: str = ""
 ) -> Probe:
-    """What some probe said; which one, the key of ``replies`` says."""
+    """Return a probe's result; the key in ``replies`` names the probe."""
     return Probe("", Outcome(outcome), detail, (gpu("8.6"),) * listed, code=code, error=error)
 
 
@@ -70,7 +70,7 @@ WELL = Seen(
     installed=OWN,
     trial=SessionTrial("cuda"),
 )
-"""One card, one package, and a session that ran."""
+"""A machine with one card, one package, and a session that ran."""
 
 BARE = replace(
     WELL,
@@ -81,24 +81,24 @@ BARE = replace(
     cuda=None,
     trial=ON_CPU,
 )
-"""The same without any of NVIDIA's."""
+"""The same machine without NVIDIA's hardware and software."""
 
 DOCKER = System(glibc="2.36", container="docker")
 
 
 def failing(code: int, error: str, cuda: Probe | None = None) -> Seen:
-    """NVML lists the GPU and CUDA fails."""
+    """Return a machine on which NVML lists the GPU and CUDA fails."""
     said = cuda or reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
     return replace(WELL, replies={"NVML": FOUND, "libcuda": said}, trial=ON_CPU)
 
 
 def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Seen:
-    """CUDA is well, and the session fails."""
+    """Return a machine on which CUDA works and the session fails."""
     return replace(WELL, trial=SessionTrial("cuda", failure, code, on_cpu=on_cpu))
 
 
 def jitted(**changes: object) -> Seen:
-    """An H100 with the package for Ampere, whose PTX it runs."""
+    """Return a machine with an H100 and the package for Ampere, which runs by JIT."""
     own = replace(OWN, support="jit", cuda="12.8")
     return replace(WELL, devices=(gpu("9.0"),), installed=own, **changes)  # type: ignore[arg-type]
 
@@ -109,16 +109,16 @@ NO_BIAS_GELU = (
     "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for com.microsoft.BiasGelu(1) "
     "(node:'n' ep:'CUDAExecutionProvider'). Kernel not found"
 )
-"""ONNX Runtime 1.21.0, of MiniLM with a lean package."""
+"""Message of ONNX Runtime 1.21.0 for MiniLM with a lean package."""
 
 
 def opening(failure: str | None, installed: InstalledPackage = LEAN) -> Seen:
-    """A user's model is opened in the installed package."""
+    """Return a machine on which a user's model is opened with the installed package."""
     return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
 
 
 def shadow(name: str, version: str | None, own: str | None) -> Seen:
-    """A library of somebody else's before the package's."""
+    """Return a machine with a foreign library before the package's on the search path."""
     return replace(WELL, shadows=(Shadow(name, f"/opt/other/{name}", version, own),))
 
 

@@ -1,4 +1,4 @@
-"""What doctor makes of what it sees."""
+"""Tests of the findings that doctor derives from its observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue of codes is in order, findings are worded, and errors alone stop the pipeline."""
+"""Tests of the catalogue of codes, of the wording of findings, and that errors alone stop the pipeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_titles_are_unique_plain_sentences() -> None:
 
 
 def _names_as_written() -> list[str]:
-    """From the source: an enum hides a name that shares its value."""
+    """Return the names from the source, because an enum hides a name that shares its value."""
     (body,) = ast.parse(inspect.getsource(finding.Code)).body
     assert isinstance(body, ast.ClassDef)
     targets = [node.targets[0] for node in body.body if isinstance(node, ast.Assign)]

@@ -1,4 +1,7 @@
-"""What runs where. The table is PyTorch's DEVICE_REQUIREMENT and NVIDIA's Blackwell Compatibility Guide."""
+"""Tests of which code runs on which device.
+
+The expected table combines PyTorch's DEVICE_REQUIREMENT and NVIDIA's Blackwell Compatibility Guide.
+"""
 
 from __future__ import annotations
 
@@ -56,15 +59,18 @@ RUNS = {
     "121a": ". . . . . . . . . . . . . . . . . . . . . S",
     "121f": ". . . . . . . . . . . . . . . . . . . . . S",
 }
-"""S: SASS runs, and PTX can be compiled. p: PTX only. A dot: neither.
+"""S: SASS runs, and PTX can be compiled. p: only PTX. A dot: neither.
 
-Plain SASS as PyTorch's torch/cuda/__init__.py has it, DEVICE_REQUIREMENT:
-each up to the end of its major, but 50 and 52 not on 5.3, 60 and 61 not on 6.2, 70 not on 7.2, 80 and 86 not
-on 8.7, 100 not on 10.1; 53, 62, 72 and 87 on their own only; 101 on 10.1 and 11.0 only.
-Suffixes and PTX as in NVIDIA's Blackwell Compatibility Guide and its post on family-specific features: ``a``
-exactly its own, ``f`` 100 on 10.0 and 10.3, 103 on 10.3, 120 on 12.0 and 12.1, 121 on 12.1; PTX forward only.
-PyTorch has neither 88 nor 107: these stand as the rule for cards of their major has them, and ptxas 13.5
-takes ``100f`` and ``103f`` PTX for sm_107.
+Plain SASS follows DEVICE_REQUIREMENT in PyTorch's torch/cuda/__init__.py: each architecture runs up to the
+end of its major version, except 50 and 52 not on 5.3, 60 and 61 not on 6.2, 70 not on 7.2, 80 and 86 not on
+8.7, 100 not on 10.1; 53, 62, 72 and 87 run on their own devices only; 101 runs on 10.1 and 11.0 only.
+
+Suffixes and PTX follow NVIDIA's Blackwell Compatibility Guide and its post on family-specific features: ``a``
+runs on exactly its own device; ``f``: 100 on 10.0 and 10.3, 103 on 10.3, 120 on 12.0 and 12.1, 121 on 12.1;
+PTX is compiled for newer devices only.
+
+PyTorch has neither 88 nor 107: they follow the rule for devices of their major version, and ptxas 13.5 takes
+``100f`` and ``103f`` PTX for sm_107.
 """
 
 
@@ -124,8 +130,8 @@ def test_capabilities_are_sorted() -> None:
         ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "8.8", "native"),
         ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "10.7", "jit"),
         ("8.6 native, 9.0 native, 10.3 jit, 12.0 jit, 12.1 jit", "13.0", "jit"),
-        ("8.6 native, 9.0 native, 10.3 native, 12.1 native", "10.7", "none"),  # it may be sm_103a
-        ("9.0 native, 10.0 native, 10.3 jit, 12.0 none", "10.7", "none"),  # it may be compute_100f
+        ("8.6 native, 9.0 native, 10.3 native, 12.1 native", "10.7", "none"),  # the code may be sm_103a
+        ("9.0 native, 10.0 native, 10.3 jit, 12.0 none", "10.7", "none"),  # the code may be compute_100f
         ("8.6 native, 9.0 none, 10.0 jit, 12.0 jit", "9.5", "none"),
         ("8.7 native, 8.6 none, 8.9 native", "8.8", "none"),
         ("8.6 partial, 8.9 native", "8.8", "none"),
@@ -135,7 +141,8 @@ def test_capabilities_are_sorted() -> None:
     ],
 )
 def test_what_known_devices_imply_of_one_that_is_not_named(known: str, device: str, support: str) -> None:
-    """The rules of NVIDIA's compatibility guides: SASS by minor, PTX forward, what has a suffix neither."""
+    """The rules are those of NVIDIA's compatibility guides: SASS by minor version, newer devices
+    by PTX, suffixes not."""
     pairs = (pair.split() for pair in known.split(", ") if pair)
     found = {Capability.parse(name): how for name, how in pairs}
     assert implied(found, Capability.parse(device)) == support

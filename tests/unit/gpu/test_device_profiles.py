@@ -1,4 +1,4 @@
-"""The settings of a GPU, against NVIDIA's table of arithmetic throughput and the PTX ISA."""
+"""Tests of a GPU's settings against NVIDIA's table of arithmetic throughput and the PTX ISA."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_bf16_and_tf32_begin_with_8_0(capability: str, has: bool) -> None:
         (1791, 8, 1611, "kSameAsRequested"),
         (1792, 16, 1612, "kSameAsRequested"),
         (6144, 32, 5529, "kSameAsRequested"),
-        (7900, 64, 7110, "kNextPowerOfTwo"),  # what an idle card of 8 GiB has free
+        (7900, 64, 7110, "kNextPowerOfTwo"),  # free on an idle card of 8 GiB
         (24576, 128, 22118, "kNextPowerOfTwo"),
     ],
 )

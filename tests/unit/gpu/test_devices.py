@@ -1,4 +1,4 @@
-"""Driver versions, product names and platforms."""
+"""Tests of driver versions, product names and platforms."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_published_products(capability: str, product: str) -> None:
 @pytest.mark.parametrize(
     ("product", "capability"),
     [
-        # as deviceQuery and nvidia-smi print them on the machines of public issues
+        # printed by deviceQuery and nvidia-smi on the machines of public issues
         ("GeForce GTX 780", "3.5"),
         ("NVIDIA GeForce GTX 960", "5.2"),
         ("Tesla M40 24GB", "5.2"),
@@ -163,7 +163,7 @@ def test_products_as_a_driver_names_them(product: str, capability: str) -> None:
     [
         "GeForce GT 640",  # GF108, GK107 or GK208
         "GeForce GT 730",  # GF108 or GK208
-        "GeForce GTX 860M",  # GK104 or GM107, says NVIDIA's page itself
+        "GeForce GTX 860M",  # GK104 or GM107 by NVIDIA's page itself
         "GeForce 910M",  # 5.2 on the page, the chip is a GK208
         "Quadro M620",  # 5.2 on the page, the chip is a GM107
         "Quadro M4000M",  # 5.0 on the page, the chip is a GM204

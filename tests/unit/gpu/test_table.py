@@ -1,4 +1,5 @@
-"""The table of GPUs: each capability in its place, by NVIDIA's list, and no second list of them."""
+"""Tests of the table of GPUs: each capability is in its place, by NVIDIA's list, and no other
+list of GPUs exists."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ from builder.gpu.table import (
 
 ALLOWED = (
     "gpu/table.py",
-    "binary/cuobjdump.py",  # what the file holds that cuobjdump is tried on
-    "onnxruntime/",  # what ONNX Runtime's sources and official builds name
+    "binary/cuobjdump.py",  # architectures in the file that cuobjdump is tried on
+    "onnxruntime/",  # architectures named in ONNX Runtime's sources and official builds
 )
-"""What may write down several GPUs: the table, and facts of other people's bytes and sources."""
+"""Modules that may list several GPUs: the table, and facts about foreign bytes and sources."""
 
 MANY = 4
 
@@ -74,8 +75,9 @@ RELEASE_NOTES = """
     CUDA 12.1 GA       530.30.02  531.14
     CUDA 12.x          525.60.13  528.33
 """
-"""Drivers for Linux and for Windows: the tables of drivers in NVIDIA's CUDA Toolkit release notes, of 13.4
-for the rows of one CUDA, of 12.8 for minor version compatibility
+"""CUDA releases with their drivers for Linux and for Windows, from NVIDIA's CUDA Toolkit release notes.
+
+Rows of one release are from the tables of 13.4, minor version compatibility is from 12.8
 (docs.nvidia.com/cuda/cuda-toolkit-release-notes, in copies of 2026-11-23).
 """
 
@@ -90,7 +92,7 @@ def test_each_driver_floor_for_windows_is_the_one_in_nvidias_release_notes() -> 
 
 
 def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
-    """The release notes say N/A for Windows from CUDA 13.0 on, and 580 for any CUDA 13."""
+    """The release notes have N/A for Windows from CUDA 13.0 on, and 580 for any CUDA 13."""
     assert cuda_toolkits.windows_floor(table.FLOOR_13) == "580"
     assert cuda_toolkits.windows_floor("590.44.01") == "590"
 
@@ -103,7 +105,7 @@ def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
         ("12.4", "12.8", "120", True),
         ("12.4", "12.4", "120", False),
         ("12.4", "12.8", "121", False),
-        ("12.4", "12.9", "120a", False),  # such PTX holds no instruction that needs the suffix
+        ("12.4", "12.9", "120a", False),  # such PTX has no instruction that needs the suffix
         ("12.8", None, "120a", True),
         ("12.8", None, "120f", False),
         ("12.9", None, "120f", True),
@@ -115,12 +117,12 @@ def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
 def test_what_a_compiler_and_a_newer_assembler_make(
     nvcc: str, ptxas: str | None, arch: str, made: bool
 ) -> None:
-    """The PTX ISA: 7.8 is CUDA 11.8, 8.0 is 12.0 (sm_90a), 8.7 is 12.8, 8.8 is 12.9 (families)."""
+    """From the PTX ISA: 7.8 is CUDA 11.8, 8.0 is 12.0 (sm_90a), 8.7 is 12.8, 8.8 is 12.9 (families)."""
     assert cuda_toolkits.is_made(nvcc, ptxas, Arch.parse(arch)) is made
 
 
 def test_the_first_and_last_toolkit_of_an_architecture() -> None:
-    """The PTX ISA and the CUDA 13.0 release notes."""
+    """The expected values come from the PTX ISA and the CUDA 13.0 release notes."""
     known = {arch: (cuda_toolkits.first_cuda(arch), cuda_toolkits.last_cuda(arch)) for arch in ARCHES}
     assert known == dict(
         zip(
@@ -157,7 +159,7 @@ def test_no_other_module_writes_a_list_of_gpus(root: Path) -> None:
 
 
 def _lists(tree: ast.Module) -> list[str]:
-    """Literals that hold ``MANY`` architectures, capabilities or generations."""
+    """Return the literals that hold at least ``MANY`` architectures, capabilities or generations."""
     return [ast.unparse(node)[:60] for node in ast.walk(tree) if len(set(_gpus(node))) >= MANY]
 
 

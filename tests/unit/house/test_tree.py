@@ -1,4 +1,5 @@
-"""The rules of the source tree: sizes of folders, unique names, what ships, and which way imports point."""
+"""Tests of the source tree's rules: sizes of folders, unique names, shipped modules, directions
+of imports."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ BUILDER = ROOT / "builder"
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in BUILDER.rglob("*.py"))
 
 MOST_MODULES = 14
-"""In a folder, beside ``__init__``: what a reader takes in at one glance."""
+"""Largest number of modules in a folder, besides ``__init__``, so that a listing stays readable."""
 
 ENTRIES = {"__init__", "__main__"}
-"""Names that Python gives."""
+"""Module names that Python prescribes."""
 
 
 SHIPPED_FILES = [
@@ -33,7 +34,7 @@ SHIPPED_FILES = [
 ]
 
 NEWER = {"tomllib"}
-"""Of this Python's standard library, what 3.9's lacks: https://docs.python.org/3/whatsnew/."""
+"""Modules of this Python's standard library that 3.9's lacks: https://docs.python.org/3/whatsnew/."""
 
 
 def twice(places: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -65,7 +66,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 
 
 def imports_of(tree: ast.Module) -> Iterator[str]:
-    """Modules by their dotted names, wherever in the module they are imported."""
+    """Yield the dotted names of modules that are imported anywhere in the module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -129,11 +130,11 @@ def test_what_ships_is_one_list() -> None:
 DOTTED = re.compile(r"\bbuilder(?:\.[A-Za-z_]\w*)+")
 
 NO_MODULE = {"builder.id", "builder.py", "builder.rglob"}
-"""A field of SLSA's provenance, and a file's name in a test."""
+"""Dotted names that are no modules: a field of SLSA's provenance, and names of files in tests."""
 
 
 def leads_somewhere(dotted: str) -> bool:
-    """``dotted`` is a module, or a name that stands in one."""
+    """Return whether ``dotted`` is a module or a name that occurs in one."""
     parts = dotted.split(".")
     for length in range(len(parts), 0, -1):
         path = ROOT.joinpath(*parts[:length])
@@ -146,7 +147,7 @@ def leads_somewhere(dotted: str) -> bool:
 
 @pytest.mark.parametrize("folder", ["builder", "tests", "templates", "benchmarks", ".github"])
 def test_modules_are_named_as_they_are(folder: str) -> None:
-    """In strings too: programs that tests start, messages, workflows."""
+    """The test also reads strings: programs that tests start, messages, workflows."""
     files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".j2", ".sh", ".yml")]
     named = {name for path in files for name in DOTTED.findall(path.read_text(encoding="utf-8"))}
     assert {name for name in named - NO_MODULE if not leads_somewhere(name)} == set()
@@ -158,7 +159,7 @@ OF_ONNX_RUNTIME = {"moe/ft_moe/moe_gemm_kernels_template.h", "docs/OperatorKerne
 
 
 def test_every_file_that_a_page_names_is_there() -> None:
-    """A path in code quotes is one below the root, ``builder``, ``docs``, ``templates`` or ``tests``."""
+    """A path in code quotes is relative to the root, ``builder``, ``docs``, ``templates`` or ``tests``."""
     named = {
         (page.name, path)
         for page in PAGES

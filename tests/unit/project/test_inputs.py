@@ -1,4 +1,4 @@
-"""Which inputs a project needs: counted by hand in variants.yaml."""
+"""Tests of the inputs that a project needs, counted by hand in variants.yaml."""
 
 from __future__ import annotations
 

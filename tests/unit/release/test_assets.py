@@ -1,4 +1,4 @@
-"""What a release holds against what it should hold, and the steps between."""
+"""Tests of comparing a release with its local files, and of the steps that make them equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``releases.json`` of a mirror: what it lists, in which order, and what is refused."""
+"""Tests of a mirror's ``releases.json``: its entries, their order, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the notes say is new, on two indexes written by hand."""
+"""Tests of the news in release notes, from two indexes written by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "legacy (linux-x64, full, .tar.zst)"
 
 
 def after(**changed: object) -> Index:
-    """The same package with other bytes and what is said."""
+    """Return an index of the same package with other bytes and the given changes."""
     package = replace(OLD.packages[0], **{"sha256": "b" * 64, **changed})  # type: ignore[arg-type]
     return replace(OLD, packages=(package,))
 

@@ -1,4 +1,4 @@
-"""Objects, archives of them, bare cubins and PTX: told by their first bytes, and judged."""
+"""Tests of objects, archives of objects, bare cubins and PTX: recognised by their first bytes, and judged."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_kind_is_told_by_first_bytes(data: bytes, kind: FileKind | None) -> No
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_bare_cubin_says_its_architecture(arch: str) -> None:
-    """Its flags have no suffix f (llvm/BinaryFormat/ELF.h), the assembler's words in it have."""
+    """A cubin's flags have no suffix f (llvm/BinaryFormat/ELF.h), but its recorded assembler options have."""
     found = read_library(f"k.sm_{arch}.cubin", compiled(SMALL, arch)[0].data)
     assert found.problem is None
     assert found.coverage is not None
@@ -72,7 +72,7 @@ def test_a_bare_cubin_says_its_architecture(arch: str) -> None:
 
 
 def test_a_cubin_whose_flags_have_no_suffix_says_it_in_its_assembler_s_words() -> None:
-    """CUDA 13 sets no bit for the suffix a; words for another architecture are none of it."""
+    """CUDA 13 sets no flag for suffix a; recorded options for another architecture must not count."""
     data = bytearray(compiled(SMALL, "100a")[0].data)
     assert data[48:49] == b"\x0a"
     data[48] = 4
@@ -118,7 +118,7 @@ def test_an_object_is_judged_by_its_sections() -> None:
 
 
 def test_an_object_with_more_sections_than_its_header_can_count() -> None:
-    """System V ABI, "Sections": e_shnum is zero, the first section's sh_size has the number."""
+    """System V ABI, "Sections": e_shnum is zero, and the first section's sh_size has the number."""
     many = bytearray(OBJECT)
     (table,) = struct.unpack_from("<Q", many, 40)
     count, names = struct.unpack_from("<HH", many, 60)
@@ -128,7 +128,7 @@ def test_an_object_with_more_sections_than_its_header_can_count() -> None:
 
 
 def test_names_of_an_object_s_sections_may_be_as_long_as_its_file() -> None:
-    """One for each function, with C++'s names: of a library no more than a megabyte is read."""
+    """Objects have a section for each function, with C++ names; a library may have a megabyte of names."""
     sections = {f".text.{place:030000}": b"" for place in range(40)}
     library = elf({**sections, ".nv_fatbin": sass(75)})
     assert problem(read_library("libx.so", library)).startswith("E001 more than 1,048,576 bytes of names")
@@ -203,7 +203,7 @@ def test_an_object_that_is_too_large_to_be_copied() -> None:
 
 
 def test_more_sections_than_any_static_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of zeros is nothing on a disk; the real limit takes seconds to reach."""
+    """A file of zeros makes many headers at no cost; the real limit takes seconds to reach."""
     (each,) = struct.unpack_from("<H", OBJECT, 60)
     monkeypatch.setattr(fatbin, "MOST_SECTIONS", 3 * each)
     assert read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o"), OBJECT))).problem is None

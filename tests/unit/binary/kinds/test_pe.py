@@ -1,4 +1,4 @@
-"""Windows libraries: what their headers say, and their device code, judged as that of ELF libraries is."""
+"""Tests of Windows libraries: their headers, and their device code, judged as in ELF libraries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMED = pe(
 
 
 def windows(code: bytes) -> bytes:
-    """The same containers as made for Windows: of each image's flags 0x10 becomes 0x40."""
+    """Return the containers as compiled for Windows: 0x10 in each image's flags becomes 0x40."""
     return code.replace(struct.pack("<I", 0x2011), struct.pack("<I", 0x2041))
 
 
@@ -71,7 +71,7 @@ def test_its_containers_by_the_full_names_of_their_sections() -> None:
 
 
 def test_code_that_is_marked_as_linux_s_counts_too() -> None:
-    """cuFFT 11.4 for Windows keeps 24,453 containers of such in its data."""
+    """cuFFT 11.4 for Windows has 24,453 containers with Linux flags in its data."""
     library = pe({".nv_fatbin": windows(sass(75)), ".data": sass(80)})
     assert [one.images[0].kind for one in read_containers(library)] == [Kind.SASS, Kind.SASS]
     mac = sass(75).replace(struct.pack("<I", 0x2011), struct.pack("<I", 0x2021))
@@ -118,7 +118,7 @@ def test_one_that_is_cut_short_is_told_so(size: int) -> None:
 
 
 def test_every_length_is_an_answer() -> None:
-    """A section's padding at the end is no part of it."""
+    """The padding at a section's end does not belong to it, so a file that lacks it may be whole."""
     for size in range(len(NAMED)):
         problem = read_library("demo.dll", NAMED[:size]).problem
         assert problem is None or problem.code is Code.E001
@@ -179,7 +179,7 @@ LAUNCHERS = sorted((Path(pip.__file__).parent / "_vendor" / "distlib").glob("*.e
 
 
 def others(file: Path) -> tuple[list[str], list[str]]:
-    """The sections and imports of a file as pefile reads them."""
+    """Return a file's sections and imports, read by pefile."""
     other = pefile.PE(str(file))
     tables = (getattr(other, f"DIRECTORY_ENTRY_{kind}", []) for kind in ("IMPORT", "DELAY_IMPORT"))
     needed = [entry.dll.decode() for table in tables for entry in table]

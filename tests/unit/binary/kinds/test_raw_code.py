@@ -1,4 +1,4 @@
-"""Cubins and PTX that lie in a library's data, outside of containers."""
+"""Tests of cubins and PTX in a library's data outside of containers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_of_an_object_each_variable_is_searched() -> None:
 
 
 def test_of_an_archive_each_member_is_searched() -> None:
-    """A bare cubin in it is a container, and says nothing of what comes behind it."""
+    """A bare cubin in an archive is a container, and data behind it is not searched."""
     unit = as_object(elf({".rodata.a": RAW, ".nv_fatbin": sass(80)}))
     library = ar(
         {"k.cubin": OLD[0].data, "a.o": unit, "coff.obj": b"\x64\x86" + RAW, "b.o": as_object(elf())}
@@ -62,7 +62,7 @@ def test_of_an_archive_each_member_is_searched() -> None:
         ("libx.so", ".rodata", OLD[0].data[:-1]),
         ("libx.so", ".rodata", b".version 8.4 of my program"),
         ("libx.so", ".text", RAW),
-        ("libcublasLt.so.12", ".rodata", RAW),  # NVIDIA's own choose by device themselves
+        ("libcublasLt.so.12", ".rodata", RAW),  # NVIDIA's libraries select code by device themselves
     ],
 )
 def test_what_is_none(name: str, section: str, data: bytes) -> None:

@@ -1,4 +1,5 @@
-"""All images of a file are unpacked: what is no code for its GPU serves none, and stubs are named."""
+"""Tests of unpacking all images of a file: images with damage or for another GPU serve none;
+stubs are named."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def test_a_bare_cubin_and_one_in_an_object_of_an_archive() -> None:
 
 
 def test_what_cannot_be_unpacked_serves_no_gpu() -> None:
-    """Without unpacking it the library is native on 5.2: its header says so."""
+    """Without unpacking, the library is native on 5.2 by the image's header."""
     data = elf({".nv_fatbin": container(image(SASS, 52, LZ4), sass_image(80, {"scale": work(80)}))})
     plain, seen = read_library("libfoo.so", data), read_library("libfoo.so", data, deep=True)
     assert plain.coverage is not None

@@ -1,4 +1,4 @@
-"""Kernels of a cubin and of PTX, and which of them do nothing."""
+"""Tests of the kernels of a cubin and of PTX, and of detecting kernels that do nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_body_that_only_traps_is_a_stub(arch: int) -> None:
 
 
 def test_an_instruction_that_is_never_done_does_nothing() -> None:
-    """Volta's kernels begin with ``@!PT SHFL.IDX``; under the predicate PT the same shuffles."""
+    """Volta's kernels begin with ``@!PT SHFL.IDX``, which never runs; with predicate PT, the shuffle runs."""
     body = bytearray(stub(70))
     assert body[16:18] == b"\x89\xf3"
     body[17] = 0x73

@@ -1,4 +1,4 @@
-"""Images are unpacked whole by the packages lz4 and backports.zstd, without lz4 by our own reading of it."""
+"""Tests of unpacking images by the packages lz4 and backports.zstd, and without lz4 by our own reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may get a token, and what messages show of an address."""
+"""Tests of which addresses may get a token, and of addresses in messages."""
 
 from __future__ import annotations
 

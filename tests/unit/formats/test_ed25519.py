@@ -1,4 +1,4 @@
-"""Ed25519 against RFC 8032's vectors and against another implementation."""
+"""Tests of Ed25519 against RFC 8032's vectors and against another implementation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_the_vectors_of_the_rfc(vector: tuple[str, str, str]) -> None:
 
 
 def test_another_implementation_agrees() -> None:
-    """On signatures of its own, and on each with one bit of key, message or signature turned over."""
+    """Both verify signatures of the other implementation, and each with one bit changed in key,
+    message or signature."""
     noise = random.Random(8032)  # noqa: S311 - no secrets
     for size in range(40):
         private = Ed25519PrivateKey.from_private_bytes(noise.randbytes(32))
@@ -72,7 +73,7 @@ def others(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def test_a_signature_has_one_form() -> None:
-    """The scalar plus the group's order would satisfy the equation too."""
+    """The scalar plus the group's order also satisfies the equation."""
     key, message, signature = map(bytes.fromhex, VECTORS[1])
     scalar = int.from_bytes(signature[32:], "little") + ORDER
     assert not verify(key, message, signature[:32] + scalar.to_bytes(32, "little"))

@@ -1,4 +1,4 @@
-"""``index.json``: what is written, and what is refused when it is read."""
+"""Tests of writing ``index.json``, and of refusals when it is read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_size_that_no_disk_has_is_refused(key: str) -> None:
 
 
 def test_a_glibc_of_five_thousand_digits_is_refused() -> None:
-    """Python reads no number of more than 4,300."""
+    """Python converts no text of more than 4,300 digits to a number."""
     value = as_json()
     value["packages"][0]["glibc"] = f"2.{'9' * 5000}"  # type: ignore[index]
     with pytest.raises(ValidationError, match=r"is not a version like 2\.34"):
@@ -88,7 +88,7 @@ def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
     thin, entry, cut = index().packages
     assert (entry.file, entry.size, entry.sha256, entry.parts) == ("legacy.tar.zst", 5, SHA, ())
     assert (entry.layout, thin.layout, cut.layout) == ("full", "thin", "full")
-    # the manifest's files, by hand: ours of 1200 and 34, NVIDIA's of 5000
+    # the sum of the manifest's files by hand: ours of 1200 and 34, NVIDIA's of 5000
     assert (entry.unpacked_size, entry.installed_size) == (6234, 6234)
     assert (thin.unpacked_size, thin.installed_size) == (1234, 6234)
     assert [part.size for part in cut.parts] == [3, 1]
@@ -131,7 +131,7 @@ def test_another_format_asks_for_an_update(found: object) -> None:
 
 
 def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:
-    """``index-3.json`` was written by the code at 07f663b; nothing else of it changes."""
+    """The code at 07f663b wrote ``index-3.json``; the values must be read unchanged."""
     text = (ROOT / "tests" / "data/formats/index-3.json").read_text()
     found = loads(text, "x")
     lean, thin, official = (package.onnxruntime for package in found.packages)

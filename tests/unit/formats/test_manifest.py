@@ -1,4 +1,4 @@
-"""Manifests fit their schema and are written and read back; a wrong one is refused by key."""
+"""Tests of manifests: they fit their schema and are read back as written; a wrong key is named."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
 
 
 def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
-    """``manifest-3.json`` was written by the code at 07f663b; nothing else of it changes."""
+    """The code at 07f663b wrote ``manifest-3.json``; the values must be read unchanged."""
     text = OLD.read_text()
     manifest = loads(text, "x")
     assert (manifest.name, manifest.onnxruntime.profile) == (
@@ -169,7 +169,8 @@ def test_the_toolkit_is_the_compilers_that_ran(changes: dict[str, object], toolk
 
 
 def test_the_driver_is_that_of_the_code_found() -> None:
-    """Floors and last branch: CUDA 12 release notes; NVIDIA's notice of the last branch before Turing."""
+    """Sources of floors and last branch: CUDA 12 release notes; NVIDIA's notice of the last
+    branch before Turing."""
     (provider,) = report().coverage
     turing = replace(report(), coverage=(replace(provider, sass=(Arch(7, 5),)),))
     assert describe(plan(), packed(), turing, None).driver == Driver("525.60.13", None)
@@ -261,7 +262,7 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
 
 
 def test_the_driver_is_one_that_compiles_the_ptx_of_a_promised_gpu() -> None:
-    """Of a library that runs natively wherever the variant promises, PTX is of no matter."""
+    """PTX does not count in a library that runs natively on all promised GPUs."""
     (provider,) = report().coverage
     jit = {device: ContainerTally(0, 54, 0) for device in provider.tally}
     for tally, floor in ((jit, "575.51.03"), (provider.tally, "525.60.13")):

@@ -1,4 +1,5 @@
-"""What a package of a smaller profile cannot run, and what ONNX Runtime says when it is to do so anyway."""
+"""Tests of the kernels that a smaller profile lacks, and of ONNX Runtime's messages when a model
+needs one."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ NOT_FOUND = (
     "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for {} "
     "(node:'n1' ep:'CUDAExecutionProvider'). Kernel not found"
 )
-"""1.21.0's kernel_registry_manager.cc line 64; the issue that was seen has BiasGelu in it."""
+"""Message in 1.21.0's kernel_registry_manager.cc, line 64; the reported issue has BiasGelu in it."""
 
 UNREGISTERED = (
     "[ONNXRuntimeError] : 1 : FAIL : Fatal error: com.microsoft:{}(-1) is not a registered function/op"
 )
-"""What ``onnxruntime`` 1.31.1 said of an operator that it does not know."""
+"""Message of ``onnxruntime`` 1.31.1 for an operator that it does not know."""
 
 
 def test_lean_lacks_what_onnx_runtimes_own_table_of_cuda_kernels_has(root: Path) -> None:
@@ -32,8 +33,11 @@ def test_lean_lacks_what_onnx_runtimes_own_table_of_cuda_kernels_has(root: Path)
 
 
 def test_lean_lacks_the_contrib_operators_in_onnxs_own_domain_too() -> None:
-    """By hand from cuda_contrib_kernels.cc, ``CUDA_ONNX_OP``: nine names. ONNX has two of them from a later
-    opset on, ThresholdedRelu from 10 and LayerNormalization from 17 (its Operators.md)."""
+    """The nine names are read by hand from cuda_contrib_kernels.cc, ``CUDA_ONNX_OP``.
+
+    ONNX itself has two of them from a later opset on: ThresholdedRelu from 10 and LayerNormalization from 17
+    (its Operators.md).
+    """
     found = {missing.domain: missing.operators for missing in LEAN}
     assert found[""] == (
         "Affine",

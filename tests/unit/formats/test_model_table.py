@@ -1,4 +1,4 @@
-"""An application's own table of models."""
+"""Tests of an application's own table of models."""
 
 from __future__ import annotations
 

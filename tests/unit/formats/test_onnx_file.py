@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself, and files that are none; models are made by onnx."""
+"""Tests of reading ONNX files, and of other files; the models are made by onnx."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_offset_that_is_no_number_says_nothing_of_the_size(tmp_path: Path) ->
 
 
 def test_graphs_in_graphs_have_no_depth_that_is_too_much(tmp_path: Path) -> None:
-    """Deeper than Python's calls go; ONNX Runtime refuses such a model by itself."""
+    """The depth exceeds Python's recursion limit; ONNX Runtime refuses such a model itself."""
     graph = b""
     for _ in range(5000):
         for key in (b"\x32", b"\x2a", b"\x0a"):  # AttributeProto.g, NodeProto.attribute, GraphProto.node

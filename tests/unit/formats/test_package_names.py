@@ -1,4 +1,4 @@
-"""Package names are written and read back; anything else is refused with the rule."""
+"""Tests of package names: they are read back as written, and any other name is refused with the rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What joins parts is read strictly: a name that leads elsewhere or a size that does not add up is told."""
+"""Tests of the file that joins parts: names that lead elsewhere and sizes with a wrong sum are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_names_in_their_order_are_sorted_names() -> None:
 
 
 def change(path: str, value: object) -> Callable[[dict[str, object]], None]:
-    """Sets ``parts.0.file`` and the like; a value of ``None`` takes the key away."""
+    """Return a function that sets a key like ``parts.0.file``, or removes it if ``value`` is ``None``."""
 
     def apply(made: dict[str, object]) -> None:
         *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))

@@ -1,4 +1,4 @@
-"""Where nodes go, out of ONNX Runtime's verbose log; lines as 1.21.0 prints them."""
+"""Tests of reading nodes' placement from ONNX Runtime's verbose log, with lines printed by 1.21.0."""
 
 from __future__ import annotations
 

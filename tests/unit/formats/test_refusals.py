@@ -1,4 +1,4 @@
-"""ONNX Runtime's refusals of a model, as 1.21.0 and 1.23.2 word them, told in sentences."""
+"""Tests of explaining ONNX Runtime's refusals of a model, in the words of 1.21.0 and 1.23.2."""
 
 from __future__ import annotations
 

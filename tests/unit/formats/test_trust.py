@@ -1,4 +1,4 @@
-"""Metadata that is signed, against The Update Framework's own implementation and against forgers."""
+"""Tests of signed metadata against The Update Framework's own implementation and against forgeries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ SIGNED = targets(FILES)
 
 
 def test_pythons_tuf_accepts_what_is_written() -> None:
-    """Its classes parse both files, verify both roles' signatures and thresholds, and give the same ids."""
+    """TUF's classes parse both files, verify both roles' signatures and thresholds, and give the
+    same key ids."""
     trusted = Metadata.from_bytes(FIRST)
     trusted.verify_delegate("root", trusted)
     signed = Metadata.from_bytes(SIGNED)
@@ -66,7 +67,7 @@ def test_a_key_under_two_names_counts_once() -> None:
 
 
 def test_keys_change_from_root_to_root() -> None:
-    """Bob goes, Mallory's place is taken by a new key: the old threshold and the new one sign."""
+    """Bob's key is replaced by a new one: the old threshold and the new one must both sign."""
     new = key("new")
     change = {"root_keys": [ALICE.public, new.public], "release_keys": [new.public]}
     first = read_root(FIRST, "1")
@@ -109,7 +110,7 @@ def test_what_has_expired_is_refused() -> None:
 
 
 def forged() -> Iterator[tuple[str, bytes]]:
-    """Files that nobody with a key has made: each with what was done to it."""
+    """Yield forged files with their descriptions; none is signed by a trusted key."""
     document = json.loads(SIGNED)
 
     def changed(change: Callable[[dict[str, object]], object]) -> bytes:

@@ -130,7 +130,7 @@ def test_what_ships_is_one_list() -> None:
 DOTTED = re.compile(r"\bbuilder(?:\.[A-Za-z_]\w*)+")
 
 NO_MODULE = {"builder.id", "builder.py", "builder.rglob"}
-"""Dotted names that are no modules: a field of SLSA's provenance, and names of files in tests."""
+"""Dotted names that are no modules: a field of SLSA's provenance, a file's name, and a call in a test."""
 
 
 def leads_somewhere(dotted: str) -> bool:

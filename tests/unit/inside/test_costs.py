@@ -1,4 +1,4 @@
-"""What units cost: the arithmetic by hand, and files that a kill or an accident left behind."""
+"""Tests of the costs of units: arithmetic by hand, and files that a kill or an accident damaged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def line(output: str, cpu: int, *, status: int = 0, peak: int = 900 << 10) -> Li
     ("architectures", "seconds"), [(1, 10.0), (3, 18.0), (4, 22.0), (5, 26.0), (0, 10.0)]
 )
 def test_a_cuda_unit_costs_by_its_architectures(architectures: int, seconds: float) -> None:
-    """6 s are the host's (measured), so each architecture costs 4."""
+    """6 s are the host compiler's (measured), so each architecture costs 4 s."""
     assert estimate({CUDA: cost(26.0)}, CUDA, architectures) == pytest.approx(seconds)
 
 
@@ -33,13 +33,13 @@ def test_a_host_unit_costs_the_same_for_any_set(architectures: int) -> None:
 
 
 def test_a_unit_nobody_has_compiled_costs_a_typical_one() -> None:
-    """22.3 s for five architectures and 4 s: medians of ORT 1.21. 6 s of the 22.3 are the host's."""
+    """Medians of ORT 1.21: 22.3 s for five architectures, of which 6 s are the host compiler's, and 4 s."""
     guessed = [estimate({}, CUDA, 1), estimate({}, CUDA, 5), estimate({}, HOST, 5)]
     assert guessed == pytest.approx([9.26, 22.3, 4.0])
 
 
 def test_what_was_compiled_is_learned_in_seconds_and_mebibytes() -> None:
-    known = learned({}, [line(CUDA, 30_500, peak=1_887_436)], lambda _: 5)  # 1.8 GiB, a little less
+    known = learned({}, [line(CUDA, 30_500, peak=1_887_436)], lambda _: 5)  # slightly less than 1.8 GiB
     assert known == {CUDA: Cost(cpu=30.5, architectures=5, peak=1843)}
 
 
@@ -50,7 +50,7 @@ def test_the_newest_compile_counts_and_a_cache_hit_does_not() -> None:
 
 
 def test_the_newest_counts_across_sets() -> None:
-    """26 s for five are 10 s for one: 9 s for one are a cheaper compile, 1 s is a hit of the cache."""
+    """26 s for five architectures are 10 s for one: 9 s is a cheaper compile, 1 s is a cache hit."""
     known = learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], lambda _: 1)
     assert known[CUDA] == cost(9.0, architectures=1)
     assert learned({CUDA: cost(26.0)}, [line(CUDA, 1_000)], lambda _: 1) == {CUDA: cost(26.0)}

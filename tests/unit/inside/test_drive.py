@@ -1,4 +1,4 @@
-"""Following a Ninja run: what it prints, and what is told to the user."""
+"""Tests of following a Ninja run: reading its output, and reporting to the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.inside.drive import FailedUnit, Progress, available_memory, follow,
 from builder.inside.status import CompileStatus, read
 
 END = " "
-"""Ninja ends the line of a failed unit with a space."""
+"""End of the line on which Ninja names a failed unit: a space."""
 
 TRANSCRIPT = f"""\
 [0/2] Re-checking globbed directories...
@@ -32,7 +32,7 @@ c.cu(3): error: expected a ";"
 warning: not of a failed unit
 ninja: build stopped: cannot make progress due to previous errors.
 """
-"""Ninja 1.11.1 with ``-k 0`` into a pipe."""
+"""Output of Ninja 1.11.1 with ``-k 0`` into a pipe."""
 
 COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}
 
@@ -45,7 +45,7 @@ def progress(
     jobs: int = 1,
     others: Sequence[float] = (),
 ) -> Progress:
-    """A run that begins; ``ran`` are lines that the unit log will have when the next unit has ended."""
+    """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends."""
     return Progress(
         costs=costs,
         jobs=jobs,
@@ -58,7 +58,8 @@ def progress(
 
 
 def compiled(output: str, cpu: float, *, seconds: float = 0.0, status: int = 0) -> Line:
-    """A unit that took ``cpu`` seconds of a processor and ran for ``seconds``, or as long."""
+    """Return the log line of a unit with ``cpu`` seconds of processor time and a duration of
+    ``seconds`` or ``cpu``."""
     end = int(1000 * (seconds or cpu))
     return Line(start=0, end=end, cpu=int(1000 * cpu), peak=0, status=status, output=output)
 
@@ -116,7 +117,7 @@ def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[st
 def test_several_failures_share_the_lines_that_an_error_shows(
     capsys: pytest.CaptureFixture[str], count: int, each: int
 ) -> None:
-    """30 lines; of each failure two are its name and command, and one at the end counts them."""
+    """30 lines are shown: two for each failure's name and command, and one at the end with their number."""
     names = [f"{number}.o" for number in range(count)]
     text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
     failures: list[FailedUnit] = []
@@ -129,13 +130,13 @@ def test_several_failures_share_the_lines_that_an_error_shows(
 
 
 def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """``ninja: error: loading 'build.ninja'``: its own words are in the log."""
+    """Ninja's own message (``ninja: error: loading 'build.ninja'``) is in the log."""
     report_failures([])
     assert capsys.readouterr().out == ""
 
 
 def test_progress_is_the_units_and_the_share_of_their_cost() -> None:
-    """a and b are a tenth each, c six, e two."""
+    """a and b are a tenth each, c is six tenths, e two."""
     run = progress(COSTS)
     assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
     run.finished("d/c.cu.o")
@@ -165,15 +166,15 @@ def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
 @pytest.mark.parametrize(
     ("ran", "left"),
     [
-        ((), "about 10"),  # 1,200 s of work by two, nothing known of the rate
+        ((), "about 10"),  # 1,200 s of work by two jobs, without a known rate
         ((compiled("a.o", 600),), "about 10"),
         ((compiled("a.o", 600, seconds=1200),), "about 20"),  # two seconds for each: the cores are shared
         ((compiled("a.o", 200),), "about 3"),  # this machine is three times as fast
-        ((compiled("a.o", 170),), "at most 10"),  # below three tenths ccache answered
+        ((compiled("a.o", 170),), "at most 10"),  # below three tenths, ccache answered
         ((compiled("a.o", 6), compiled("b.o", 180, seconds=360)), "at most 20"),
         ((compiled("c.o", 85, seconds=850),), "about 10"),  # a twentieth is 90 s: too early for a rate
         ((compiled("a.o", 600, seconds=1200, status=1),), "about 10"),
-        ((compiled("stale.o", 600, seconds=1200),), "about 10"),  # nobody knows what it costs
+        ((compiled("stale.o", 600, seconds=1200),), "about 10"),  # its cost is not known
     ],
 )
 def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
@@ -186,7 +187,7 @@ def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compi
 
 
 def test_units_from_the_cache_do_not_shorten_what_is_left() -> None:
-    """A killed build's cache gives 380 of 891 units back; the others are an hour's work for two."""
+    """A killed build's cache gives back 380 of 891 units; the others are an hour's work for two jobs."""
     cached = [f"{number}.o" for number in range(380)]
     costs = {**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}}
     run = progress(costs, jobs=2)

@@ -1,4 +1,4 @@
-"""Times that Ninja should see: new for new bytes, and for no other reason."""
+"""Tests of the times that Ninja should see: a new time for new bytes, and for no other reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAST, LATER = 1_700_000_000_000_000_000, 1_750_000_000_000_000_000
 
 
 class Tree:
-    """A source tree as each build's layers lay it out anew, and the record beside the Ninja tree."""
+    """A source tree, which each build writes again, and the record that stays next to the Ninja tree."""
 
     def __init__(self, folder: Path) -> None:
         self.src, self.record = folder / "src", folder / "sources.json"
@@ -56,7 +56,7 @@ def test_the_same_bytes_keep_their_time_however_they_were_laid_out(tree: Tree, w
 
 
 def test_other_bytes_are_new_although_their_time_is_old(tree: Tree) -> None:
-    """A patch in a layer that was built last week."""
+    """A patch may come from an image layer that was built a week ago."""
     tree.lay("a.cc", "a")
     tree.lay("b.cc", "b")
     tree.freshen()

@@ -1,4 +1,5 @@
-"""Flags of a ``build.ninja`` as CMake 3.31 writes it for CUDA: cut down for single units, PTX shared."""
+"""Tests of changing flags in a ``build.ninja`` of CMake 3.31 for CUDA: fewer codes for some
+units, shared PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The order of a ``build.ninja`` of CMake 3.31's form: dearest unit first, and nothing else changed."""
+"""Tests of ordering a ``build.ninja`` in CMake 3.31's form: the dearest unit is first, the rest
+is unchanged."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ COSTS = {"CMakeFiles/p.dir/a.cc.o": 4.0, "CMakeFiles/p.dir/b.cu.o": 761.0, "CMak
 
 
 def outputs(ninja: str) -> list[str]:
-    """What is compiled, in order."""
+    """Return the compiled outputs, in order."""
     lines = (line.split(":")[0] for line in ninja.splitlines() if "_COMPILER__" in line)
     return [line.removeprefix("build CMakeFiles/p.dir/") for line in lines]
 

@@ -1,4 +1,4 @@
-"""The record of a compile: sums and the memory peak by hand."""
+"""Tests of the record of a compile; sums and memory peaks are computed by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from builder.inside.costs import Line, begin_run, cache_misses, peak_mib, read_runs, write_record
 
 GIB = 1 << 20
-"""In KiB, as the kernel counts."""
+"""A gibibyte in KiB, the kernel's unit."""
 
 
 def unit(start: int, end: int, gibibytes: float) -> Line:
@@ -109,7 +109,7 @@ def test_misses_are_counted_as_hits_are() -> None:
 
 
 def test_a_unit_of_which_ccache_had_a_piece_counts_once(tmp_path: Path) -> None:
-    """As ccache 4.7 writes its stats log: what was compiled, then the results."""
+    """ccache 4.7 first logs the compilations, then the results."""
     pieces = (
         "# d/a.cu.o.pieces/compute_50.ii\ndirect_cache_hit\nlocal_storage_hit\n"
         "# d/a.cu.o.pieces/host.ii\ndirect_cache_hit\n"

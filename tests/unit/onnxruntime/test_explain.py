@@ -1,4 +1,7 @@
-"""The official side is held to 1.21.0's packaging scripts and the wheels; each difference to a reason."""
+"""Tests of comparing our options with the official build's.
+
+Official options are those of 1.21.0's packaging scripts and wheels; each difference must have a reason.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ ARGUED = {
     "CMAKE_BUILD_WITH_INSTALL_RPATH",
     "CMAKE_INSTALL_RPATH",
 }
-"""All that 1.21.0's two packaging scripts and profile full do not share, counted by hand."""
+"""Options in which 1.21.0's two packaging scripts and profile full differ, counted by hand."""
 
 LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
 
@@ -80,7 +83,7 @@ def test_the_assembled_base_has_no_cpuinfo(project: Project) -> None:
     plan = planned(project, "1.21.0", variant="legacy", base="assembled")
     assert options(explain(plan)) == ARGUED | {
         "onnxruntime_ENABLE_CPUINFO",
-        "onnxruntime_USE_FLASH_ATTENTION",  # nothing of legacy launches any
+        "onnxruntime_USE_FLASH_ATTENTION",  # no device of legacy launches it
         "onnxruntime_USE_LEAN_ATTENTION",
     }
 
@@ -190,7 +193,7 @@ def test_what_widening_adds_is_told_behind_what_is_lost(project: Project) -> Non
 
 
 def test_what_ptxas_makes_is_not_rewritten(project: Project) -> None:
-    """CMake sees 89 and 90 alone: the assembled base's nvcc ends at sm_90."""
+    """CMake sees only 89 and 90: the assembled base's nvcc ends at sm_90."""
     explained = explain(planned(project, "1.23.2", base="assembled"))
     assert explained.differences[0].ours == "89 90a 100 120"
     assert [note for note in explained.notes if " becomes " in note] == [

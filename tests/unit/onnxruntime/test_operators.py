@@ -1,4 +1,4 @@
-"""Operator tables: ranges of opsets, text and JSON."""
+"""Tests of operator tables: ranges of opsets, text and JSON."""
 
 from __future__ import annotations
 

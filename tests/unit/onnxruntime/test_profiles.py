@@ -1,4 +1,5 @@
-"""What each profile sets for each ORT version, against a table written by hand from ORT's CMakeLists.txt."""
+"""Tests of each profile's options by ORT version, against a table written by hand from ORT's
+CMakeLists.txt."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ EVERYWHERE = {
     "CMAKE_INSTALL_RPATH": "$ORIGIN",
 }
 
-FULL = {  # 1.21.0's own defaults for a build with CUDA on Linux: CMakeLists.txt lines 149 and 97 to 99
+FULL = {  # 1.21.0's defaults for a build with CUDA on Linux: CMakeLists.txt, lines 149 and 97 to 99
     "onnxruntime_DISABLE_CONTRIB_OPS": "OFF",
     "onnxruntime_USE_FLASH_ATTENTION": "ON",
     "onnxruntime_USE_LEAN_ATTENTION": "ON",
@@ -68,13 +69,13 @@ def test_exactly_these_entries(profile: Profile, version: str) -> None:
 
 
 def test_lean_on_the_assembled_base_is_what_was_measured() -> None:
-    """The entries of the build whose 31 minutes and 54 containers are on record."""
+    """The entries are those of the recorded build with 31 minutes and 54 containers."""
     no_cpuinfo = {"onnxruntime_ENABLE_CPUINFO": "OFF"}
     assert values(Profile.LEAN, "1.21.0", cpuinfo=False) == EVERYWHERE | LEAN | no_cpuinfo
 
 
 def test_full_for_a_set_that_launches_no_flash_attention_compiles_none() -> None:
-    """1.21.0's flash_api.cc and lean_api.cc ask for 8.x or 9.0."""
+    """1.21.0's flash_api.cc and lean_api.cc require 8.x or 9.0."""
     entries = options(Profile.FULL, "1.21.0", LEGACY, cpuinfo=True)
     assert {entry.name for entry in entries if entry.value != (EVERYWHERE | FULL)[entry.name]} == {
         "onnxruntime_USE_FLASH_ATTENTION",
@@ -93,7 +94,7 @@ def test_every_option_has_a_reason_and_a_source() -> None:
 @pytest.mark.parametrize("version", OF_VERSION)
 @pytest.mark.parametrize("profile", Profile)
 def test_entries_can_be_written_as_cmake(profile: Profile, version: str) -> None:
-    """They stand between quotes, once each; a switch is a BOOL."""
+    """Entries are written in quotes, once each; a switch is a BOOL."""
     found = options(profile, version, LATEST, cpuinfo=False)
     for entry in found:
         assert not set(f"{entry.value}{entry.reason}") & set('"\\\n')

@@ -1,9 +1,9 @@
-"""Which tool makes which image; what CMake makes of a set, which GPUs that loses, what is added for them.
+"""Tests of the tool for each image, of CMake's changes to a set, and of the GPUs lost and added by them.
 
 Expected values: CUDA's release notes (12.4 has sm_50 to sm_90, 12.9 to sm_121); the containers of official
 wheels; ORT's cuda_configuration.cmake and its ``ARCHITECTURES_WITH_ACCEL``, read by hand; NVIDIA's "CUDA 12.9
 family-specific features" (``a`` runs on its own capability alone, plain code on its major version from its
-minor on).
+minor version on).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEWER = "12.9.86"
         ("89 90 100 120", "89 90", "100 120", "90"),
         ("100 103 120 121", "", "100 103 120 121", "90"),
         ("90a 120", "90a", "120", "90"),
-        ("90 100a 120f", "90 100a 120f", "", None),  # a suffix's instructions are not in PTX for 90
+        ("90 100a 120f", "90 100a 120f", "", None),  # PTX for 90 has no instructions of a suffix
         ("90 110", "90 110", "", None),  # sm_110 came with CUDA 13
     ],
 )
@@ -52,7 +52,7 @@ def test_otherwise_all_is_nvccs(nvcc: str, ptxas: str | None) -> None:
 
 
 def test_ptx_is_of_the_newest_architecture_that_nvcc_knows() -> None:
-    """12.8 ends at sm_120, without 121 and 103, which came with 12.9."""
+    """12.8 ends at sm_120; 121 and 103 came with 12.9."""
     targets = divide(arches("90 121"), "12.8", NEWER)
     assert (targets.compiled, targets.assembled, targets.ptx) == (arches("90"), arches("121"), Arch(12, 0))
 
@@ -76,7 +76,7 @@ def shown(sass: tuple[Arch, ...], ptx: tuple[Arch, ...]) -> str:
     ],
 )
 def test_official_lists_come_to_what_the_wheels_hold(version: str, counted: str) -> None:
-    """``counted``: what each container of the provider holds that holds most, in the wheel from PyPI."""
+    """``counted`` is the code of the containers that hold most, in the provider of PyPI's wheel."""
     made = read_list(arch_list(version).wheel, version)
     assert shown(made.sass, made.ptx) == counted
 
@@ -92,7 +92,7 @@ def test_official_lists_come_to_what_the_wheels_hold(version: str, counted: str)
     ],
 )
 def test_official_lists_by_version(version: str, wheel: str, archive: str) -> None:
-    """Pull requests 23671, 25126 and 26230 on what the packages are built for."""
+    """The lists are from pull requests 23671, 25126 and 26230."""
     listed = arch_list(version)
     made = [read_list(text, version) for text in (listed.wheel, listed.archive)]
     assert [shown(each.sass, each.ptx) for each in made] == [wheel, archive]
@@ -172,13 +172,13 @@ def planned(sm: str, version: str, base: str = "nvidia", *, widen: bool = True) 
     ("sm", "version", "base", "added"),
     [
         (LATEST, "1.23.2", "nvidia", "103 121"),
-        (LATEST, "1.22.0", "nvidia", ""),  # CMake takes the list as it is
+        (LATEST, "1.22.0", "nvidia", ""),  # CMake takes the list unchanged
         (LATEST, "1.21.0", "assembled", ""),
         (LATEST, "1.23.2", "assembled", ""),  # ptxas makes sm_100 and sm_120: CMake never sees them
         ("100", "1.23.2", "nvidia", "103"),
         ("120", "1.23.2", "nvidia", "121"),
         ("100 103", "1.23.2", "nvidia", ""),
-        ("100a 120a", "1.23.2", "nvidia", ""),  # asked for as they are
+        ("100a 120a", "1.23.2", "nvidia", ""),  # both were asked for with their suffixes
         ("120f", "1.22.0", "nvidia", ""),
         ("120f", "1.23.2", "nvidia", ""),  # refused (C008)
         ("89 90", "1.23.2", "nvidia", ""),  # there is no 9.1

@@ -1,6 +1,6 @@
-"""Expected values: the fatbin containers of the official wheels, counted; ORT's source filters, read.
+"""Tests of kinds of units. Expected values: official wheels' containers, counted; ORT's source filters, read.
 
-Which device launches what is transcribed from ORT 1.21.0's sources, not computed.
+The devices that launch a unit are transcribed from ORT 1.21.0's sources, not computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WHEEL_1_31_1 = {
     "90a": 292,
     "120a": 9,
 }
-"""SASS of the 609 containers of the provider in onnxruntime-gpu 1.31.1, by how many hold it."""
+"""Numbers of containers with this SASS, of the 609 in onnxruntime-gpu 1.31.1's provider."""
 
 ASKED_1_31_1 = "75 80 86 89 90 120"
 
@@ -57,7 +57,7 @@ def test_every_container_of_the_official_provider_is_explained() -> None:
 
 
 def test_the_widest_container_tells_the_list() -> None:
-    """What ``inspect`` has: containers, and no variant."""
+    """``inspect`` has containers and no variant, from which it could read the list."""
     widest = max(map(arches, WHEEL_1_31_1), key=len)
     assert split(widest, "1.31.1") == unit_sets(arches(ASKED_1_31_1), "1.31.1")
 
@@ -73,15 +73,24 @@ def test_older_releases_have_one_kind_of_unit(version: str) -> None:
 
 
 FULL_LEGACY = {"50 52 60 61 70": 146, "50 52 60 61": 1, "70": 5, "50": 2}
-"""SASS of a full build of 1.21.0 for legacy, by its 154 sources with kernels: fmha_sm50.cu; fmha_sm70.cu and
-the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which nothing of the set launches."""
+"""Numbers of sources with this SASS in a full build of 1.21.0 for legacy, 154 in all.
+
+In part: fmha_sm50.cu; fmha_sm70.cu and the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which
+no device of the set launches.
+"""
 
 FULL_MODERN = {"75 80 86": 116, "80": 32, "80 86": 3, "75": 3}
-"""For modern: 32 flash_fwd_*.cu, whose SASS for sm_80 serves 8.6; fmha_sm80.cu and two lean_fwd_*.cu; three
-of fmha_sm*.cu."""
+"""The same numbers for modern.
+
+In part: 32 flash_fwd_*.cu, whose SASS for sm_80 serves 8.6; fmha_sm80.cu and two lean_fwd_*.cu; three of
+fmha_sm*.cu.
+"""
 
 FULL_LATEST = {"89 90 100 120": 113, "89 90": 34, "89": 7}
-"""For latest: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu."""
+"""The same numbers for latest.
+
+In part: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu.
+"""
 
 
 def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
@@ -110,7 +119,8 @@ def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: st
 
 
 def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_for_turing_s() -> None:
-    """sm_70 runs on 7.5; of memory-efficient attention ORT launches fmha_sm75.cu there, which is missing."""
+    """sm_70 runs on 7.5, but ORT launches memory-efficient attention's fmha_sm75.cu there, which
+    is missing."""
     made = kinds_found(held(FULL_LEGACY), "1.21.0")
     meant = {sass: meant_for(Arch(7, 5), made, arches(sass)) for sass in FULL_LEGACY}
     assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}
@@ -119,7 +129,7 @@ def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_fo
 
 
 def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:
-    """The official wheel 1.21.0: 155 containers, all alike."""
+    """The official wheel 1.21.0 has 155 equal containers."""
     official = held({"60 70 75 80 86 90": 155})
     assert kinds_found(official, "1.21.0") == ()
     lean = held({"50 52 60 61 70": 53, "50 52 60 61": 1})
@@ -174,7 +184,7 @@ def test_what_a_container_was_meant_for() -> None:
 DEVICES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 
 FLASH = {80, 86, 87, 89, 90}
-"""``is_supported`` of flash_api.cc and lean_api.cc: major 8, or 9.0."""
+"""Devices in ``is_supported`` of flash_api.cc and lean_api.cc: major version 8, and 9.0."""
 
 LAUNCHED = {
     "flash attention": FLASH,
@@ -185,8 +195,11 @@ LAUNCHED = {
     "memory-efficient attention for sm_80": {80, 86, 87, 89, 90, 100, 103, 120, 121},
     "mixture of experts": {70, 72, 75, 80, 86, 87, 89},
 }
-"""memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h:
-from 70 on and below 90, else ``Arch unsupported for MoE GEMM``."""
+"""Devices that launch each kind of unit.
+
+memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h: from
+70 on and below 90, else ``Arch unsupported for MoE GEMM``.
+"""
 
 
 def capable(*numbers: int) -> tuple[Arch, ...]:

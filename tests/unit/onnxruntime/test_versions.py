@@ -1,4 +1,7 @@
-"""Expected values: ORT's CMake files and pull requests, read by hand; readelf and the wheels' containers."""
+"""Tests of rules by ORT version.
+
+Expected values: ORT's CMake files and pull requests, read by hand; readelf and the wheels' containers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ HOLDS = {
     "LLM_WITHOUT_120":  "  -  -  -   -    -   -   x    x   -  -",
     "OPENS_LIBRARIES":  "  -  -  -   -    -   -   -    -   x  x",
 }  # fmt: skip
-"""Which rule holds for which version: the release notes and pull requests that each rule's source names."""
+"""Versions for which each rule holds, from the release notes and pull requests that its source names."""
 
 
 @pytest.mark.parametrize("name", HOLDS)
@@ -93,10 +96,10 @@ NEEDED = {
     "1.23.2": {"cublasLt", "cublas", "curand", "cufft", "cudart", "cudnn"},
     "1.31.1": {"cublasLt", "cublas", "curand", "cudart"},
 }
-"""readelf on the two official providers: NVIDIA's libraries. 1.21.0's names nvrtc too."""
+"""NVIDIA's libraries in NEEDED of the two official providers, by readelf; 1.21.0's has nvrtc too."""
 
 IN_THE_BYTES = {"nvrtc"}
-"""Names of other NVIDIA libraries, with ``.so``, in 1.31.1's provider."""
+"""Further NVIDIA libraries whose names, with ``.so``, are in the bytes of 1.31.1's provider."""
 
 
 def test_what_is_opened_is_what_the_newer_wheel_does_not_name() -> None:

@@ -1,4 +1,4 @@
-"""``<package>.build.json``: strict, told by key, and of one package's bytes only."""
+"""Tests of ``<package>.build.json``: wrong keys are named, and a record is for one package's bytes only."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_all_wrong_keys_are_told_at_once() -> None:
 
 
 def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
-    """Two units, one of them compiled twice, one more answered by ccache; two Ninja runs."""
+    """Two units, one of them compiled twice; ccache answered for a third one; two Ninja runs."""
     (tmp_path / "units.log").write_text(
         "1000 4000 2900 1048576 137 a.o\n"  # killed
         "2000 3000 900 524288 0 b.o\n"

@@ -1,4 +1,4 @@
-"""The files that a package must hold, against lists written by hand."""
+"""Tests of the files that a package must hold, against lists written by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REPACKED = {
     },
     "macos-arm64": {"lib/libonnxruntime.dylib": "onnxruntime/capi/libonnxruntime.1.23.2.dylib"},
 }
-"""Path in the package and in the wheel: the C libraries of the wheels of 1.23, by ``unzip -l``."""
+"""Path in the package and in the wheel of the C libraries in the wheels of 1.23, by ``unzip -l``."""
 
 TEXTS = {
     "licenses/onnxruntime-third-party.txt": "onnxruntime/ThirdPartyNotices.txt",
@@ -101,7 +101,7 @@ def test_the_tensorrt_provider_is_the_official_wheel_s_whatever_is_compiled(made
 def test_a_compiled_host_library_and_the_tensorrt_provider_cannot_be_together() -> None:
     with pytest.raises(ValidationError, match=r"onnxruntime\.tensorrt.*onnxruntime\.host"):
         wanted(with_tensorrt(plan(host=Host.SOURCE)))
-    assert wanted(with_tensorrt(official(host=Host.SOURCE)))  # of a repacked wheel nothing is compiled
+    assert wanted(with_tensorrt(official(host=Host.SOURCE)))  # a repacked wheel has no compiled files
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_tensorrt_itself_is_the_user_s(library: str, needed: str, users: bool) -
 
 
 def libraries_of(platform: str, cuda: str) -> dict[str, str]:
-    """Libraries and where they lie in their wheels, of NVIDIA's."""
+    """Return NVIDIA's libraries with their places in their wheels."""
     made = official()
     project = made.project
     changed = replace(
@@ -133,7 +133,7 @@ def libraries_of(platform: str, cuda: str) -> dict[str, str]:
 
 
 def test_windows_has_its_own_names_and_no_curand() -> None:
-    """By ``unzip -l`` of the wheels for Windows of CUDA 12.9 and cuDNN 9.10.2."""
+    """The expected values are from ``unzip -l`` of the wheels for Windows of CUDA 12.9 and cuDNN 9.10.2."""
     found = libraries_of("win-x64", "12.9")
     assert len(found) == 14
     assert found["cudart64_12.dll"] == "nvidia/cuda_runtime/bin/cudart64_12.dll"
@@ -144,7 +144,7 @@ def test_windows_has_its_own_names_and_no_curand() -> None:
 
 @pytest.mark.parametrize("platform", ["linux-x64", "linux-arm64"])
 def test_cuda_13_lies_in_one_folder(platform: str) -> None:
-    """By ``unzip -l`` of the wheels of CUDA 13.0 and cuDNN 9.16.0."""
+    """The expected values are from ``unzip -l`` of the wheels of CUDA 13.0 and cuDNN 9.16.0."""
     found = libraries_of(platform, "13.0")
     assert found["libcufft.so.12"] == "nvidia/cu13/lib/libcufft.so.12"
     assert found["libnvrtc-builtins.so.13.0"] == "nvidia/cu13/lib/libnvrtc-builtins.so.13.0"

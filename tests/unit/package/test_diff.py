@@ -1,4 +1,4 @@
-"""What sets two manifests apart: each expectation is written down from the change that was made."""
+"""Tests of the differences between two manifests; each expectation was written from the planted change."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ OTHER = {
     "wheels": (replace(OLD.wheels[0], sha256="e" * 64),),
     "files": (),
 }
-"""Another value for each field that is no text."""
+"""Another value for each field that is not text."""
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(Manifest) if one.name not in {"format", "name"}])
@@ -265,7 +265,7 @@ def test_no_field_of_a_file_changes_unseen(name: str) -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in fields(WheelEntry) if one.name not in {"file", "size"}])
 def test_no_other_wheel_goes_unseen(name: str) -> None:
-    """By the bytes' hash: size and file name follow from it."""
+    """The wheel's hash stands for its bytes; its size and file name follow from them."""
     wheel = replace(OLD.wheels[0], **{name: "other"})  # type: ignore[arg-type]
     assert not difference(OLD, replace(OLD, wheels=(wheel,))).equal
 

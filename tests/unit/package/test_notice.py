@@ -1,4 +1,4 @@
-"""NOTICE maps every file to its licence and source, and leaves NVIDIA's files to NVIDIA."""
+"""Tests of NOTICE: it maps every file to its licence and source, NVIDIA's files to NVIDIA's terms."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_file_it_does_not_name_and_a_missing_statement_are_found(old: str, new
 
 
 def test_a_file_below_another_licence_is_found() -> None:
-    """cuDNN's files said to be under ours."""
+    """The change puts cuDNN's files under our licence."""
     moved = text().replace("licenses/nvidia-cudnn.txt (nvidia)", "LICENSE (ortpacks)")
     assert len(list(check_notice(manifest(), moved))) == 8 + 1  # the libraries, and the licence text
 

@@ -1,6 +1,6 @@
-"""A package against its name and manifest: what the archive gave, and what came from the wheels after it.
+"""Tests of proving a package against its name and manifest: the archive's files, and later those from wheels.
 
-A thin package's manifest may be anybody's: what it says of absent files becomes paths and pip's words.
+A thin package's manifest may be hostile: its claims on absent files become paths and arguments of pip.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FULL, THIN = manifest(layout=Layout.FULL), manifest(layout=Layout.THIN)
 
 
 def found(whole: Manifest, *, packed: bool | None = None) -> dict[str, Digest]:
-    """What lies there when all is well: everything, or what the archive holds or does not."""
+    """Return the files of an intact package: all, or those that the archive holds or does not hold."""
     return {
         entry.path: Digest(entry.size, entry.sha256)
         for entry in whole.files
@@ -73,7 +73,7 @@ def test_an_archive_of_exactly_the_packed_files_is_fine(whole: Manifest) -> None
 
 
 def test_a_licence_that_was_removed_is_named_as_one() -> None:
-    """The manifest still lists it; B004 would name no file that wants it."""
+    """The manifest still lists the text, and B004 would name no file that needs it."""
     lacking = found(FULL)
     del lacking[CUDA_TEXT]
     said = told(list(check_files(FULL, lacking)))

@@ -1,6 +1,6 @@
-"""Provenance as in-toto's Statement v1 and SLSA's provenance v1 have it, and held to the package beside it.
+"""Tests of provenance against in-toto's Statement v1, SLSA's provenance v1, and its package.
 
-Field names stand here as the two specifications spell them: in-toto/attestation, spec/v1/statement.md and
+Field names are spelled as in the specifications: in-toto/attestation, spec/v1/statement.md and
 resource_descriptor.md; slsa.dev/spec/v1.1/provenance.
 """
 
@@ -143,7 +143,7 @@ def test_it_has_the_fields_of_both_specifications_and_no_others() -> None:
 
 
 def test_in_totos_own_library_reads_it() -> None:
-    """The official protobuf of both: an unknown or mistyped field is an error there."""
+    """The official protobuf classes of both reject unknown and mistyped fields."""
     for told in (made(), made(official()), made(plan(base="nvidia"))):
         statement = Parse(json.dumps(told), TheirMessage())
         TheirStatement.copy_from_pb(statement).validate()
@@ -229,7 +229,7 @@ def test_on_nvidias_image_the_image_and_the_tag_are_there_with_what_they_stand_f
 
 
 def test_the_revision_of_a_base_on_an_image_counts_image_commit_lists_and_archives() -> None:
-    """By hand: a line of digest and address for each, sorted, as docs/provenance.md tells it."""
+    """By hand, after docs/provenance.md: a sorted line of digest and address for each part."""
     decided = plan(base="nvidia")
     base = decided.project.bases["nvidia"]
     listed = Input(InputKind.URL, "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelease")
@@ -288,7 +288,8 @@ def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
 
 
 def revision_by_hand(statement: Json) -> str:
-    """As docs/provenance.md tells it: a line ``SHA256  URI`` for each part, sorted bytewise."""
+    """Compute the revision after docs/provenance.md: a line ``SHA256  URI`` for each part, sorted
+    bytewise."""
     parts = [one for one in dependencies(statement).values() if one.get("annotations") == {"base": True}]
     lines = [f"{at(one, 'digest.sha256')}  {one['uri']}" for one in parts]
     return hashlib.sha256("".join(f"{line}\n" for line in sorted(lines)).encode()).hexdigest()

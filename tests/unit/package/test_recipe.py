@@ -1,4 +1,5 @@
-"""A provenance as a recipe: what it asks for, what is never run of it, and how a tree departs from it."""
+"""Tests of provenance as a recipe: its wishes, refusal of foreign commands, and the tree's
+departures from it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ LOCK = Lock(
 
 
 def document(**changes: Any) -> bytes:  # noqa: ANN401 - JSON
-    """As docs/provenance.md spells it."""
+    """Return a provenance document in the form of docs/provenance.md."""
     definition = {
         "buildType": "https://github.com/o/r/blob/main/docs/provenance.md#build-type-v1",
         "externalParameters": {

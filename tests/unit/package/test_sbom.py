@@ -1,4 +1,4 @@
-"""An SBOM against its package's manifest: every planted difference is found, and only that.
+"""Tests of an SBOM against its package's manifest: every planted difference is found, and no other.
 
 Package URLs are spelled as in the purl specification's examples and type definitions.
 """
@@ -66,7 +66,7 @@ def test_where_a_file_comes_from_as_a_purl(source: str, vendor: str, purl: str) 
 
 
 def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project) -> None:
-    """The versions that variants.yaml has for the assembled base."""
+    """The versions are those of the assembled base in variants.yaml."""
     made = plan()
     made = replace(made, base="assembled", project=replace(made.project, bases=project.bases))
     files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
@@ -158,7 +158,7 @@ def without_hash(told: Json) -> None:
 
 
 def elsewhere(told: Json) -> None:
-    """Of the wheel, but said to be ours."""
+    """Move a file of cuDNN's wheel to the package's own files."""
     cudnn = next(one for one in items(told) if one["name"] == "nvidia-cudnn-cu12")
     moved = next(one for one in items(cudnn) if one["name"] == CUDNN)
     items(cudnn).remove(moved)
@@ -176,11 +176,11 @@ def test_the_sbom_of_another_package_is_found() -> None:
     told = document(Layout.THIN)
     found = findings(manifest(), told)
     assert found[0] == "B015 sbom.cdx.json"
-    assert len(found) == 1 + 15  # and NVIDIA's 15 libraries, which thin leaves out
+    assert len(found) == 1 + 15  # and NVIDIA's 15 libraries, which thin omits
 
 
 def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:
-    """The official provider and bridge are the wheel's; one is modified besides."""
+    """The official provider and bridge are from the wheel; the provider is also modified."""
     repacked = manifest(official())
     assert {finding.split()[1] for finding in findings(repacked, document())} == {
         "sbom.cdx.json",
@@ -219,7 +219,7 @@ def test_a_purl_is_spelled_as_specified_and_reads_back(made: str, wanted: str) -
 
 
 def test_the_forms_of_debians_names_are_read() -> None:
-    """Names of inputs.lock, and the packages they are files of."""
+    """The names are from inputs.lock, with the packages that the files belong to."""
     names = {
         "pool/main/b/boost1.83/libboost1.83-dev_1.83.0-4.2_amd64.deb": "libboost1.83-dev",
         "pool/main/h/howardhinnant-date/howardhinnant-date_3.0.3+ds.orig.tar.xz": "howardhinnant-date",

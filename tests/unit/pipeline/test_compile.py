@@ -1,4 +1,4 @@
-"""What to do about a failed compile: from the tools' own words."""
+"""Tests of the advice on a failed compile, which follows from the tools' messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ KILLED = [
     "cc1plus: out of memory allocating 65536 bytes after a total of 2145058816 bytes",
     "virtual memory exhausted: Cannot allocate memory",
 ]
-"""nvcc 12.4's shell when cicc or ptxas is killed, g++ 12 below nvcc, nvcc without a shell, cc1plus itself."""
+"""Messages of nvcc 12.4's shell when cicc or ptxas is killed, g++ 12 under nvcc, nvcc without a
+shell, cc1plus."""
 
 CRASHED = [
     "Segmentation fault",
@@ -24,7 +25,7 @@ CRASHED = [
     "nvcc error   : 'ptxas' died due to signal 11 (Invalid memory reference)",
     "nvcc error   : 'cudafe++' died due to signal 6",
 ]
-"""The same, crashing."""
+"""Messages of the same programs after a crash."""
 
 GNU = (
     "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
@@ -32,7 +33,7 @@ GNU = (
     "this version check; however, using an unsupported host compiler may cause compilation failure or "
     "incorrect run time execution. Use at your own risk."
 )
-"""``crt/host_config.h`` of CUDA 12.4."""
+"""Message of ``crt/host_config.h`` in CUDA 12.4."""
 
 
 def advised(log: str) -> str:

@@ -1,6 +1,6 @@
-"""The nvidia base takes any ORT by its git tag: what the Dockerfile of each version must and must not say.
+"""Tests of the nvidia base, which takes any ORT by its git tag: each version's options in the Dockerfile.
 
-The table below was written by hand from docs/profiles.md's sources, a row a version.
+The table was written by hand from docs/profiles.md's sources, a row for each version.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ REPOSITORY = "https://github.com/microsoft/onnxruntime"
 
 @dataclass(frozen=True)
 class Row:
-    """What a version's Dockerfile sets, ``None`` where the option must not be in it."""
+    """Options in a version's Dockerfile; ``None`` for an option that must not be in it."""
 
     nvcc_threads: str | None
     fpa_intb_gemm: str | None
     becomes: str
-    """SASS of a provider that 89 90 100 120 was asked of."""
+    """SASS of a provider for which 89 90 100 120 were asked."""
 
 
 PLAIN, ACCELERATED = "89 90 100 120", "89 90a 100a 120a"
@@ -82,7 +82,7 @@ def dockerfile(plan: BuildPlan) -> str:
 
 
 def cached(text: str) -> dict[str, str]:
-    """Every cache entry that the Dockerfile preloads."""
+    """Return every cache entry that the Dockerfile preloads."""
     return dict(re.findall(r'^set\((\w+) "([^"]*)" CACHE ', text, flags=re.MULTILINE))
 
 

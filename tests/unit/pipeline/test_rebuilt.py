@@ -1,4 +1,4 @@
-"""Two packages' files compared: each sentence is written down from the change that was made."""
+"""Tests of comparing two packages' files; each expected sentence was written from the planted change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 
 def library(*codes: bytes, data: bytes = b"data") -> bytes:
-    """A container for each code, of one image."""
+    """Return a library with a container of one image for each code."""
     fatbin = b"".join(container(image_of(SASS, 75, code)) for code in codes)
     return elf({".nv_fatbin": fatbin, ".rodata": data})
 
@@ -47,7 +47,7 @@ def test_files_of_one_side_alone_are_named(sides: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("at", [0, 31])
 def test_a_container_whose_code_differs_is_told_by_its_number(sides: tuple[Path, Path], at: int) -> None:
-    """Its first byte and its last."""
+    """The changed bytes are the code's first and last."""
     code = bytearray(CODES[1])
     code[at] ^= 1
     theirs, ours = library(*CODES), library(CODES[0], bytes(code), CODES[2])

@@ -1,4 +1,4 @@
-"""render: what the golden files cannot show: contexts, cache mounts and keys as inputs change."""
+"""Tests of render beyond the golden files: contexts, cache mounts and keys as inputs change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import ROOT
 from tests.support.factories import packages
 
 STAGES = {"toolchain", "source", "build", "smoke", "bare", "store"}
-"""What ``--from`` may also name: the file's own stages."""
+"""Names of stages in the Dockerfile, which ``--from`` may have besides contexts."""
 
 IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
@@ -63,7 +63,7 @@ def test_contexts_are_exactly_those_the_stages_read(
 
 @pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_no_context_is_read_by_two_stages(project: Project, lock: Lock, base: str) -> None:
-    """BuildKit would send its files anew with each build: 2.3 GB, 9 s of a build that compiles nothing."""
+    """BuildKit would send the files again in each build: 2.3 GB, 9 s of a build that compiles nothing."""
     stages = rendered(decided(project, base), lock).dockerfile.split("\nFROM ")
     read = [set(re.findall(r"(?:--|,)from=([\w-]+)", stage)) - STAGES for stage in stages]
     assert len(set().union(*read)) == sum(map(len, read)) > 6
@@ -160,7 +160,7 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
 
 @pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_each_argument_of_a_step_has_a_value(project: Project, lock: Lock, base: str) -> None:
-    """Steps run under ``sh -u``, and BuildKit leaves an argument out that has neither default nor value."""
+    """Steps run under ``sh -u``, and BuildKit omits an argument that has neither default nor value."""
     text = rendered(decided(project, base), lock).dockerfile
     assert '/bin/sh", "-euc' in text
     arguments = re.findall(r"^ARG (.*)$", text, re.MULTILINE)
@@ -203,7 +203,8 @@ JAMMY = "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelea
 
 
 def test_what_orts_own_build_would_download_lies_where_its_cmake_looks(project: Project, lock: Lock) -> None:
-    """ORT 1.21's external/onnxruntime_external_deps.cmake: ``mirror/`` for ``https://``."""
+    """The paths are from ORT 1.21's external/onnxruntime_external_deps.cmake: ``mirror/`` for
+    ``https://``."""
     pins = {SOURCE: Pin(revision="b" * 40, files=(ARCHIVE,)), f"url:{ARCHIVE}": Pin(sha256="1" * 64)}
     for base in ("nvidia", "redist"):
         made = rendered(decided(project, base), repinned(lock, pins))
@@ -223,7 +224,7 @@ def test_apts_packages_are_of_one_archive_by_its_signed_list(project: Project, l
 
 
 def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
-    """Each with each: rootfs x toolkit x source; Debian has no toolkit of its own."""
+    """All combinations of rootfs, toolkit and source are rendered; Debian has no toolkit of its own."""
     systems = [project.bases[base].system for base in ("nvidia", "assembled")]
     toolkits = [project.bases[base].toolkit for base in ("nvidia", "assembled", "redist")]
     sources = [project.bases[base].source for base in ("nvidia", "assembled")]

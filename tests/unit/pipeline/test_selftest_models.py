@@ -1,4 +1,4 @@
-"""How a self-test's answers are judged."""
+"""Tests of the verdict on a self-test's answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def test_a_package_without_cuda_need_not_know_the_provider() -> None:
 
 
 def test_a_provider_that_links_the_driver_may_wait_for_it() -> None:
-    """1.31.1's in a bare container; in CUDA's own words one that opens the driver late refuses."""
+    """In a bare container, 1.31.1's provider fails this way; a provider that opens the driver
+    late refuses instead."""
     said = answer(cuda={"ok": False, "message": "Failed to load shared library"})
     assert judge(said + said, REFERENCES, "1.21.0", "p", waits=True) == ()
     other = answer(cuda={"ok": False, "message": "no such provider"})
@@ -45,7 +46,7 @@ def test_a_provider_that_links_the_driver_may_wait_for_it() -> None:
 WRONG: list[tuple[dict[str, object], Code]] = [
     ({"version": "1.22.0"}, Code.B011),
     ({"providers": ["CPUExecutionProvider"]}, Code.B012),
-    # The seed's failure: the provider cannot even be loaded, and the session quietly runs on the CPU.
+    # A session can run on the CPU without an error though the provider could not be loaded.
     ({"cuda": {"ok": False, "message": "Failed to load shared library"}}, Code.B012),
     ({"outputs": {"output": [0.6], "stateN": [0.25, -0.75]}}, Code.B013),
     ({"outputs": {"output": [float("nan")], "stateN": [0.25, -0.75]}}, Code.B013),
@@ -95,7 +96,7 @@ def test_inputs_have_the_sizes_they_claim(item: Tensor) -> None:
 
 
 def test_the_classifier_reads_a_thousand_bytes_from_either_end() -> None:
-    """Its input is [1, 2048] of int32, little-endian."""
+    """The model's input is [1, 2048] of int32, little-endian."""
     (item,) = magika_inputs()
     assert item.argument == "bytes:i32:1x2048:"
     assert item.data[:8] == b"#\0\0\0i\0\0\0"

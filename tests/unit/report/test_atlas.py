@@ -1,4 +1,4 @@
-"""The atlas: its order, what each release won and lost, its JSON and its page."""
+"""Tests of the atlas: its order, each release's lost and won GPUs, its JSON and its page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.schemas import schema
 OLD, NEW = two_releases()
 
 OTHER = wheel_record("2.0", library(unit("107"), name="demo/libdemo.so"), name="demo")
-"""For a GPU that NVIDIA does not list."""
+"""Record of a wheel for a GPU that NVIDIA does not list."""
 
 WINDOWS = replace(OLD, filename="onnxruntime_gpu-1.8.0-cp311-cp311-win_amd64.whl")
 
@@ -56,7 +56,7 @@ def test_a_release_that_runs_alike_has_not_changed() -> None:
 
 
 def test_a_gpu_that_another_wheel_is_for_is_judged_too() -> None:
-    """The columns are those of all wheels; for what nothing is in a wheel, it says that it does not run."""
+    """The columns are the GPUs of all wheels; a wheel without code for one does not run on it."""
     atlas = atlas_of([OTHER, OLD])
     column = [str(gpu.device) for gpu in atlas.gpus].index("10.7")
     demo, old = (entry.row.cells[column] for entry in atlas.entries)
@@ -75,7 +75,7 @@ def test_json_fits_its_schema() -> None:
 
 
 class Texts(HTMLParser):
-    """Tags in the order in which they are closed, and all texts."""
+    """A page's tags, which must pair, and all of its texts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -105,7 +105,8 @@ def test_the_page_has_a_row_for_each_wheel_and_its_proof(loader: FileSystemLoade
         assert text in found.texts
     assert any(text.startswith("since 1.9.0: Lost Pascal (6.0, 6.1)") for text in found.texts)
     marks = Counter(text for text in found.texts if text in set("Nj.~?"))
-    # Of 13 GPUs the old one has 6.0 6.1 7.5, and by JIT those from 8.0 on; the new one 7.5 12.0. Each stands
+    # Of 13 GPUs the old wheel has 6.0 6.1 7.5, and by JIT those from 8.0 on; the new one has 7.5 12.0. Each
+    # mark is
     # in the wheel's row and in its library's, and the legend has every mark once.
     assert marks == {
         "N": 2 * (3 + 2) + 1,

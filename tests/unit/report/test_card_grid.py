@@ -1,4 +1,4 @@
-"""What is said of a package on virtual cards, and when it is a disagreement."""
+"""Tests of the report on a package on virtual cards, and of its disagreements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_IMAGE = (
     "FAIL: Non-zero status code returned while running Cast node. Name:'Cast_217' Status Message: CUDA error "
     "cudaErrorNoKernelImageForDevice:no kernel image is available for execution on the device"
 )
-"""By ORT 1.23.2 on a virtual 6.2."""
+"""Message of ORT 1.23.2 on a virtual 6.2."""
 
 NO_KERNEL = "NOT_IMPLEMENTED: Failed to find kernel for com.microsoft.BiasGelu(1)"
 
@@ -92,7 +92,7 @@ def test_a_container_that_the_driver_takes_otherwise(seen: LibraryOnCard) -> Non
 
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:
-    """872 bytes is a cubin of sm_50 with no kernel: see builder.binary.fatbin_format."""
+    """872 bytes are a cubin of sm_50 without a kernel: see builder.binary.fatbin_format."""
     idle = container(empty_cubin(50))
     coverage = (covered(PROVIDER, sass(80), idle),)
     for seen in (replace(SEEN, native=2), replace(SEEN, native=1, refused={"209": 1})):

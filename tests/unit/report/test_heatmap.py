@@ -1,4 +1,4 @@
-"""The heat map: its marks, counts and total; in a terminal and as a picture, whatever files are called."""
+"""Tests of the heat map: marks, counts and total, in a terminal and as a picture, with any file names."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ UNLISTED = Inspected(
     name="libnew.so",
     coverage=replace(coverage(native="8.8", jit="10.7"), sass=(Arch(8, 8),), ptx=(Arch(10, 7),)),
 )
-"""Holds code for both GPUs that NVIDIA's list does not name."""
+"""A library with code for both GPUs that NVIDIA's list lacks."""
 
 
 def test_a_gpu_that_nvidia_does_not_list_has_a_column_where_something_is_for_it(
@@ -296,13 +296,13 @@ EVIL = '"><script>alert(1)</script>&{{ 7*7 }}'
 
 
 def drawn(loader: FileSystemLoader, *libraries: Inspected, label: str = "my.whl") -> ET.Element:
-    """A picture as an XML parser reads it."""
+    """Return a picture, read by an XML parser."""
     promise = Promise("p", "", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.NATIVE))
     return ET.fromstring(svg(heat_maps([InspectedSource(label, libraries, (promise,))]), loader))  # noqa: S314 our own
 
 
 def rows(picture: ET.Element) -> Iterator[tuple[str, list[str]]]:
-    """Name and marks of each row of cells."""
+    """Yield the name and the marks of each row of cells."""
     for row in picture.iterfind(f".//{SVG}g[@role='row']"):
         head = row.find(f"{SVG}text[@role='rowheader']")
         if head is not None:

@@ -1,4 +1,5 @@
-"""Records of docs/atlas: each is whole, says what the rules of today say, and agrees with other readers."""
+"""Tests of the records in docs/atlas: each is complete, has today's verdicts, and agrees with
+other readers."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def test_each_wheel_of_the_corpus_was_read() -> None:
 
 
 def test_each_record_says_what_the_rules_of_today_say() -> None:
-    """Where a rule was changed on purpose, ``./run atlas`` writes what it says now: look at that diff."""
+    """After an intended change of a rule, ``./run atlas`` writes the new verdicts, whose diff is
+    to be reviewed."""
     differ = [one.label for one in records() if verdicts_of(one.source().libraries) != one.verdicts]
     assert differ == []
 

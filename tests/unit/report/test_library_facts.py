@@ -1,4 +1,4 @@
-"""What is kept of a library is all that is needed to judge it again."""
+"""Tests that a library's kept facts suffice to judge it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.factories.wheel_records import library, unit
 
 
 def kept(item: Inspected) -> Inspected:
-    """Through JSON and back."""
+    """Return the library after a conversion to JSON and back."""
     text = json.dumps(to_json(facts_of(item)))
     return library_of(from_json(LibraryFacts, json.loads(text), "here"))
 
@@ -78,7 +78,7 @@ def test_what_is_kept_are_counts_by_section_kind_and_architecture() -> None:
 
 
 def test_support_is_judged_again_and_not_kept() -> None:
-    """A container more that holds sm_80 alone, as somebody could write into the file by hand."""
+    """The planted change, as by hand in the file, is one more container that holds sm_80 alone."""
     facts = facts_of(library(unit("75"), unit("75")))
     assert facts.coverage is not None
     (held,) = facts.coverage.held

@@ -1,4 +1,4 @@
-"""Coverage in plain words, against sentences written by hand."""
+"""Tests of coverage in plain words, against sentences written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, P
 
 
 def test_a_source_is_what_its_worst_library_is() -> None:
-    """9.0 is by JIT although both others are native, 8.9 is partial, and no Jetson is left."""
+    """9.0 is by JIT although both others are native, 8.9 is partial, and every Jetson is excluded."""
     wide = Inspected(name="a", coverage=coverage(native=CARDS))
     slow = Inspected(name="b", coverage=coverage(native="8.0 8.6", jit="9.0", mixed={"8.9": (9, 0, 1)}))
     assert summary([PLAIN, wide, slow]) == (
@@ -79,7 +79,7 @@ def test_gaps_of_one_size_share_a_sentence() -> None:
 
 
 def test_what_cuobjdump_does_not_see_and_what_nothing_runs_is_told() -> None:
-    """cuFFT 11.4.1.4, as it was counted."""
+    """The numbers were counted in cuFFT 11.4.1.4."""
     cufft = coverage(
         containers=24454,
         native=" ".join(map(str, CAPABILITIES)),
@@ -170,7 +170,7 @@ def test_names_cannot_write_to_the_terminal() -> None:
     ],
 )
 def test_a_library_that_lost_its_device_code_is_told(name: str, stripped: bool) -> None:
-    """Which have none as they come was looked up in the wheels of cuDNN 9.10 and 9.28."""
+    """The wheels of cuDNN 9.10 and 9.28 show which libraries have no device code originally."""
     told = ("as it is made it has device code; this copy has none",)
     assert notes(Inspected(name=name)) == (told if stripped else ())
     assert notes(Inspected(name=name, problem="cut")) == ()
@@ -202,6 +202,6 @@ def test_the_driver_that_ptx_needs(isa: tuple[int, int], said: str) -> None:
 def test_the_driver_that_zstd_needs(
     soname: str, needed: tuple[str, ...], isa: tuple[int, int] | None, driver: str
 ) -> None:
-    """A library of CUDA 13 needs its driver anyway, however it is packed."""
+    """A library of CUDA 13 needs that CUDA's driver, whatever its compression."""
     found = Inspected(name="a", coverage=coverage(zstd=True, isa=isa), soname=soname, needed=needed)
     assert notes(found) == (f"images are packed with zstd, which needs driver {driver} or newer",)

@@ -1,4 +1,4 @@
-"""Records of wheels: read back as written, and refused with a reason where they are none."""
+"""Tests of records of wheels: they are read back as written, and other files are refused with a reason."""
 
 from __future__ import annotations
 

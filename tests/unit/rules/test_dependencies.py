@@ -1,4 +1,4 @@
-"""Whether libraries find what they need: names and NEEDED as ``readelf`` shows them on real packages."""
+"""Tests of whether libraries find their dependencies; names and NEEDED are those that readelf shows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPENED = {
     "libcudnn_engines_precompiled.so.9": ("libnvrtc.so.12",),
     "libnvrtc.so.12": ("libnvrtc-builtins.so.12.9",),
 }
-"""What ``strings`` shows in ``.rodata`` of cuDNN 9.10.2.21 and NVRTC 12.9.86."""
+"""Names that ``strings`` shows in ``.rodata`` of cuDNN 9.10.2.21 and NVRTC 12.9.86."""
 
 
 def _library(
@@ -68,7 +68,7 @@ def _library(
 
 
 def _found(*libraries: Library) -> list[Finding]:
-    """Of a package with these, its host library and its bridge."""
+    """Return the findings for a package of these libraries, its host library and its bridge."""
     held = {library.name for library in libraries}
     everywhere = (_library(name, "onnxruntime") for name in (HOST, BRIDGE) if name not in held)
     return check_closure([*libraries, *everywhere], LIMITS)
@@ -79,7 +79,8 @@ def _codes(*libraries: Library) -> list[str]:
 
 
 def _package() -> dict[str, Library]:
-    """The shape of a package, as readelf shows it on the 12.9 wheels and cuDNN 9.10.2."""
+    """Return a package's libraries with the fields that readelf shows for the 12.9 wheels and
+    cuDNN 9.10.2."""
     return {
         library.name: library
         for library in (
@@ -156,7 +157,7 @@ def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
     ],
 )
 def test_a_dependency_that_belongs_inside_onnx_runtime(needed: str) -> None:
-    """Names in Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
+    """The names are those of Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
     provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed))
     (finding,) = _found(provider)
     assert str(finding) == (
@@ -196,7 +197,7 @@ def test_what_no_needed_names_and_every_package_holds(name: str, why: str) -> No
 
 
 def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> None:
-    """9.28's main library names ext, and its graph library engines_tensor_ir."""
+    """9.28's main library names ext, and its graph library names engines_tensor_ir."""
     package = _package()
     more = {"libcudnn.so.9": "ext", "libcudnn_graph.so.9": "engines_tensor_ir"}
     for name, part in more.items():
@@ -224,7 +225,7 @@ def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[
     ],
 )
 def test_half_a_name_gets_the_number_of_the_package_s_cuda(held: tuple[str, ...], missing: list[str]) -> None:
-    """As cuDNN 9.28's ext names them; its graph library says ``%d`` instead."""
+    """cuDNN 9.28's ext has such names; its graph library has ``%d`` instead."""
     ext = _library("libcudnn_ext.so.9", dlopens=("libnvrtc.so.", "libnvrtc-builtins.so."))
     found = _found(ext, *map(_library, held))
     assert [finding.wanted.partition(".so.")[2] for finding in found] == missing
@@ -379,7 +380,7 @@ def test_a_provider_of_another_release_than_its_host() -> None:
 
 
 def test_what_was_compiled_together_is_of_one_version() -> None:
-    """The bridge has no mark; its provider has, and both are of one source tree."""
+    """The bridge has no version mark; its provider has one, and both come from one source tree."""
     package = _package()
     for name in (PROVIDER, "libonnxruntime_providers_shared.so"):
         package[name] = replace(package[name], source="built")
@@ -419,7 +420,7 @@ def test_a_cudnn_library_of_another_release() -> None:
 
 
 def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
-    """As the marks of the real files are: nothing in the bridge, and three of cuDNN's eight have one."""
+    """In the real files, the bridge has no mark, and three of cuDNN's eight libraries have one."""
     stamps = {"libonnxruntime.so.1": "1.23.2", PROVIDER: "1.23.2"}
     stamps |= {f"libcudnn_{part}.so.9": "9.10.2" for part in ("adv", "graph", "ops")}
     package = [
@@ -436,16 +437,16 @@ def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
     ("version", "cudart", "missing"),
     [
         ("1.28.0", "libcudart.so.12", ["libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"]),
-        ("1.27.1", "libcudart.so.12", []),  # NEEDED names them still
+        ("1.27.1", "libcudart.so.12", []),  # NEEDED still has them
         ("1.31.1", "libcudart.so.13", ["libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"]),
-        ("1.31.1", "libcudart.so.14", []),  # whose other libraries have numbers that nobody looked up
+        ("1.31.1", "libcudart.so.14", []),  # the numbers of its other libraries are not known
         (None, "libcudart.so.12", []),
     ],
 )
 def test_newer_providers_open_what_their_bytes_do_not_name(
     version: str | None, cudart: str, missing: list[str]
 ) -> None:
-    """Pull requests 29252, 29808 and 29705 of onnxruntime, all in 1.28."""
+    """The change is in onnxruntime's pull requests 29252, 29808 and 29705, all in 1.28."""
     provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
     found = _found(replace(provider, embedded_version=version), _library(cudart))
     assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing
@@ -454,7 +455,7 @@ def test_newer_providers_open_what_their_bytes_do_not_name(
 TENSORRT = "libonnxruntime_providers_tensorrt.so"
 
 NEEDED_BY_TENSORRT = ("libnvinfer.so.10", "libnvinfer_plugin.so.10", "libnvonnxparser.so.10")
-"""By ``readelf -d`` of the official 1.21.0; 1.23.2 does without the plugins."""
+"""NEEDED of the official 1.21.0, by ``readelf -d``; 1.23.2 needs no plugins."""
 
 
 def test_tensorrt_is_the_user_s_to_bring_and_all_else_the_package_s() -> None:
@@ -479,7 +480,7 @@ def test_tensorrt_is_nobody_else_s_to_need() -> None:
 
 
 def _linked(name: str, *needed: str, embedded_version: str | None = None) -> Library:
-    """One of the real package's, with its NEEDED and what ``strings`` shows of what it opens."""
+    """Return a library of the real package with its NEEDED and the names that ``strings`` shows."""
     own = name.startswith("libonnxruntime")
     made = _library(name, "onnxruntime" if own else "nvidia", needed=needed, dlopens=OPENED.get(name, ()))
     return replace(made, embedded_version=embedded_version)
@@ -528,13 +529,13 @@ def _idle(*libraries: Library) -> set[str]:
     ids=["official 1.23.2", "lean 1.21.0", "minimal 1.21.0"],
 )
 def test_what_no_road_from_ort_leads_to(needed: tuple[str, ...], idle: set[str]) -> None:
-    """NEEDED as ``readelf -d`` shows it of the official provider and of those compiled here."""
+    """NEEDED is that of the official provider and of those compiled here, by ``readelf -d``."""
     provider = _linked(PROVIDER, *needed, "libc.so.6", embedded_version="1.21.0")
     assert _idle(provider, *BESIDES_PROVIDER) == idle
 
 
 def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
-    """Their names stand in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
+    """The names are in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
     cublas = _linked(PROVIDER, "libcublas.so.12", embedded_version="1.21.0")
     kept = {"libcublas.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"}
     assert CUDA - _idle(cublas, *BESIDES_PROVIDER) == kept
@@ -545,7 +546,7 @@ def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
 
 
 def test_what_the_tensorrt_provider_needs_is_needed() -> None:
-    """Its cuDNN, say, beside a provider of ours that is linked without one."""
+    """TensorRT's provider may need cuDNN when our own provider is linked without it."""
     provider = _linked(PROVIDER, "libcudart.so.12", embedded_version="1.21.0")
     tensorrt = _linked(TENSORRT, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
     assert _idle(provider, tensorrt, *BESIDES_PROVIDER) == {"libcufft.so.11", "libcurand.so.10"}
@@ -559,13 +560,13 @@ def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
 @pytest.mark.parametrize(
     "provider",
     [
-        _linked(PROVIDER, "libcudart.so.12"),  # of no known version
+        _linked(PROVIDER, "libcudart.so.12"),  # its version is not known
         _linked(
             PROVIDER, "libcudart.so.14", embedded_version="1.31.1"
-        ),  # of which no table tells what it opens
+        ),  # no table lists the libraries that it opens
         replace(
             _linked(PROVIDER, embedded_version="1.21.0"), elf=replace(read_elf(elf()), sections=())
-        ),  # broken
+        ),  # its sections cannot be read
     ],
 )
 def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Library) -> None:

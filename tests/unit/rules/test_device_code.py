@@ -1,4 +1,4 @@
-"""Whether libraries hold what a variant promises. The architectures that run where: NVIDIA's guides."""
+"""Tests of whether libraries hold a variant's promised code; NVIDIA's guides say which code runs where."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _image(arch: str) -> bytes:
         ("120a", "12.0"),
         ("120f", "12.0 12.1"),
         ("120 120f", "12.0 12.1"),
-        ("101", "11.0"),  # the same part: it was renumbered
+        ("101", "11.0"),  # the same GPU: it was renumbered
     ],
 )
 def test_what_a_set_promises(sm: str, devices: str) -> None:
@@ -83,7 +83,7 @@ def test_what_a_set_promises(sm: str, devices: str) -> None:
     ("asked", "found", "codes"),
     [
         ("120", "120", []),
-        ("120", "120a", []),  # ORT's CMake
+        ("120", "120a", []),  # ORT's CMake adds the suffix
         ("120", "120f", []),
         ("120f", "120f", []),
         ("120f", "120", []),  # plain code runs on 12.1 too
@@ -92,7 +92,7 @@ def test_what_a_set_promises(sm: str, devices: str) -> None:
         ("100f", "100a", ["A001"]),
         ("90a", "90", []),
         ("90", "90a", []),
-        ("89", "86", ["A001", "A006"]),  # it would run, and was not asked for
+        ("89", "86", ["A001", "A006"]),  # it would run, but was not asked for
         ("86", "89", ["A001", "A006"]),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_suffix_counts_by_the_gpus_it_leaves_out(asked: str, found: str, codes
 def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
     sm: str, counts: dict[str, int]
 ) -> None:
-    """In modern's flash attention SASS for 8.0 serves 8.6: no container of it is asked for 8.6."""
+    """In modern's flash attention, SASS for 8.0 serves 8.6: no container of it must have code for 8.6."""
 
     def found(held: list[str]) -> list[str]:
         containers = _containers(*(container(*map(_image, arches.split())) for arches in held))
@@ -131,7 +131,7 @@ def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
     ("sm", "devices"),
     [
         ("89 90 100 120", "8.9 9.0 10.0 10.3 12.0 12.1"),
-        ("75 80 86", "7.5 8.0 8.6 8.9"),  # not 8.7: a Jetson runs its own code alone
+        ("75 80 86", "7.5 8.0 8.6 8.9"),  # not 8.7: a Jetson runs only its own code
         ("120a", "12.0"),
     ],
 )
@@ -258,7 +258,7 @@ def _errors(provider: tuple[bytes, ...], others: list[LibraryCoverage], variant:
 
 
 def test_without_an_error_every_promised_gpu_is_served() -> None:
-    """Over all packages of a provider and one or two libraries made of a few containers."""
+    """The test covers all packages of a provider and one or two libraries made of a few containers."""
     units = [
         sass(75, 86, 120),
         sass(75, 86),

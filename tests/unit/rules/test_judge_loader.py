@@ -1,4 +1,7 @@
-"""What ldd prints in a bare container, and what is a finding. Source: glibc's rtld.c and ldd.bash.in."""
+"""Tests of the findings from ldd's output in a bare container.
+
+Source of messages: glibc's rtld.c, ldd.bash.in.
+"""
 
 from __future__ import annotations
 

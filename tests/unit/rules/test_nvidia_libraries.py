@@ -1,4 +1,4 @@
-"""Sets that NVIDIA's pinned libraries do not serve. What they hold, their bytes say: tests/integration."""
+"""Tests of sets that NVIDIA's pinned libraries do not serve; tests/integration reads the libraries' bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_of_other_versions_nothing_is_known() -> None:
 
 
 def test_a_wheel_that_nobody_read_is_told() -> None:
-    """Of cuBLAS 12.8.4.1 nothing was written down; of the project's own pins all is."""
+    """The recorded data have all of the project's pins and not cuBLAS 12.8.4.1."""
     assert list(hold_read(PINS)) == []
     (finding,) = hold_read((*PINS, "nvidia-cublas-cu12==12.8.4.1"))
     assert (finding.code.name, finding.path, finding.severity) == (
@@ -80,7 +80,7 @@ def library(*arches: int) -> LibraryCoverage:
 
 
 def test_a_wheel_lacks_what_one_of_its_libraries_lacks() -> None:
-    """sm_80 runs on 8.0 to 8.9 but Jetson's 8.7; sm_86 does not run on 8.0."""
+    """sm_80 runs on 8.0 to 8.9 except Jetson's 8.7; sm_86 does not run on 8.0."""
     both = missing_in([library(75, 80), library(75, 86)])
     assert {Capability(7, 5), Capability(8, 6), Capability(8, 9)}.isdisjoint(both)
     assert {Capability(8, 0), Capability(8, 7), Capability(9, 0)} <= set(both)

@@ -1,4 +1,4 @@
-"""What unpacked images come to: errors for damage and for stubs that no guard explains, notes on others."""
+"""Tests of findings on unpacked images: errors for damage and unexplained stubs, notes for others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_stub_that_an_older_architecture_has_whole_is_an_error() -> None:
 
 
 def test_code_for_one_gpu_alone_is_a_stub_elsewhere() -> None:
-    """``90a`` has instructions that neither older nor newer architectures have."""
+    """Code for ``90a`` may use instructions that neither older nor newer architectures have."""
     assert [severity for _code, severity, _text in _held(_stub("foo", "80 100", "90a"))] == ["note", "note"]
 
 

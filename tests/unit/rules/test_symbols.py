@@ -1,4 +1,4 @@
-"""Symbols that nothing defines, and symbols that nobody should see: what readelf and ``ldd -r`` show."""
+"""Tests of undefined and leaked symbols; the cases are outputs of readelf and ``ldd -r``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PACKAGE: Mapping[str, Library] = {
     CUDART: _library(CUDART, needed=("libc.so.6",), shows=(Symbol("cudaMalloc", CUDART),)),
     "libcudnn.so.9": _library("libcudnn.so.9", needed=("libz.so.1",), shows=(Symbol("cudnnCreate"),)),
 }
-"""The shape of a package: the provider finds some of what it asks for behind the library that it needs."""
+"""A package in which the provider finds some of its symbols in libraries that its dependency needs."""
 
 
 def _found(**changed: Library | None) -> list[Finding]:
@@ -107,10 +107,10 @@ def test_six_symbols_are_named_and_a_seventh_is_counted() -> None:
         (_of(CUDART, "cudaMalloc"), []),
         (_of(CUDART, "cudaMalloc", "libcudart.so.13"), ["E014"]),  # glibc: version not defined in file
         (_of(CUDART, "cudaGone"), ["E014"]),
-        (Symbol("cudaMalloc"), []),  # without a version any will do
-        (_of("libcudnn.so.9", "cudnnCreate", "libcudnn.so.9"), []),  # and one without will do for any
-        (_of("libstdc++.so.6", "_ZSt4cout", "GLIBCXX_3.4"), []),  # the host's: its version is E007's
-        (_of("libcufft.so.11", "cufftPlan1d"), []),  # not in the package: E002 says so
+        (Symbol("cudaMalloc"), []),  # without a version, any definition matches
+        (_of("libcudnn.so.9", "cudnnCreate", "libcudnn.so.9"), []),  # nor need a definition have one
+        (_of("libstdc++.so.6", "_ZSt4cout", "GLIBCXX_3.4"), []),  # the host's: E007 checks its version
+        (_of("libcufft.so.11", "cufftPlan1d"), []),  # not in the package: E002 reports it
     ],
 )
 def test_versions(ask: Symbol, found: list[str]) -> None:
@@ -118,7 +118,8 @@ def test_versions(ask: Symbol, found: list[str]) -> None:
 
 
 def test_a_library_that_lies_there_and_is_not_loaded() -> None:
-    """Linked without -lcublas: what is in the package defines it, and the loader will not look there."""
+    """The provider was linked without -lcublas: a library of the package defines the symbol but
+    is not loaded."""
     provider = _asking(_of(CUDART, "cudaMalloc"), Symbol("cudnnCreate"), needed=(CUDART,))
     (finding,) = _found(provider=provider)
     assert finding.got == "cudnnCreate"
@@ -161,7 +162,7 @@ def test_where_a_library_cannot_be_read_another_finding_says_so() -> None:
 
 
 def test_only_onnx_runtimes_own_libraries_are_judged() -> None:
-    """NVIDIA's may not be changed, and cuDNN's parts ask for what their main library defines."""
+    """NVIDIA's files may not be changed, and cuDNN's parts use symbols that their main library defines."""
     ops = _library("libcudnn_ops.so.9", asks=(Symbol("of_nobody"),), shows=(Symbol("anything"),))
     assert _found(ops=ops) == []
 

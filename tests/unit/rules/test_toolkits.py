@@ -1,4 +1,4 @@
-"""Expected values: NVIDIA's support matrices and release notes, not the code."""
+"""Tests of rules for toolkits. Expected values: NVIDIA's support matrices and release notes."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
     ],
 )
 def test_each_finding_whole(sm: str, cuda: str, nvcc: str | None, ptxas: str | None, text: str) -> None:
-    """Which toolkit compiles what: the CUDA release notes 12.4 to 13.0."""
+    """CUDA's release notes 12.4 to 13.0 list the architectures that each toolkit compiles."""
     found = lint(variant="v", sm=_arches(sm), cuda=cuda, cudnn=CUDNN, ort="1.23.2", nvcc=nvcc, ptxas=ptxas)
     assert "\n".join(map(str, found)) == text
 
@@ -198,9 +198,11 @@ FIRST_AND_LAST = {
     120: ("12.8", None),
     121: ("12.9", None),
 }
-"""First and last CUDA that compiles for each, of those from 11.0 on: the CUDA release notes, and for 100 and
-newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0 is 13.0, 9.4 is 13.4). ``nvrtcGetSupportedArchs`` of
-12.9 agrees; ptxas 13.0 takes sm_88 and ptxas 12.9 does not.
+"""First and last CUDA that compiles for each architecture, from 11.0 on.
+
+The sources are the CUDA release notes, and for 100 and newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0
+is 13.0, 9.4 is 13.4). ``nvrtcGetSupportedArchs`` of 12.9 agrees; ptxas 13.0 takes sm_88 and ptxas 12.9 does
+not.
 """
 
 RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.4")
@@ -303,5 +305,5 @@ def _numbers(text: str) -> list[int]:
 def test_drivers(
     sass: str, cuda: str, isa: tuple[int, int] | None, compressed: bool, window: tuple[str, str | None]
 ) -> None:
-    """After NVIDIA's table of toolkits and drivers: 12.5 has 555.42.02, 12.9 has 575.51.03."""
+    """The windows follow NVIDIA's table of toolkits and drivers: 12.5 has 555.42.02, 12.9 has 575.51.03."""
     assert driver_window(_arches(sass), cuda, isa=isa, compressed=compressed) == window

@@ -1,4 +1,4 @@
-"""A wheel's file is the one that its RECORD names at its own path, or a finding says otherwise."""
+"""Tests of whether a wheel's file is the one that RECORD lists under its path."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_unmodified_file_of_a_wheel_must_be_its_wheels(
 
 
 def test_a_neighbours_bytes_under_its_name_are_found() -> None:
-    """y.so.1 is empty: its hash stands in RECORD, but not for x.so.1."""
+    """y.so.1 is empty: RECORD has its hash, but not for x.so.1."""
     empty = Digest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     begins = f"error B001 lib/x.so.1: it is not the file of {NVIDIA}\n    wanted: "
     for rows, size, wanted, got in (
@@ -134,7 +134,7 @@ def test_a_neighbours_bytes_under_its_name_are_found() -> None:
 
 
 def records() -> Mapping[str, str]:
-    """RECORD of cuDNN's wheel for the made-up files of ``tests.support.factories.documents``."""
+    """Return RECORD of cuDNN's wheel for the made-up files of ``tests.support.factories.documents``."""
 
     def row(entry_path: str, at: str) -> str:
         made = digest(entry_path)
@@ -181,7 +181,7 @@ def test_a_modified_file_of_orts_need_only_be_known_to_its_wheel() -> None:
 
 
 def test_a_record_is_read_as_the_real_ones_are_written() -> None:
-    """The first row is of cuDNN 9.10.2.21, and the hex what ``sha256sum`` says of that file."""
+    """The first row is of cuDNN 9.10.2.21; the expected hex is ``sha256sum``'s for that file."""
     record = (
         "nvidia/cudnn/include/cudnn.h,sha256=EILVHTtWS6zo72_G7jNbZosr-lF_V8Bu_UKCY-XCGFU,2841\n"
         '"odd, name",sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n'
@@ -212,6 +212,6 @@ def test_a_row_without_a_sha256_is_named_with_its_wheel(text: str) -> None:
 
 
 def test_a_record_that_is_no_csv_is_named_with_its_wheel() -> None:
-    """Python's reader takes fields of 131,072 characters at most."""
+    """Python's csv reader takes fields of at most 131,072 characters."""
     with pytest.raises(IntegrityError, match=r"^x\.whl: RECORD is no CSV: field larger than field limit"):
         read_record("p" * 131_073 + ",sha256=,6\n", "x.whl")

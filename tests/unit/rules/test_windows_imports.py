@@ -1,4 +1,4 @@
-"""The DLLs of a package find all that they import: by a forward, delayed or by name too."""
+"""Tests of whether a package's DLLs find all imports: direct, forwarded, delayed, and opened by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def found(*libraries: ImportingLibrary) -> list[Finding]:
 
 
 def test_a_package_that_is_closed_has_no_finding() -> None:
-    """Imports as the wheels of 1.23.2 and CUDA 12.9 have them, case and all."""
+    """Imports are those of the wheels of 1.23.2 and CUDA 12.9, including upper and lower case."""
     assert (
         found(
             library("onnxruntime_providers_cuda.dll", "cudart64_12.dll", "CUDNN64_9.dll", "KERNEL32.dll"),

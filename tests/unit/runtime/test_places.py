@@ -1,4 +1,4 @@
-"""The GPU that a session gets, and the options it is opened with."""
+"""Tests of the choice of a session's GPU, and of the session's options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAXWELL = "GPU-11111111-2222-3333-4444-555555555555"
 
 
 def gpu(capability: str | None, memory_mib: int | None, uuid: str | None = None) -> dict[str, Any]:
-    """A device in the words of the client's ``detect --json``."""
+    """Return a device in the form of the client's ``detect --json``."""
     profile = profile_of(Capability.parse(capability), memory_mib).value() if capability else None
     return {
         "index": 7,
@@ -68,7 +68,7 @@ def test_why_no_gpu_is_taken(known: list[dict[str, Any]], settings: Settings, to
 
 
 def test_the_profile_is_applied() -> None:
-    """By the names and words of ONNX Runtime's page on its CUDA execution provider."""
+    """Names and values are those of ONNX Runtime's page on its CUDA execution provider."""
     profile = gpu("8.6", 8192)["profile"]
     assert provider_options("cuda", 1, "medium", profile) == {
         "device_id": "1",

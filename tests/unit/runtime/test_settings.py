@@ -1,4 +1,4 @@
-"""Where a session's settings come from, and what a wrong one is told."""
+"""Tests of the sources of a session's settings, and of messages for wrong ones."""
 
 from __future__ import annotations
 

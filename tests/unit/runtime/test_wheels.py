@@ -1,4 +1,4 @@
-"""The runtime layer on a wheel of ours: its ``ortpacks.json`` counts where it is the one in use."""
+"""Tests of the runtime layer with one of our wheels: ``ortpacks.json`` counts if the wheel is in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ortpacks_runtime.providers import CUDA, ProviderError
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ``site-packages`` whose onnxruntime is imported, on a machine without the client."""
+    """Return the ``site-packages`` of an imported onnxruntime, on a machine without the client."""
 
     def nothing(_: str) -> dict[str, dict[str, str]]:
         raise ClientError("nothing is installed")

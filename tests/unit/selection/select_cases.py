@@ -1,4 +1,4 @@
-"""Packages and GPUs to choose among. The maps are written by hand from NVIDIA's rules for each sm set."""
+"""Packages and GPUs for tests of selection; the maps are written by hand from NVIDIA's rules for each set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CAPABILITIES = tuple(
     }.items()
     for minor in minors
 )
-"""Every one of a real device from 3.5 on."""
+"""Every capability of a real device from 3.5 on."""
 
 
 def package(
@@ -67,7 +67,7 @@ def package(
 def plain(
     provider: str, platform: str = "linux-x64", *, size: int = 10, glibc: str | None = None
 ) -> IndexPackage:
-    """A package that needs no NVIDIA GPU."""
+    """Return a package that needs no NVIDIA GPU."""
     return replace(
         package(f"{provider}-{platform}", "", size=size, platform=platform, glibc=glibc),
         variant=provider,
@@ -109,6 +109,6 @@ MODERN = package("modern", "7.5 8.0 8.6 8.9", jit="9.0", size=300)
 LATEST = package("latest", "8.9 9.0 10.0 12.0", jit="10.3 11.0 12.1", partial="8.7", size=200)
 
 NOT_MICROSOFTS = (MissingKernels("com.microsoft", ("BiasGelu",)),)
-"""What a lean package lacks, cut short."""
+"""Kernels that a lean package lacks, shortened."""
 
 INDEX = release(LATEST, LEGACY, MODERN)

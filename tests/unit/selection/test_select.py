@@ -1,4 +1,4 @@
-"""Which package is chosen for one GPU, and what is said of the others."""
+"""Tests of the package that is selected for one GPU, and of the reasons for rejecting the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.unit.selection.select_cases import (
         ("12.1", "latest", "jit"),  # GB10
         ("10.3", "latest", "jit"),  # B300
         ("8.7", None, None),  # Orin: partial is not enough
-        ("5.3", None, None),  # Jetson Nano: no legacy code for it, whatever the number's neighbours
+        ("5.3", None, None),  # Jetson Nano: it has no legacy code, although neighbouring capabilities do
         ("7.2", None, None),  # Xavier
         ("3.5", None, None),  # Kepler
     ],
@@ -81,7 +81,7 @@ def test_a_driver_outside_the_window_is_named_with_what_is_needed() -> None:
 
 
 def test_wsl_tells_a_driver_for_windows_of_the_last_branch_for_pascal() -> None:
-    """581.80 is branch 580 there: nvidia-smi calls itself 580.105.07."""
+    """On Windows, 581.80 is branch 580: nvidia-smi there reports 580.105.07 as its own version."""
     assert select([gpu("6.1", "581.80")], INDEX, "linux-x64").package == LEGACY
     assert select([gpu("6.1", "591.44")], INDEX, "linux-x64").package != LEGACY
 

@@ -1,4 +1,4 @@
-"""What runs where no package for NVIDIA's GPUs does."""
+"""Tests of the selected package where no package for NVIDIA GPUs runs."""
 
 from __future__ import annotations
 

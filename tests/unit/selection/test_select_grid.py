@@ -1,6 +1,6 @@
-"""Every capability, driver and set of packages; machines and indices of any kind; and how long it takes.
+"""Tests of selection for every capability, driver and set of packages, and for any machines and indices.
 
-What must come out is worked out here on sets of (package, capability, driver), not the way the code goes.
+The expected values are computed on sets of (package, capability, driver), independently of the code's method.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRIVERS = (
     *("570.25", "570.26", "575.57.08", "580", "580.65.05", "580.65.06", "580.126.09", "590", "590.44.01"),
     *("595.1", "600"),
 )
-"""The branches, and both sides of every edge."""
+"""Driver versions: every branch, and both sides of every limit."""
 
 PTX_ONLY = package("ptx", "", jit=" ".join(CAPABILITIES[2:]), size=50, floor="570.26")
 
@@ -48,7 +48,7 @@ NEWEST = package("newest", "7.5 8.0 8.6 8.9 9.0 10.0 12.0", jit="11.0", size=250
 CPU = plain("cpu")
 
 BEST_FIRST = (PTX_ONLY, LEGACY, LATEST, NEWEST, MODERN)
-"""By size, by hand."""
+"""Packages by size, smallest first, ordered by hand."""
 
 ALL = (*BEST_FIRST, CPU)
 
@@ -75,7 +75,8 @@ MARKED = {
 
 
 def expected(names: Iterable[str], capability: str, driver: str) -> tuple[str, str] | None:
-    """By brute force: the first of those in the window that is native there, else by JIT."""
+    """Return the expected package and support: the first package in the window that is native,
+    else by JIT."""
     inside = [
         item.name for item in BEST_FIRST if item.name in set(names) and (item.name, driver) in IN_WINDOW
     ]
@@ -178,7 +179,7 @@ def machines(draw: st.DrawFn) -> tuple[Device, ...]:
 
 
 def word_for(item: IndexPackage, device: Device, platform: str, glibc: str | None) -> str | None:
-    """How it runs there, or ``None``: the rules again, on other types."""
+    """Return how a package runs on a device, or ``None``; this repeats the rules with other types."""
     word = item.capabilities.get(str(device.capability)) if device.capability else None
     lawful = (
         item.provider == "cuda"
@@ -220,7 +221,7 @@ def scored(
 def hold(
     choice: PackageChoice, devices: Sequence[Device], index: Index, platform: str, glibc: str | None
 ) -> None:
-    """What is true of every choice."""
+    """Check the rules that hold for every choice."""
     assert len(choice.reasons) == len(index.packages) - (choice.package is not None)
     assert all(item.reason and "\n" not in item.reason for item in choice.reasons)
     scores = {item.name: scored(item, devices, platform, glibc) for item in index.packages}
@@ -243,11 +244,12 @@ PROVIDERS = {"linux": ["cpu"], "win": ["directml", "cpu"], "macos": ["coreml", "
 
 
 def instead(index: Index, platform: str, glibc: str | None) -> IndexPackage | None:
-    """Without a GPU: the first provider of the system that has a package, and of its packages the first."""
+    """Return the package for a machine without a GPU: the first provider with a package, then the
+    first name."""
     system = platform.split("-", maxsplit=1)[0]
     loads = [item for item in index.packages if item.platform == platform and loads_with(item, glibc)]
     for provider in PROVIDERS[system]:
-        found = sorted(item.name for item in loads if item.provider == provider)  # they are all as large
+        found = sorted(item.name for item in loads if item.provider == provider)  # all have the same size
         if found:
             return next(item for item in loads if item.name == found[0])
     return None

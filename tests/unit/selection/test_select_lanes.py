@@ -1,4 +1,4 @@
-"""Packages for another CUDA and another system beside the others: which one a driver and a machine get."""
+"""Tests of packages for another CUDA version or platform in one index: the choice by driver and machine."""
 
 from __future__ import annotations
 

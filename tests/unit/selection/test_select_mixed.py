@@ -1,4 +1,4 @@
-"""Machines with several GPUs, and the GPUs a user asks for."""
+"""Tests of machines with several GPUs, and of GPUs that the user names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a machine can hold."""
+"""Tests of the model that a machine's memory can hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rules that others published, held against ours: of code and device, and from a library to the choice.
+"""Tests of our rules against published ones: for code and device, and from a library's bytes to the choice.
 
 ``tests/data/rules`` has NVIDIA's guides, PyTorch's table and that of text-embeddings-inference, each with its
-source. Where theirs differ from ours, the difference stands there under a name, with who is right and why;
+source. Each known difference from our rules is listed there by name, with the correct side and the reason;
 any other difference fails.
 """
 
@@ -88,7 +88,7 @@ NVIDIA: Nvidia = json.loads((RULES / "nvidia.json").read_text(encoding="utf-8"))
 REAL = [int(text.replace(".", "")) for text in CAPABILITIES]
 
 UNSEEN = {35, 37, 101}
-"""Devices that no package's map names: Kepler's, and 10.1 before it was called 11.0."""
+"""Devices that no package's map names: Kepler's, and 10.1, which was renamed to 11.0."""
 
 
 UNKNOWN_TO_PYTORCH = {88, 107}
@@ -107,7 +107,7 @@ def named(table: PyTorch | Tei, name: str) -> set[Pair]:
 
 
 def required(code: int) -> set[int]:
-    """PyTorch's rule for one architecture: the real devices its SASS runs on."""
+    """Return the real devices on which an architecture's SASS runs by PyTorch's rule."""
     rule = PYTORCH["requirement"][str(code)]
     if "only" in rule:
         return set(rule["only"]) & set(REAL)
@@ -169,7 +169,7 @@ def test_the_examples_of_nvidias_guides_hold_here_and_from_bytes_to_choice(case:
 
 
 def chosen(units: Sequence[Sequence[str]], device: str, ptx: Sequence[str] = ()) -> PackageChoice:
-    """From the bytes of a library with these units of SASS, each with ``ptx`` too, to a machine's choice."""
+    """Return the choice of a machine for a library with these units of SASS, each with ``ptx`` too."""
     raw = b"".join(
         container(*(stored(SASS, code) for code in unit), *(stored(PTX, code) for code in ptx))
         for unit in units
@@ -210,7 +210,7 @@ def test_from_bytes_to_choice_teis_unit_test_comes_out_alike() -> None:
         ("90a", "90a", "12.0", None),  # ORT 1.23's wheels on an RTX 5090: no kernel image
         ("90a", "90", "12.0", "jit"),
         ("90a", "90", "8.9", None),
-        ("80", "80", "8.7", "jit"),  # what is compiled by the driver is not bound to desktop parts
+        ("80", "80", "8.7", "jit"),  # the driver compiles PTX for Jetson parts too
         ("80", "80", "8.6", "native"),
         ("100f", "100f", "12.0", None),
     ],
@@ -231,7 +231,7 @@ def test_one_unit_without_the_architecture_and_the_package_is_not_chosen() -> No
 
 
 def test_a_gpu_that_no_map_names_takes_what_the_map_implies() -> None:
-    """8.8 and 10.7 took the CPU beside a package whose code runs there."""
+    """Defect: 8.8 and 10.7 took the CPU package although another package's code runs there."""
     built, ptx = [["75", "80", "86", "89", "90"]], ["90"]
     assert [chosen(built, device, ptx).support for device in ("8.8", "10.7", "13.0")] == [
         "native",

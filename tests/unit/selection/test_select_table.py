@@ -1,4 +1,4 @@
-"""``select --explain``: the table behind a choice."""
+"""Tests of ``select --explain``, the table of all packages and GPUs."""
 
 from __future__ import annotations
 

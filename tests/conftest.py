@@ -70,8 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return the number of the test's group in the run's order: modules of minutes, the engine's,
-    all others."""
+    """Return the number of the test's group: each module of ``LONGEST``, the engine's, all other tests."""
     if item.path.stem in LONGEST:
         return LONGEST.index(item.path.stem)
     engine = any(item.get_closest_marker(tier) for tier in ("integration", "images", "gpu"))

@@ -97,7 +97,7 @@ def made(shop: Wiring, *folders: Path) -> str:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Return the rows of the first table in ``text``, each as its cells by column heading."""
+    """Return the rows of the table in ``text``, each as its cells by column heading."""
     lines = [line.strip("|\n").split("|") for line in text.splitlines() if line.startswith("|")]
     head, _, *cells = [[cell.strip() for cell in line] for line in lines]
     return [dict(zip(head, line, strict=True)) for line in cells]

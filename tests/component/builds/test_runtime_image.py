@@ -66,7 +66,7 @@ def road(site: Site, name: str) -> VariantBuild:
 
 
 def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:
-    """Return two containers that fill with the image builds from now on and the members of each layer."""
+    """Return a list that fills with later image builds, and a dictionary of each layer's members."""
     builds: list[ImageBuild] = []
     layers: dict[str, list[tarfile.TarInfo]] = {}
     export = site.engine.on_build

@@ -41,7 +41,7 @@ def run(
 def test_a_home_and_a_python_path_that_may_not_be_looked_at(
     pyz: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    """A container with ``--user`` and root's home is such a case."""
+    """In a container started with ``--user``, HOME may be root's folder, which the user cannot read."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     closed = tmp_path / "closed"

@@ -98,7 +98,7 @@ def built(text: str) -> list[str]:
 
 
 def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None:
-    """``order`` relies on this order. Ninja 1.12 and newer first considers which edges wait for a unit."""
+    """``order`` relies on Ninja's order. Ninja 1.12 and newer first considers which edges wait for a unit."""
     text = costliest_first(NINJA, lambda output: COSTS.get(output, 0.0))
     (tree / "build.ninja").write_text(text)
     done = subprocess.run(["ninja", "-j1", "p"], cwd=tree, capture_output=True, text=True, check=True)

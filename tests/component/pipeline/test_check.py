@@ -161,7 +161,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_what_we_compiled_is_unpacked_and_no_package_of_stubs_leaves(tmp_path: Path) -> None:
-    """The same files pass when they come from a wheel: kernels of wheels are not examined."""
+    """The same files pass when they come from a wheel: stubs in a wheel's kernels are its maker's choice."""
     kernels = {f"kernel{number}": number for number in range(3)}
     stubbed = container(
         *(sass_image(sm, dict.fromkeys(kernels, work(sm))) for sm in LEGACY if sm != 52),

@@ -49,7 +49,7 @@ def _codes(containers: tuple[Container, ...], version: str | None) -> list[str]:
 
 @pytest.mark.parametrize("device", ["7.5", "8.0", "8.6", "8.8", "8.9", "9.0", "12.0"])
 def test_units_for_one_architecture_are_no_gap_of_the_others(device: str) -> None:
-    """No unit is compiled for 8.8 either, which runs the code for 8.6."""
+    """8.8 has no gap either: no unit is compiled for 8.8, which runs the code for 8.6."""
     assert _support(_provider(*OFFICIAL), "1.31.1", device) is Support.NATIVE
 
 

@@ -34,8 +34,7 @@ def test_a_package_without_cuda_need_not_know_the_provider() -> None:
 
 
 def test_a_provider_that_links_the_driver_may_wait_for_it() -> None:
-    """In a bare container, 1.31.1's provider fails this way; a provider that opens the driver
-    late refuses instead."""
+    """1.31.1's provider fails so in a bare container; one that opens the driver late gives CUDA's error."""
     said = answer(cuda={"ok": False, "message": "Failed to load shared library"})
     assert judge(said + said, REFERENCES, "1.21.0", "p", waits=True) == ()
     other = answer(cuda={"ok": False, "message": "no such provider"})

@@ -566,7 +566,7 @@ def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
         ),  # no table lists the libraries that it opens
         replace(
             _linked(PROVIDER, embedded_version="1.21.0"), elf=replace(read_elf(elf()), sections=())
-        ),  # its sections cannot be read
+        ),  # it has no sections
     ],
 )
 def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Library) -> None:

@@ -134,8 +134,7 @@ def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: p
 
 
 def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path) -> None:
-    """A program that fails, for instance on a window it refuses, prints nothing, and nothing is
-    no archive."""
+    """A program that refuses a window prints nothing: its failure is reported, not an empty archive."""
     find = named(tmp_path, zstd='case "$5" in *sample*) exec zstd -dcq "$5";; esac; exit 1')
     (tmp_path / "x.zst").write_bytes(archive(good()))
     with (

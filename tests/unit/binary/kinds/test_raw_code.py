@@ -58,7 +58,7 @@ def test_of_an_archive_each_member_is_searched() -> None:
 @pytest.mark.parametrize(
     ("name", "section", "data"),
     [
-        ("libx.so", ".rodata", elf() + b"\x7fELF\x02\x01\x01"),  # of the host
+        ("libx.so", ".rodata", elf() + b"\x7fELF\x02\x01\x01"),  # an ELF header of host code
         ("libx.so", ".rodata", OLD[0].data[:-1]),
         ("libx.so", ".rodata", b".version 8.4 of my program"),
         ("libx.so", ".text", RAW),

@@ -79,7 +79,7 @@ def test_as_json(full: tuple[Wiring, FolderCache]) -> None:
 def test_a_shared_one_that_does_not_answer_is_an_error_behind_the_engines(
     full: tuple[Wiring, FolderCache],
 ) -> None:
-    """The build, which goes on without it, is another verb."""
+    """``cache`` fails where a build would continue without the shared cache."""
     wiring, _ = full
     with pytest.raises(TransferError, match="does not answer"):
         show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=False)

@@ -99,7 +99,8 @@ def test_one_file_under_two_names_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["libx.so", "x.whl", "x.tar.gz"])
 def test_what_may_be_inspected_is_not_replaced(tmp_path: Path, name: str) -> None:
-    """``inspect --html a.so b.so``, of which a shell makes ``--html *.so``, wrote a page over a.so."""
+    """Defect: ``inspect --html a.so b.so``, which a shell makes of ``--html *.so``, wrote a page
+    over a.so."""
     path = tmp_path / name
     if name == "libx.so":
         path.write_bytes(elf({".nv_fatbin": sass(75)}))

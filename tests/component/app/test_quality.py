@@ -149,7 +149,7 @@ def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: P
 
 
 def test_doctor_takes_no_file_for_a_folder(bench: Bench, tmp_path: Path) -> None:
-    """Its parent may be written, which was enough for a tick."""
+    """Defect: a file passed as the folder because its parent is writable."""
     (tmp_path / "cache").write_text("")
     assert not quality.doctor(bench.shop, as_json=False)
     (said,) = (line for line in bench.reporter.lines if line.startswith("✗ cache "))

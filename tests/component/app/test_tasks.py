@@ -106,7 +106,10 @@ def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str
     ],
 )
 def test_a_value_that_is_empty_is_no_default(copied: Place, words: tuple[str, ...], flag: str) -> None:
-    """As a shell gives one whose variable is not set: ``./run lock --check "$BASE"`` wrote inputs.lock."""
+    """An unset shell variable gives an empty value.
+
+    Defect: ``./run lock --check "$BASE"`` wrote inputs.lock.
+    """
     before = (copied.folder / "inputs.lock").read_bytes()
     said = copied.fails(2, *words)
     assert said == f"error: --{flag} is empty. Give it a value, or leave it out.\n"
@@ -132,7 +135,7 @@ def test_half_a_url_is_told(copied: Place, words: str, said: str) -> None:
 
 
 def test_a_mirror_is_no_address_of_another_kind(copied: Place) -> None:
-    """It was a folder named s3: here."""
+    """Defect: a mirror's s3:// address made a local folder named s3:."""
     said = copied.fails(2, "mirror", "--to", "s3://me:secret@bucket/releases")
     assert said == (
         "error: --to s3://…@bucket/releases is neither a folder nor oci://HOST/NAME. Name the folder that "
@@ -335,7 +338,7 @@ def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
     "words", ["plan --variant legacy --base assembled --origin source --offline", "--list", "matrix"]
 )
 def test_an_output_without_room_is_a_message(copied: Place, words: str, buffered: dict[str, str]) -> None:
-    """``/dev/full`` is a disk on which nothing is left."""
+    """``/dev/full`` is a device without free space."""
     argv = [sys.executable, "-m", "builder.app.command_line", *words.split()]  # as ./run starts it
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen(

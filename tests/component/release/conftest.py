@@ -1,4 +1,4 @@
-"""Fixtures with a builder and a host for tests of publishing."""
+"""Fixtures for publishing to the GitHub double and for mirroring into a folder."""
 
 from __future__ import annotations
 

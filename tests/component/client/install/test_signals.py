@@ -17,7 +17,7 @@ from tests.doubles.wheels import WHEELS
 
 
 def fetching(folder: Path) -> list[int]:
-    """Return the processes whose argument ``--dest`` is ``folder``, which are pip's."""
+    """Return the ids of pip's processes, whose argument ``--dest`` is a path below ``folder``."""
     wanted = os.fsencode(f"--dest={folder}")
     return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if wanted in text(path)]
 

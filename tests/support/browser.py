@@ -1,4 +1,4 @@
-"""A real browser, Debian's Chromium, driven by its own protocol over a pipe."""
+"""Driver of a real browser, Debian's Chromium, by the Chrome DevTools Protocol over a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH
 
 
 class Browser:
-    """A tab. Messages of the protocol are JSON, each with a zero byte behind it."""
+    """A tab of a headless Chromium. A message of the protocol is JSON text that ends with a zero byte."""
 
     def __init__(self, profile: Path) -> None:
         commands, self._commands = os.pipe()
@@ -63,7 +63,10 @@ class Browser:
         return found["result"].get("value")
 
     def text_once(self, element: str, *without: str) -> str:
-        """The text of an element once it is none of ``without``."""
+        """Return the text of the element that the selector ``element`` finds, once it is none of ``without``.
+
+        Raises ``AssertionError`` after 10 seconds without such a text.
+        """
         return str(
             self.run(
                 f"""new Promise((done, fail) => {{

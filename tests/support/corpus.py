@@ -1,4 +1,4 @@
-"""The list ``tests/corpus.txt``: wheels that people use."""
+"""Reader of ``tests/corpus.txt``, a list of widely used wheels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CORPUS = ROOT / "tests" / "corpus.txt"
 
 @dataclass(frozen=True)
 class ListedWheel:
-    """A line of the list."""
+    """A wheel that a line of ``tests/corpus.txt`` names."""
 
     name: str
     version: str
@@ -20,12 +20,12 @@ class ListedWheel:
 
     @classmethod
     def parse(cls, text: str) -> ListedWheel:
-        """Read ``name version filename sha256``; ``ValueError`` for anything else."""
+        """Read a line ``name version filename sha256``. Raises ``ValueError`` for any other text."""
         name, release, filename, sha256 = text.split()
         return cls(name, release, Pin(filename=filename, sha256=sha256))
 
 
 def corpus() -> tuple[ListedWheel, ...]:
-    """All of the list."""
+    """Return the wheels of ``tests/corpus.txt``, in its order."""
     lines = CORPUS.read_text(encoding="utf-8").splitlines()
     return tuple(ListedWheel.parse(line) for line in lines if not line.startswith("#"))

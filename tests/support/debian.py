@@ -1,4 +1,4 @@
-"""Programs of Debian's archive, unpacked and not installed."""
+"""Programs of Debian's archive, taken from their packages without installing these."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.support import ROOT
 
 
 def debian_program(package: str, path: str) -> Path:
-    """The file ``path`` of a package, alone kept in the cache. Without apt to fetch it the test is skipped.
+    """Return the file ``path`` of a Debian package, extracted into the cache at the first call.
 
-    ``package`` is a name as apt takes it, ``docker-compose/trixie``.
+    ``package`` is a name in apt's form, such as ``docker-compose/trixie``. The test is skipped where apt
+    cannot download the package.
     """
     folder = Wiring(ROOT).cache / package.partition("/")[0]
     found = folder / path

@@ -1,4 +1,4 @@
-"""Programs of PyPI's packages, each in an environment of its own below the cache, installed once."""
+"""Programs of PyPI's packages, each installed once into an environment of its own below the cache."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tests.support import ROOT
 
 UV = (
     "uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19",
-)  # its wheel for Linux on x86-64, 17.6 MB
+)  # the hash is that of the wheel for Linux on x86-64, 17.6 MB
 
 
 def pypi_program(packages: Sequence[str], program: str) -> Path:
-    """The ``program`` of an environment with ``packages``, lines of a requirements file; skips without."""
+    """Return the path of ``program`` in an environment with ``packages``, lines of a requirements file.
+
+    The test is skipped where pip cannot install them.
+    """
     name, _, version = packages[0].partition(" ")[0].partition("==")
     folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version}"
     with exclusive(folder.with_suffix(".lock"), lambda: None):

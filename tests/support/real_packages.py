@@ -1,4 +1,4 @@
-"""Real packages, read and run by programs of others: the system's tar, and the smoke program in C."""
+"""Readers of real packages by the system's tar, and the smoke program's arguments and expected output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINIMAL = {
     "libonnxruntime_providers_cuda.so",
     "libonnxruntime_providers_shared.so",
 }
-"""The minimal provider needs cudart alone: what nothing needs is left out."""
+"""Libraries of a minimal package: its provider needs cudart alone of CUDA's libraries."""
 LIBRARIES = MINIMAL | {
     "libcublas.so.12",
     "libcublasLt.so.12",
@@ -39,56 +39,56 @@ LIBRARIES = MINIMAL | {
     "libnvrtc-builtins.so.12.9",
     "libnvrtc.so.12",
 }
-"""ORT's three, CUDA's seven, cuDNN's eight."""
+"""Libraries of a full package: three of ONNX Runtime, seven of CUDA, eight of cuDNN."""
 _TAR = ("tar", "--use-compress-program=zstd --long=27")
 
 
 def listing(package: Path) -> list[str]:
-    """A row for each member."""
+    """Return tar's line for each member of a package."""
     done = subprocess.run([*_TAR, "-tvf", package], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def manifest(package: Path) -> dict[str, object]:
-    """The first member: tar stops behind it."""
+    """Return the manifest of a package, its first member, without unpacking the others."""
     member = f"{package.name.removesuffix('.tar.zst')}/manifest.json"
     argv = (*_TAR, "--occurrence=1", "-xOf", package, member)
-    done = subprocess.run(argv, capture_output=True, check=False)  # zstd ends by SIGPIPE
+    done = subprocess.run(argv, capture_output=True, check=False)  # tar stops early, so zstd ends by SIGPIPE
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def unpack(package: Path, folder: Path) -> Path:
-    """Unpack into a new ``folder``, without the top folder."""
+    """Unpack a package into a new ``folder``, without the package's top folder."""
     folder.mkdir()
     subprocess.run([*_TAR, "--strip-components=1", f"--directory={folder}", "-xf", package], check=True)
     return folder
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file."""
+    """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def silero_model() -> Path:
-    """Silero VAD, from the input cache."""
+    """Return the path of the model Silero VAD in the input cache."""
     shop = Wiring(ROOT)
     return shop.store(shop.lock).unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad.onnx"
 
 
 def write_silero_inputs(folder: Path) -> None:
-    """Write the model's input tensors."""
+    """Write the input tensors of Silero VAD into ``folder``."""
     for item in silero_inputs():
         (folder / item.name).write_bytes(item.data)
 
 
 def silero_arguments(folder: Path | str) -> list[str]:
-    """What the smoke program is told of inputs that lie in ``folder``."""
+    """Return the smoke program's arguments for input tensors that lie in ``folder``."""
     return [f"{item.argument}{folder}/{item.name}" for item in silero_inputs()]
 
 
 def require_stock_numbers(said: Mapping[str, object], *, tolerance: float = 1e-4) -> None:
-    """What the smoke program said of Silero's outputs is what the stock CPU build computes."""
+    """Assert that the outputs in the smoke program's answer equal those of the stock CPU build."""
     outputs = said["outputs"]
     assert isinstance(outputs, dict)
     for name, wanted in stock_outputs(silero_model(), silero_inputs()).items():

@@ -1,4 +1,4 @@
-"""The schemas of ``docs/schemas``."""
+"""Validators for the schemas of ``docs/schemas``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.support import ROOT
 
 @functools.cache
 def schema(name: str, part: str = "") -> Draft202012Validator:
-    """The validator of ``docs/schemas/NAME.schema.json``, or of ``part`` of its ``$defs``.
+    """Return the validator of ``docs/schemas/NAME.schema.json``, or of ``part`` of its ``$defs``.
 
-    Fails where that is no valid schema itself.
+    Raises ``ValidationError`` where the file is not a valid schema.
     """
     document = json.loads((ROOT / f"docs/schemas/{name}.schema.json").read_text(encoding="utf-8"))
     meta.validate(document)

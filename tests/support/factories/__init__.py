@@ -1,1 +1,1 @@
-"""Values and files made for tests."""
+"""Factories of values and files for tests."""

@@ -1,4 +1,4 @@
-"""Tar archives with whatever headers a test wants, and image files made of them."""
+"""Factories of tar archives with chosen, also wrong, headers, and of image files made of such archives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 
 def member(name: str, data: bytes = b"", **header: object) -> tuple[tarfile.TarInfo, bytes]:
-    """A member whose header says what its bytes are, except where ``header`` says otherwise."""
+    """Return a member with a true header, in which ``header`` replaces attributes of ``TarInfo``."""
     info = tarfile.TarInfo(name)
     info.size = len(data)
     for key, value in header.items():
@@ -19,7 +19,7 @@ def member(name: str, data: bytes = b"", **header: object) -> tuple[tarfile.TarI
 
 
 def tar(*members: tuple[tarfile.TarInfo, bytes], end: bytes = bytes(1024)) -> bytes:
-    """The members one after the other, each header as it is told, however wrong."""
+    """Return a tar of these members, each with its header as given, even if the header is wrong."""
     parts = []
     for info, data in members:
         parts += [info.tobuf(tarfile.GNU_FORMAT), data, bytes(-len(data) % 512)]
@@ -27,12 +27,16 @@ def tar(*members: tuple[tarfile.TarInfo, bytes], end: bytes = bytes(1024)) -> by
 
 
 def files(contents: Mapping[str, bytes]) -> bytes:
-    """A tar of plain files."""
+    """Return a tar of plain files, given as bytes by name."""
     return tar(*(member(name, data) for name, data in contents.items()))
 
 
 def docker_save(layers: Sequence[bytes], *, drop: int | None = None) -> bytes:
-    """``docker save`` before version 25: a folder a layer; a layer that was there before is a link."""
+    """Return an image file in the form that ``docker save`` wrote before Docker 25.
+
+    Each layer has its own folder; a repeated layer is a link to its first file. The file of the layer with
+    the index ``drop`` is left out.
+    """
     parts, names = [], []
     seen: dict[bytes, str] = {}
     for place, layer in enumerate(layers):
@@ -49,33 +53,33 @@ def docker_save(layers: Sequence[bytes], *, drop: int | None = None) -> bytes:
 
 
 class Layout:
-    """An OCI layout, blob by blob."""
+    """An OCI image layout under construction: ``contents`` holds bytes by path."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
 
     def blob(self, data: bytes) -> dict[str, object]:
-        """Put a blob in; its descriptor."""
+        """Add a blob and return its descriptor."""
         digest = hashlib.sha256(data).hexdigest()
         self.contents[f"blobs/sha256/{digest}"] = data
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
     def document(self, **entries: object) -> dict[str, object]:
-        """Put a manifest or an index in; its descriptor."""
+        """Add a manifest or an index with these entries and return its descriptor."""
         return self.blob(json.dumps({"schemaVersion": 2, **entries}).encode())
 
     def image(self, *layers: bytes) -> dict[str, object]:
-        """Put a manifest and its layers in; its descriptor."""
+        """Add an image's config, layers and manifest, and return the descriptor of the manifest."""
         return self.document(config=self.blob(b"{}"), layers=[self.blob(layer) for layer in layers])
 
     def index(self, *manifests: Mapping[str, object]) -> dict[str, bytes]:
-        """The files of the whole layout, the index last as BuildKit writes it."""
+        """Return the layout's files, ``index.json`` last, as BuildKit orders them."""
         index = json.dumps({"schemaVersion": 2, "manifests": list(manifests)}).encode()
         return {**self.contents, "index.json": index}
 
 
 def pax_tar(records: Mapping[str, str], name: str, data: bytes) -> bytes:
-    """One member with pax records of our choice."""
+    """Return a tar of one member that has these pax records."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         info, _ = member(name, data, pax_headers=dict(records))

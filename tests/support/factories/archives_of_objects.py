@@ -1,4 +1,4 @@
-"""Archives of objects, byte for byte from FreeBSD's ``ar(5)``."""
+"""Factories of static libraries, written by hand from FreeBSD's manual page ``ar(5)``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def ar(members: Mapping[str, bytes], *, begin: bytes = b"!<arch>\n") -> bytes:
-    """As GNU's: a symbol table, a table of long names, the members."""
+    """Return an archive in GNU's variant: an empty symbol table, a table of long names, the members."""
     table, places = b"", {}
     for name in members:
         places[name] = f"/{len(table)}" if len(name) > 15 else f"{name}/"
@@ -22,5 +22,5 @@ def _member(name: str, data: bytes) -> bytes:
 
 
 def as_object(library: bytes) -> bytes:
-    """The same ELF file as one that is still to be linked."""
+    """Return the ELF file with the type of an object, ``ET_REL``."""
     return library[:16] + b"\1\0" + library[18:]

@@ -1,4 +1,4 @@
-"""Small archives by the real adapter, and by somebody else."""
+"""Factories of small packages: by the real adapter, and by Python's ``tarfile``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pack(
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """What a quota or a full disk does to whoever writes: an error in the middle."""
+    """Let this process write no file beyond ``size`` bytes, so that a write fails like on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -71,14 +71,14 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def unpacked_by_gzip_or_zstd(package: Path) -> bytes:
-    """The tar inside, by somebody else's decoder."""
+    """Return the tar in a package, unpacked by the program gzip or by the library zstd."""
     if package.name.endswith(".gz"):
         return subprocess.run(["gzip", "-dc", package], capture_output=True, check=True).stdout
     return zstd.decompress(package.read_bytes())
 
 
 def pack_raw(folder: Path, *infos: tuple[tarfile.TarInfo, bytes]) -> Path:
-    """A package as somebody else would make it."""
+    """Write a package of these members with ``tarfile``, without the project's rules, and return its path."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
         for info, data in infos:

@@ -1,6 +1,7 @@
-"""Small fatbins and ELF libraries, byte for byte from the published formats: input for the readers' tests.
+"""Factories of small fatbins and ELF libraries for the tests of readers, written by hand.
 
-Symbol versions are the Linux Standard Base's, "Symbol Versioning".
+Sources: the System V ABI; for symbol versions the Linux Standard Base, "Symbol Versioning"; for wrappers of
+fatbins NVIDIA's ``fatbinary_section.h``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def image(
     header: int = 64,
     isa: tuple[int, int] = (1, 7),
 ) -> bytes:
-    """One image; ``header`` as in real files: 64 to 184 bytes. ``isa``: of PTX, its version."""
+    """Return an image with ``payload`` bytes of padding as its content.
+
+    ``header``: size of its header, 64 to 184 bytes in real files. ``isa``: version of PTX, major and minor.
+    """
     head = struct.pack(
         "<HHIQIIHHIIIQQQ",
         *(kind, 0x0101, header, payload, packed if flags & (LZ4 | ZSTD) else 0, 0, *reversed(isa), arch),
@@ -40,19 +44,19 @@ def image(
 
 
 def image_of(kind: int, arch: int, stored: bytes, flags: int = 0) -> bytes:
-    """One image with this content, packed as ``flags`` say."""
+    """Return an image whose stored content is ``stored``, already compressed as ``flags`` say."""
     return image(kind, arch, flags, payload=len(stored), packed=len(stored))[:64] + stored
 
 
 def empty_cubin(arch: int) -> bytes:
-    """The image of a unit without kernels: a cubin that has no section ``.text.<kernel>``."""
+    """Return the image of a unit without kernels: a cubin without a section ``.text.<kernel>``."""
     return image_of(SASS, arch, b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0")
 
 
 def joined(*images: bytes, each: int = 64) -> bytes:
-    """Images of ``image_of`` packed as one, as CUDA 13.5's ``fatbinary -concat`` does.
+    """Return one image that joins images of ``image_of``, in the form of CUDA 13.5's ``fatbinary -concat``.
 
-    ``each``: bytes of an entry in its table, 64 for cubins and 80 for PTX.
+    ``each``: bytes of an entry in the table of the joined image, 64 for cubins and 80 for PTX.
     """
     table, whole = b"", b""
     for one in images:
@@ -70,7 +74,7 @@ def container(*images: bytes) -> bytes:
 
 
 def sass(*arches: int) -> bytes:
-    """A container with SASS for each of ``arches``."""
+    """Return a container with SASS for each of ``arches``."""
     return container(*(image(SASS, arch, LZ4) for arch in arches))
 
 
@@ -86,10 +90,11 @@ def elf(
     symbols: Mapping[str, tuple[str, int]] | None = None,
     stack: int | None = RW,
 ) -> bytes:
-    """An x86-64 shared library with these sections and this dynamic section, and no code.
+    """Return an x86-64 shared library with these sections and this dynamic section, and without code.
 
-    ``defines``: its own symbol versions. ``symbols``: objects of four bytes by name: their section and
-    their place in it. ``stack``: the flags of ``PT_GNU_STACK``; ``None`` for a library without one.
+    ``versions``: symbol versions that the library needs, by library. ``defines``: symbol versions that the
+    library defines. ``symbols``: objects of four bytes by name, each with its section and its offset there.
+    ``stack``: the flags of ``PT_GNU_STACK``; ``None`` for a library without this segment.
     """
     strings = _Strings()
     dynamic = _dynamic([*((1, name) for name in needed), (14, soname), (15, rpath), (29, runpath)], strings)
@@ -112,10 +117,11 @@ def elf(
 
 
 def relocatable(linked: bytes, *inputs: bytes, beside: bytes | None = None, relocated: bool = True) -> bytes:
-    """A library with relocatable code, ``inputs``, what a device link made of it, and one more unit.
+    """Return a library with relocatable code, ``inputs``, its device link, ``linked``, and one other unit.
 
-    ``relocated``: the wrapper's pointer is left to the loader, as GNU's linker does. After NVIDIA's
-    ``fatbinary_section.h``: a wrapper of version 1 for each input, one of version 2.
+    ``.nvFatBinSegment`` has a wrapper of version 1 for each input and one of version 2 for the device link
+    (NVIDIA's ``fatbinary_section.h``). ``beside``: the container of the other unit. ``relocated``: the
+    pointer of the last wrapper is zero and has a relocation, as GNU's linker writes it.
     """
     places = {"__nv_relfatbin": 0x10000, ".nv_fatbin": 0x20000, ".nvFatBinSegment": 0x30000}
     beside = sass(50) if beside is None else beside
@@ -148,12 +154,12 @@ LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
 DEFAULT, INTERNAL, HIDDEN, PROTECTED = 0, 1, 2, 3
 HERE, UNDEFINED, ABSOLUTE = 2, 0, 0xFFF1
 NOT_DEFAULT = 0x8000
-"""Set in the version index of a symbol that a linker would not choose by itself: ``name@VERSION``."""
+"""Bit in the version index of a symbol ``name@VERSION``, which is not the default version of its name."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of ``.dynsym``. ``version`` is its entry in ``.gnu.version``: 1 for none, else an index."""
+    """A row of ``.dynsym``. ``version`` is its entry in ``.gnu.version``: 1 for no version, else an index."""
 
     name: str
     section: int = HERE
@@ -170,9 +176,10 @@ def linked(
     defined: Mapping[int, str] | None = None,
     versions: bool = True,
 ) -> bytes:
-    """A library with dynamic symbols, after the System V ABI's chapter "Symbol Table".
+    """Return a library with dynamic symbols, written from the System V ABI's chapter "Symbol Table".
 
-    ``asked``: versions by index and library; ``defined``: its own; ``versions``: whether they are used.
+    ``asked``: needed versions by library and index. ``defined``: the library's own versions by index.
+    ``versions``: whether the library has a section ``.gnu.version``.
     """
     strings = _Strings()
     dynamic = _dynamic([*((1, name) for name in needed), (29, runpath)], strings)
@@ -197,13 +204,13 @@ class _Strings:
 
 
 def _dynamic(entries: Iterable[tuple[int, str | None]], strings: _Strings) -> bytes:
-    """``.dynamic``: tags of texts; ``None`` for one that is not there."""
+    """Return the bytes of ``.dynamic`` for these tags and texts; ``None`` leaves a tag out."""
     tags = [(tag, strings.add(text)) for tag, text in entries if text is not None]
     return b"".join(struct.pack("<qQ", *tag) for tag in [*tags, (0, 0)])
 
 
 def _verneed(asked: Mapping[str, Sequence[tuple[int, str]]], strings: _Strings) -> bytes:
-    """``.gnu.version_r``: by library the versions that it is asked for, each with its index."""
+    """Return the bytes of ``.gnu.version_r`` for needed versions by library, each an index and a name."""
     blob, left = b"", len(asked)
     for library, versions in asked.items():
         left -= 1
@@ -216,7 +223,7 @@ def _verneed(asked: Mapping[str, Sequence[tuple[int, str]]], strings: _Strings) 
 
 
 def _verdef(defined: Sequence[tuple[int, str]], strings: _Strings) -> bytes:
-    """``.gnu.version_d``: versions that a library defines; that of index 1 is its own name."""
+    """Return the bytes of ``.gnu.version_d`` for versions by index; index 1 is the library's own name."""
     blob = b""
     for place, (index, name) in enumerate(defined, start=1):
         following = 28 if place < len(defined) else 0
@@ -228,7 +235,7 @@ def _verdef(defined: Sequence[tuple[int, str]], strings: _Strings) -> bytes:
 def _symbols(
     symbols: Mapping[str, tuple[str, int]], own: Sequence[str], first: int, strings: _Strings
 ) -> bytes:
-    """``first`` is the index of the first of one's ``own`` sections."""
+    """Return the bytes of ``.dynsym``; ``first`` is the index of the first section of ``own``."""
     entries = (
         struct.pack("<IBBHQQ", strings.add(name), 0x11, 0, first + own.index(section), place, 4)
         for name, (section, place) in symbols.items()
@@ -242,7 +249,10 @@ def _symbol(row: Row, strings: _Strings) -> bytes:
 
 
 def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None) -> bytes:
-    """ELF header, the sections' bytes, the section names, the program and the section headers."""
+    """Return the file: ELF header, sections, section names, program headers, section headers.
+
+    An entry of ``plan`` is a section's name, type, bytes and ``sh_link``.
+    """
     names = _Strings()
     body, headers = b"", b""
     for name, kind, data, link in plan:

@@ -1,4 +1,4 @@
-"""What the bundle stage packs, from the tiny trees of ``tests.support.factories.packages``."""
+"""Factory of the bundle stage's input, from the tiny trees of ``tests.support.factories.packages``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.factories.packages import Trees, lock, report
 def checked_content(
     plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: BinaryReport | None = None
 ) -> CheckedContent:
-    """The checked content of a plan; ``read`` is what the check found in them."""
+    """Return the checked content of a plan; ``read`` is the check's report, by default without findings."""
     return CheckedContent(
         plan=plan,
         members=members,

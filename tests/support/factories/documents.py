@@ -1,4 +1,7 @@
-"""A package's files as values, nothing on disk: what its SBOM, NOTICE and provenance are made from."""
+"""Factories of a package's file lists and manifests, from which tests make SBOM, NOTICE and provenance.
+
+No factory writes a file: digests are made up from paths.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from tests.support.factories.packages import PROVIDER, plan, report
 
 
 def digest(text: str) -> Digest:
-    """Of made-up bytes: the text's own."""
+    """Return the digest of the text's bytes, which stands for a digest of any file."""
     return Digest(len(text), hashlib.sha256(text.encode()).hexdigest())
 
 
 def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]:
-    """Every file of a plan's package, the SBOM included."""
+    """Return every file of a plan's package, the SBOM included, sorted by path."""
     found = (
         Member(
             path=file.path,
@@ -43,18 +46,18 @@ def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]
 
 
 def digests(files: Iterable[Member]) -> dict[str, Digest]:
-    """Of each file, made up from its path."""
+    """Return a made-up digest of each file by its path."""
     return {file.path: digest(file.path) for file in files}
 
 
 def wheels(files: Iterable[Member]) -> tuple[WheelEntry, ...]:
-    """The wheels that files come from."""
+    """Return the wheels that the files come from, sorted by source."""
     sources = sorted({file.source for file in files} - {BUILT})
     return tuple(WheelEntry(source, f"{source}.whl", 7, digest(source).sha256) for source in sources)
 
 
 def manifest(made: BuildPlan | None = None, layout: Layout = Layout.FULL) -> Manifest:
-    """The manifest over these files."""
+    """Return the manifest of a plan's package, by default of ``packages.plan()``."""
     decided = made or plan()
     files = members(decided, layout)
     packed = Packed(members=files, digests=digests(files), wheels=wheels(files), layout=layout)
@@ -62,7 +65,7 @@ def manifest(made: BuildPlan | None = None, layout: Layout = Layout.FULL) -> Man
 
 
 def changed(whole: Manifest, path: str, **values: object) -> Manifest:
-    """The manifest with other values for one file."""
+    """Return the manifest with other values in the entry of ``path``, which must change."""
     files = tuple(
         replace(entry, **values) if entry.path == path else entry  # type: ignore[arg-type]
         for entry in whole.files
@@ -72,10 +75,10 @@ def changed(whole: Manifest, path: str, **values: object) -> Manifest:
 
 
 def without(whole: Manifest, path: str) -> Manifest:
-    """The manifest without a file."""
+    """Return the manifest without the file ``path``."""
     return replace(whole, files=tuple(entry for entry in whole.files if entry.path != path))
 
 
 def name(made: BuildPlan, layout: Layout) -> str:
-    """The name of a plan's package."""
+    """Return the name of a plan's package."""
     return str(package_name(made, layout))

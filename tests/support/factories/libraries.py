@@ -1,4 +1,4 @@
-"""Libraries as ``inspect`` finds them, made by hand: which containers serve which capability."""
+"""Results of ``inspect`` for libraries, made by hand: how many containers serve which capability."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def coverage(
     specialised: bool = False,
     zstd: bool = False,
 ) -> LibraryCoverage:
-    """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
+    """Return a library's coverage, in which each capability that no argument names is not served.
+
+    ``native="8.0 8.6"``: all containers have SASS for these. ``jit``: all have PTX alone. ``mixed``:
+    numbers of containers that run natively, by JIT and not at all.
+    """
     active = containers - nothing_to_run - link_inputs
     tally = {
         **dict.fromkeys(DEVICES, ContainerTally(0, 0, active)),
@@ -59,7 +63,7 @@ def coverage(
 
 
 CARDS = "5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1"
-"""Everything but Jetsons."""
+"""Capabilities of all listed devices but Tegra's."""
 
 PLAIN = Inspected(name="libplain.so")
 
@@ -74,7 +78,7 @@ PROVIDER = Inspected(
         mixed={"7.5": (183, 0, 1)},
     ),
 )
-"""Like ORT's provider of 1.23.2, with one of its containers cut for 7.5."""
+"""Coverage like that of ONNX Runtime 1.23.2's provider, but with one container that does not run on 7.5."""
 
 OWN = Inspected(name="libcublas.so.12", coverage=coverage(containers=20, native=CARDS, specialised=True))
 

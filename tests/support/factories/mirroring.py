@@ -1,4 +1,4 @@
-"""A dist folder with two small packages, and ``mirror_dist`` from there into a folder by the real stage."""
+"""Factory of a dist folder with two small packages, which the real ``mirror_dist`` copies into a folder."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tests.support.fakes.ports import FakeReporter
 
 @dataclass
 class Stand:
-    """``shop.dist`` and the mirror that it goes to."""
+    """The folder ``shop.dist``, and the mirror ``root`` to which its packages are copied."""
 
     shop: Wiring
     root: Path
 
     def mirror(self, options: PublishOptions | None = None) -> None:
-        """The verb."""
+        """Run the verb ``mirror`` on ``dist``."""
         releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
 
     def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> None:
-        """Only what the verb does with the mirror: no packages are read, no pages written."""
+        """Put these files into the mirror as the verb does, without reading packages or writing pages."""
         mirror = MirrorFolder(self.root)
         plan = ReleasePlan(TAG, "", "", tuple(files))
         with mirror.locked(lambda: None):
@@ -69,7 +69,7 @@ class Stand:
 
 
 def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    """Packages need not be real ones, and the client is a stand-in."""
+    """Return a stand with two unverified packages and a stand-in for the client in ``folder``."""
     monkeypatch.setattr(releasing, "publish_on", _publish_on)
     dist = folder / "dist"
     fill(dist)
@@ -77,7 +77,7 @@ def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 
 def fill(dist: Path, padding: int = 150_000) -> None:
-    """Two packages; another ``padding`` makes others of the same names."""
+    """Write two packages into the emptied folder; another ``padding`` gives the same names other bytes."""
     dist.mkdir(exist_ok=True)
     for path in dist.iterdir():
         path.unlink()
@@ -85,7 +85,7 @@ def fill(dist: Path, padding: int = 150_000) -> None:
 
 
 def local_files(folder: Path, *names: str) -> list[LocalFile]:
-    """Files to publish, hashed."""
+    """Return these files of a folder with their sizes and hashes."""
     contents = {folder / name: (folder / name).read_bytes() for name in names}
     return [LocalFile(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
 
@@ -101,7 +101,10 @@ def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: Publ
 
 
 def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, bytes]:
-    """A mirror that holds one release and nothing else; ``releases.json`` is looked at elsewhere."""
+    """Return the contents by path of a mirror that holds this release alone.
+
+    ``releases.json`` is taken from the mirror itself: other tests compare it.
+    """
     return {
         **{f"{tag}/{name}": data for name, data in files.items()},
         "latest": tag.encode(),
@@ -111,7 +114,7 @@ def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, by
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of last change of all below a folder: what is written again has others."""
+    """Return inode and ctime of all paths of a folder; a file that is written again has other values."""
     return {
         str(path): (path.lstat().st_ino, path.lstat().st_ctime_ns)
         for path in [folder, *folder.rglob("*")]
@@ -120,15 +123,15 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """The standard library's static server, as ``python -m http.server`` starts it."""
+    """The request handler of ``python -m http.server``, without its log."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Nothing."""
+        """Log no request."""
 
 
 @contextmanager
 def static_server(folder: Path) -> Iterator[str]:
-    """Its URL."""
+    """Serve a folder on 127.0.0.1 and yield the server's URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     with listening(server) as url:
         yield url

@@ -1,7 +1,7 @@
-"""Device code made on the spot by NVIDIA's own compiler and packer: what the native reader is calibrated on.
+"""Device code that NVIDIA's compiler and packer make during a test, to calibrate the native reader.
 
 NVRTC compiles for every architecture of CUDA 12.9 without a GPU, nvFatbin packs the results into fatbins.
-Only this recipe is kept: the tools come from PyPI and Debian's archive, what they make stays in memory.
+Both come from PyPI, cuobjdump from Debian's archive. The compiled code stays in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARCHES = (
     *(str(number) for number in PLAIN),
     *("90a", "100a", "100f", "101a", "101f", "103a", "103f", "120a", "120f", "121a", "121f"),
 )
-"""What NVRTC 12.9 compiles for. Source: its documentation, "Supported Compile Options", ``-arch``."""
+"""Architectures of NVRTC 12.9. Source: its documentation, "Supported Compile Options", ``-arch``."""
 
 SMALL = """
 extern "C" __global__ void scale(float *a, float b, int n) {
@@ -53,7 +53,7 @@ NO_KERNEL = "__device__ int unused(int a) { return a + 1; }"
 
 @dataclass(frozen=True)
 class Code:
-    """One image's content, for ``arch``: ``90a``."""
+    """The content of an image for ``arch``, such as ``90a``."""
 
     kind: Kind
     arch: str
@@ -61,19 +61,19 @@ class Code:
 
 
 class CompilerError(RuntimeError):
-    """NVRTC refused; the message is its log."""
+    """Refusal of a program by NVRTC; the message is NVRTC's log."""
 
 
 @cache
 def known() -> tuple[int, ...]:
-    """The architectures NVRTC says that it compiles for, suffixes left out."""
+    """Return the architectures that NVRTC reports to support, as numbers without suffixes."""
     _load_nvrtc()
     return tuple(_value(nvrtc.nvrtcGetSupportedArchs()))
 
 
 @cache
 def compiled(source: str, arch: str) -> tuple[Code, Code]:
-    """SASS and PTX of a program."""
+    """Compile a program for ``arch`` and return its SASS and PTX. Raises ``CompilerError``."""
     program = _compile(source, f"--gpu-architecture=sm_{arch}")
     sass = _take(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     ptx = _take(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
@@ -82,13 +82,13 @@ def compiled(source: str, arch: str) -> tuple[Code, Code]:
 
 @cache
 def compiled_lto(source: str, arch: str) -> Code:
-    """Its LTO IR."""
+    """Compile a program for ``arch`` and return its LTO IR. Raises ``CompilerError``."""
     program = _compile(source, f"--gpu-architecture=compute_{arch}", "-dlto")
     return Code(Kind.LTOIR, arch, _take(program, nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR))
 
 
 def packed(codes: Iterable[Code], *options: str) -> bytes:
-    """A fatbin of one container, as nvFatbin makes it with ``options``."""
+    """Return a fatbin of one container, made by nvFatbin with ``options``."""
     handle = nvfatbin.create(list(options), len(options))
     for code in codes:
         if code.kind is Kind.SASS:
@@ -104,7 +104,7 @@ def packed(codes: Iterable[Code], *options: str) -> bytes:
 
 
 def unpack_cuobjdump(folder: Path) -> Path:
-    """cuobjdump 12.4 out of Debian's package of nvcc, put into ``folder``."""
+    """Extract cuobjdump 12.4 from Debian's package of nvcc into ``folder`` and return its path."""
     shop = Wiring(ROOT)
     deb = shop.store(shop.lock).fetch(shop.project.check.cuobjdump)
     with tarfile.open(fileobj=io.BytesIO(_deb_member(deb.read_bytes(), b"data.tar"))) as tree:
@@ -117,7 +117,10 @@ def unpack_cuobjdump(folder: Path) -> Path:
 
 
 def _deb_member(archive: bytes, prefix: bytes) -> bytes:
-    """A member of a Debian package, which is an ``ar`` archive: 60 bytes of header, even offsets."""
+    """Return the member of a Debian package whose name begins with ``prefix``.
+
+    The package is an ``ar`` archive: members begin at even offsets with a header of 60 bytes.
+    """
     at = 8
     while not archive.startswith(prefix, at):
         size = int(archive[at + 48 : at + 58])
@@ -127,7 +130,7 @@ def _deb_member(archive: bytes, prefix: bytes) -> bytes:
 
 @cache
 def _load_nvrtc() -> None:
-    """Make the NVRTC of ``inputs.lock`` the process's own, before the bindings look for another."""
+    """Load the NVRTC of ``inputs.lock`` into the process, before the bindings look for another one."""
     shop = Wiring(ROOT)
     wheel = shop.store(shop.lock).unpack(shop.project.cuda.libraries["nvrtc"])
     ctypes.CDLL(str(wheel / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"), mode=ctypes.RTLD_GLOBAL)
@@ -148,7 +151,7 @@ def _take(
     size: Callable[[object], tuple[object, int]],
     content: Callable[[object, bytes], tuple[object]],
 ) -> bytes:
-    """What NVRTC made: it writes into a buffer of the length it names."""
+    """Return a result of NVRTC: ``content`` writes it into a buffer of the length ``size(program)``."""
     buffer = bytes(_value(size(program)))
     (status,) = content(program, buffer)
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
@@ -156,7 +159,7 @@ def _take(
 
 
 def _value(answer: tuple[object, Made]) -> Made:
-    """What a function of the bindings returns beside its status."""
+    """Return the value in an answer of the bindings. Raises ``AssertionError`` for an error status."""
     status, value = answer
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, status
     return value

@@ -1,4 +1,7 @@
-"""Official wheels of ONNX Runtime for several Pythons, and packages that fit them: few bytes, true forms."""
+"""Factories of small official wheels of ONNX Runtime for several Pythons, and of packages that fit them.
+
+Names, folders and metadata are those of real wheels; contents are a few bytes.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ NVIDIA = (
 
 
 def write_official(folder: Path, name: str, python: str) -> Path:
-    """The wheel ``name`` of 1.23.2 for a Python by its tags, as ``unzip -l`` shows the real ones."""
+    """Write the wheel ``name`` of 1.23.2 for the tags ``python`` and return its path.
+
+    The list of files is that of ``unzip -l`` for the real wheels.
+    """
     stem = name.replace("-", "_")
     info = f"{stem}-1.23.2.dist-info"
     files = {
@@ -78,7 +84,7 @@ def _hashed(data: bytes) -> str:
 
 
 class Relocation:
-    """Stands in for patchelf: what is wanted of a library is written behind its bytes."""
+    """Stand-in for patchelf, which appends the wanted RUNPATH and NEEDED entries to the library's bytes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,14 +96,14 @@ class Relocation:
 
 
 class Shelf(FakeStore):
-    """A store that has the official wheels of a folder."""
+    """A store whose inputs are the official wheels in a folder."""
 
     def fetch(self, item: Input) -> Path:
         return self.folder / self.pins.pins[item.key].filename
 
 
 def workshop(root: Path, folder: Path) -> Wiring:
-    """A workshop in ``folder`` that has official wheels of 1.23.2 for two Pythons."""
+    """Return a wiring with ``folder / "dist"`` whose store has official wheels of 1.23.2 for two Pythons."""
     shelf = folder / "shelf"
     shelf.mkdir()
     pins = {}
@@ -125,9 +131,10 @@ def write_package(
     form: str = ".tar.zst",
     **changes: object,
 ) -> Path:
-    """A package of 1.23.2 with a provider of its own; ``changes`` are its manifest's.
+    """Write a package of 1.23.2 with a compiled provider; ``changes`` replace fields of its manifest.
 
-    ``claimed``: the SASS that the manifest says the provider has. ``swapped``: another one is inside.
+    ``claimed``: the SASS that the manifest states for the provider. ``swapped``: the archive holds another
+    provider than the manifest lists.
     """
     library = elf({".nv_fatbin": sass(75, 86)})
     texts = {**releases.TEXTS, f"lib/{PROVIDER}": library}
@@ -157,7 +164,7 @@ def write_package(
 
 
 def write_cpu_package(dist: Path) -> Path:
-    """A package for the CPU, of the same version."""
+    """Write a package of 1.23.2 for the CPU and return its path."""
     manifest = replace(
         releases.manifest("modern"),
         name="ortpacks-cpu-1.23.2-linux-x64",

@@ -1,4 +1,4 @@
-"""A plan and the tiny trees it packs: NVIDIA's and ORT's wheels, a few bytes a file, as pip unpacks them."""
+"""Factories of plans and of the unpacked wheels that they pack, with a few bytes in each file."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ WHEELS = {
         "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
     ),
 }
-"""Files of each wheel, read off the real ones; licence texts lie in ``dist-info``."""
+"""Files of each wheel, copied from the lists of the real wheels; licence texts lie in ``dist-info``."""
 
 
 @dataclass(frozen=True)
 class Trees:
-    """The wheels, unpacked below ``folder``; call it as ``Store.unpack``."""
+    """The wheels of ``WHEELS``, unpacked below ``folder``; a call does what ``Store.unpack`` does."""
 
     folder: Path
     content: Callable[[str, str], bytes] = lambda spec, path: f"{spec} {path}\n".encode()
-    """A file's bytes by its wheel and path."""
+    """Function from a wheel and a path to the file's bytes."""
 
     def __call__(self, wheel: Input) -> Path:
         return self.folder / wheel.spec
@@ -102,7 +102,7 @@ class Trees:
 
 
 def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
-    """Write a wheel's files below ``root`` as pip unpacks it, and their ``RECORD`` in the folder ``info``."""
+    """Write the files of a wheel below ``root`` as pip does, and their ``RECORD`` in the folder ``info``."""
     rows = []
     for path, data in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
 
 
 def pinned(project: Project) -> Lock:
-    """A pin for every input of a project, of made-up bytes; git tags and images are not resolved."""
+    """Return a lock with a made-up pin for every input of a project, empty for git tags and images."""
     named = (InputKind.GIT, InputKind.IMAGE)
     pin = Pin(filename="file.whl", size=1, sha256="0" * 64)
     return Lock(
@@ -125,7 +125,7 @@ def pinned(project: Project) -> Lock:
 
 
 def lock() -> Lock:
-    """Pins of the wheels, made up: a wheel of such a tree was never packed."""
+    """Return a lock with a made-up pin for each wheel of ``WHEELS``."""
     pins = {
         f"wheel:{spec}": Pin(filename=f"{spec.replace('==', '-')}-py3-none-any.whl", size=9, sha256="5" * 64)
         for spec in WHEELS
@@ -134,7 +134,7 @@ def lock() -> Lock:
 
 
 def artifact(folder: Path) -> Path:
-    """What the compile stage leaves with ``host: wheel``."""
+    """Write the compile stage's files for ``host: wheel`` into the new ``folder``, and return ``folder``."""
     folder.mkdir(parents=True)
     for name in ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so"):
         (folder / name).write_bytes(f"built {name}\n".encode())
@@ -142,7 +142,7 @@ def artifact(folder: Path) -> Path:
 
 
 def plan(**changes: object) -> BuildPlan:
-    """Legacy, compiled lean on the assembled base; ``changes`` replace fields."""
+    """Return the plan of legacy, compiled lean on the assembled base; ``changes`` replace fields."""
     made = BuildPlan(
         project=_project(),
         variant=Variant(
@@ -163,7 +163,7 @@ def plan(**changes: object) -> BuildPlan:
 
 
 def official(**changes: object) -> BuildPlan:
-    """The official wheel, repacked."""
+    """Return the plan of modern, which repacks the official wheel; ``changes`` replace fields."""
     modern = Variant(name="modern", sm=(Arch(7, 5), Arch(8, 0), Arch(8, 6)), generations=("Turing", "Ampere"))
     return plan(**{"origin": Origin.WHEEL, "profile": None, "variant": modern, **changes})
 
@@ -172,7 +172,7 @@ NEEDS = HostNeeds(glibc="2.17", glibcxx=None)
 
 
 def report(*findings: Finding) -> BinaryReport:
-    """What a check might read from such a package."""
+    """Return a check's report on the package of ``plan``, with these findings."""
     sass = tuple(map(Arch.parse, ("50", "52", "60", "61", "70")))
     native = {Capability(5, 0): Support.NATIVE, Capability(7, 0): Support.NATIVE}
     support = {**native, Capability(7, 5): Support.NONE, Capability(12, 1): Support.NONE}

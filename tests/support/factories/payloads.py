@@ -1,4 +1,4 @@
-"""What is packed in an image, by LZ4's and zstd's own rules and none of the reader's."""
+"""Decoders of images, independent of the reader: LZ4 by hand from its block format, zstd by the library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.binary.payloads.payload_bytes import Compression
 
 
 def unpacked(data: bytes | mmap.mmap, image: Image) -> bytes:
-    """The content of an image of a file, as the compiler made it."""
+    """Return the decompressed content of an image of the file ``data``."""
     (header,) = struct.unpack_from("<I", data, image.offset + 4)
     stored = data[image.offset + header : image.offset + header + image.size]
     if image.compression is Compression.ZSTD:
@@ -21,7 +21,7 @@ def unpacked(data: bytes | mmap.mmap, image: Image) -> bytes:
 
 
 def _unpacked_lz4(block: bytes) -> bytes:
-    """An LZ4 block, by the format's description: literals, then a copy of what stands some bytes back."""
+    """Return the content of an LZ4 block: each sequence has literals, then a copy of earlier output."""
     out = bytearray()
     at = 0
     while at < len(block):
@@ -38,7 +38,7 @@ def _unpacked_lz4(block: bytes) -> bytes:
 
 
 def _length(block: bytes, at: int, length: int) -> tuple[int, int]:
-    """A length that goes on while bytes are full, and where it ends."""
+    """Return a length, which further bytes extend while each is 255, and the offset behind them."""
     more = length == 15
     while more:
         length, more, at = length + block[at], block[at] == 255, at + 1

@@ -1,4 +1,4 @@
-"""Windows libraries, byte for byte from Microsoft's "PE Format"."""
+"""Factories of Windows libraries, written by hand from Microsoft's "PE Format"."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ def pe(
     forwards: Sequence[str] = (),
     data: bytes = b"",
 ) -> bytes:
-    """A DLL with these sections and directories, and no code. ``data`` stands in ``.rdata``.
+    """Return a DLL with these sections and directories, and without code. ``data`` is part of ``.rdata``.
 
-    ``forwards``: what each of its exports leads to, ``other.name``; they have numbers and no names.
-
-    ``old_delayed``: delayed imports by address, as Visual C++ 6 wrote them; for ``X86`` alone.
+    ``forwards``: the target of each export, as ``other.name``; the exports have numbers and no names.
+    ``old_delayed``: delayed imports by address, in the form of Visual C++ 6; for ``X86`` alone.
     """
     directories = _Directories(soname, needed, delayed, old_delayed, forwards)
     plan = {".rdata": directories.blob + data, **(sections or {})}
@@ -55,7 +54,7 @@ BASE32 = 0x10000000
 
 
 class _Directories:
-    """Export, import and delayed import directory at the beginning of the first section."""
+    """The export, import and delayed import directory, at the beginning of the first section."""
 
     def __init__(
         self,
@@ -100,9 +99,9 @@ class _Directories:
 
 
 def linked_pe(linked: bytes, *inputs: bytes) -> bytes:
-    """A DLL with relocatable code and what a device link made of it, after bitsandbytes' for Windows.
+    """Return a DLL with relocatable code, ``inputs``, and its device link, like bitsandbytes' for Windows.
 
-    The first section has no directory, so what comes next begins at the second page.
+    ``.rdata`` takes one page, so ``__nv_relfatbin`` begins at the second page of the image.
     """
     units = b"".join(inputs)
     at = BASE + 2 * ALIGNMENT + (len(units) // ALIGNMENT + 1) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""A copy of the project, and its verbs in it: without an engine, with an empty cache."""
+"""Factory of a copy of the project, whose verbs run without a Docker engine and with an empty cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_ENGINE_MESSAGE = (
 
 @dataclass(frozen=True)
 class Done:
-    """How a verb ended and what it printed."""
+    """A finished verb's exit code and output."""
 
     returncode: int
     stdout: str
@@ -50,7 +50,7 @@ class Place:
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """The verb in a process of its own, as ./run starts it."""
+        """Start the verb in a process of its own, as ./run does."""
         return subprocess.Popen(
             [sys.executable, "-m", "builder.app.command_line", *words],
             cwd=self.folder,
@@ -61,7 +61,10 @@ class Place:
         )
 
     def run(self, *words: str) -> Done:
-        """The verb through Invoke's ``Program``; an exception that it lets through is the test's."""
+        """Run the verb in this process through Invoke's ``Program``, and return how it ended.
+
+        Raises any exception that ``Program`` does not handle.
+        """
         out, err = io.StringIO(), io.StringIO()
         code: object = 0
         with (
@@ -80,7 +83,7 @@ class Place:
         return Done(code, out.getvalue(), err.getvalue())
 
     def fails(self, code: int, *words: str) -> str:
-        """What is said on stderr by a command that must exit with ``code``."""
+        """Run the verb, which must exit with ``code``, and return its stderr."""
         done = self.run(*words)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr
@@ -91,12 +94,12 @@ class Place:
         (self.folder / "variants.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
 
     def made(self) -> set[str]:
-        """What commands left in the folder."""
+        """Return the names of files and folders that verbs left in the copy's root folder."""
         return {path.name for path in self.folder.iterdir()} - {*PARTS}
 
 
 def copied_to(folder: Path) -> Place:
-    """The project as it is, below ``folder``."""
+    """Copy the project's ``PARTS`` into ``folder``."""
     root = ROOT
     for name in PARTS:
         source = root / name

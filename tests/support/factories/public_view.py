@@ -1,4 +1,4 @@
-"""A release as people without a token see it: whole, or not at all."""
+"""Reader of a release without a token: a release is seen whole, or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.doubles.github import REPOSITORY, GitHubDouble
 
 
 def seen(double: GitHubDouble, tag: str) -> dict[str, bytes] | None:
-    """What a tag's release holds, every file downloaded; ``None`` when no such release can be seen."""
+    """Download a tag's release and return its files by name; ``None`` if the release is not public."""
     with requests.Session() as session:
         root = f"{double.url}/repos/{REPOSITORY}/releases"
         reply = session.get(f"{root}/tags/{tag}", timeout=5)

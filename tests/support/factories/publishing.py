@@ -1,4 +1,4 @@
-"""A dist folder with two packages, the GitHub double, and publish with the real client between them."""
+"""Factory of a dist folder with two packages, which the real client publishes on the GitHub double."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from tests.support.factories.releases import FakeTime, append_sum, write_package
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-v1.23.2"
-"""``publish.tag`` of variants.yaml with the packages' version."""
+"""Tag of the packages' release: ``publish.tag`` of variants.yaml with their version."""
 
 COMMIT = "a" * 40
-"""Where the tag is, if it is there before."""
+"""Commit of a tag that exists before its release."""
 
 ATTEMPTS = 4
-"""Of each request, so that as many faults in a row end a run."""
+"""Number of attempts of each request: so many faults in a row end a run."""
 
 
 @dataclasses.dataclass
 class Desk:
-    """A dist folder, the double, and everything between."""
+    """A dist folder, the GitHub double, and the real code that publishes from one to the other."""
 
     dist: Path
     github: GitHubDouble
@@ -55,7 +55,7 @@ class Desk:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
 
     def rebuild(self, *made: Manifest) -> None:
-        """As if these had been built anew: earlier packages of their variants are gone, others stay."""
+        """Replace the packages of these manifests' variants by new ones; packages of other variants stay."""
         (self.dist / "SHA256SUMS").unlink()
         for old in (old for one in made for old in self.dist.glob(f"ortpacks-{one.variant}-*")):
             old.unlink()
@@ -104,12 +104,12 @@ def ports(
 
 
 def github(http: GitHubHttp) -> GitHub:
-    """The real client of the double's repository."""
+    """Return the real client of the double's repository."""
     return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
 
 
 def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
-    """Publish by the real clock and without a pause, in a process that may be killed."""
+    """Publish ``dist`` by the real clock and without pauses, for a process that a test kills."""
     reporter = FakeReporter()
     http = GitHubHttp(
         api=api,
@@ -136,7 +136,7 @@ def _project() -> Project:
 
 
 def of_two_variants(project: Project) -> Project:
-    """The project with nothing but the two variants of ``write_two_packages``."""
+    """Return the project with the two variants of ``write_two_packages`` alone."""
     two = {name: project.variants[name] for name in ("legacy", "modern")}
     return dataclasses.replace(project, variants=two, providers={})
 
@@ -153,7 +153,7 @@ def open_desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by its path there; links by what they say."""
+    """Return the bytes of every file below a folder by relative path; for a link the text of its target."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     return {
         path.relative_to(folder).as_posix(): (
@@ -164,8 +164,11 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 
 def prepare(desk: Desk, before: str) -> None:
-    """What the host holds before: ``nothing``, the ``tagged`` commit, ``leftovers`` in a draft, an ``older``
-    release, or one with ``other`` files, which is to be replaced.
+    """Bring the double into the state ``before``.
+
+    ``nothing``; ``tagged``: the tag names ``COMMIT``; ``leftovers``: a draft of the tag has assets;
+    ``older``: there is a release of another tag; ``other``: the tag's release has other files than
+    ``dist``.
     """
     if before == "tagged":
         desk.github.tags[TAG] = COMMIT

@@ -1,4 +1,4 @@
-"""Packages with a record beside them: manifests, records and archives of a few bytes."""
+"""Factories of manifests and packages of a few bytes for the tests of build records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LEGACY: Mapping[str, object] = {
     "wheels": [],
     "files": [],
 }
-"""A compiled package's manifest, but for its files."""
+"""Manifest of a compiled package, with no files yet."""
 
 MODERN: Mapping[str, object] = {
     **LEGACY,
@@ -68,24 +68,24 @@ MODERN: Mapping[str, object] = {
         {"path": PROVIDER, "containers": 184, "sass": ["60", "70", "75", "80", "86", "90a"], "ptx": ["90"]}
     ],
 }
-"""A repacked wheel's."""
+"""Manifest of a package of the repacked official wheel, with no files yet."""
 
 
 def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None) -> Manifest:
-    """The manifest of a package with files of these sizes by path; whose they are goes by their name."""
+    """Return the manifest with files of these sizes by path; names with "onnxruntime" have that vendor."""
     files = [_entry(path, size) for path, size in (sizes or {}).items()]
     return manifest_format.loads(json.dumps({**value, "files": files}), "a test")
 
 
 def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
-    """An archive with this manifest and these files in ``folder``."""
+    """Write an archive with this manifest and these files into ``folder``."""
     told = manifest(value, {path: len(data) for path, data in contents.items()})
     made = content(folder / "files", contents, manifest_format.dumps(told).encode())
     return bundled(archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept))
 
 
 def bundled(written: LocalFile) -> Bundled:
-    """A package of one file."""
+    """Return the package of an archive that is not cut into parts."""
     sums = {written.path.name: written.sha256}
     return Bundled(package=written, files=(written.path,), sums=sums)
 

@@ -1,4 +1,4 @@
-"""A dist folder with two small packages, and the mirror in a registry that it goes to."""
+"""Factory of a dist folder with two small packages, which the real code mirrors into a registry double."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.fakes.ports import FakeReporter
 
 @dataclass
 class Counter:
-    """``dist`` goes over it into the registry."""
+    """A dist folder, the registry double, and the real code that mirrors from one to the other."""
 
     dist: Path
     served: Served
@@ -56,7 +56,7 @@ class Counter:
         return publish_release(self.dist, project, made, options or PublishOptions())
 
     def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> Published:
-        """Only what the verb does with the registry: no packages are read, no pages written."""
+        """Put these files into the registry as the verb does, without reading packages or writing pages."""
         plan = ReleasePlan(TAG, "", "", tuple(files))
         return converge_release(plan, ports(self.host(), self.reporter), options or PublishOptions())
 
@@ -72,7 +72,7 @@ class Counter:
 
 
 def bundle(dist: Path, padding: int = 150_000) -> None:
-    """Two packages; another ``padding`` makes others of the same names."""
+    """Write two packages and a client into the emptied folder; another ``padding`` makes other bytes."""
     for path in dist.iterdir():
         path.unlink()
     write_two_packages(dist, legacy=padding, modern=padding)

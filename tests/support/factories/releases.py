@@ -1,4 +1,4 @@
-"""Small packages and their manifests for tests of releases."""
+"""Factories of small packages and their manifests for tests of releases."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def file_entry(path: str, size: int) -> FileEntry:
 
 
 def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suffix: str = ".tar.zst") -> Path:
-    """An archive with that manifest in front and ``padding`` bytes of noise, listed in SHA256SUMS."""
+    """Write an archive with the manifest first and ``padding`` bytes of noise, and add it to SHA256SUMS."""
     noise = hashlib.shake_256(entry.name.encode()).digest(padding)
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
@@ -127,13 +127,16 @@ def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suff
 
 
 def write_two_packages(directory: Path, *, legacy: int = 200_000, modern: int = 150_000) -> None:
-    """A compiled package and a repacked one with so many bytes of noise; other numbers make other bytes."""
+    """Write a compiled package and a repacked one, with so many bytes of noise each."""
     write_package(directory, manifest("legacy"), padding=legacy)
     write_package(directory, manifest("modern", origin="wheel", profile=None, revision=None), padding=modern)
 
 
 def cut(package: Path, size: int) -> Path:
-    """Cut a package into parts of ``size`` bytes, by hand; the whole one goes, and its line with it."""
+    """Cut a package into parts of ``size`` bytes, independently of the project's code.
+
+    The package and its line in SHA256SUMS are removed. Returns the path of the list of parts.
+    """
     data, directory = package.read_bytes(), package.parent
     sums = (directory / "SHA256SUMS").read_text().splitlines(keepends=True)
     (directory / "SHA256SUMS").write_text("".join(line for line in sums if package.name not in line))
@@ -161,7 +164,7 @@ def append_sum(directory: Path, path: Path) -> None:
 
 
 class FakeTime:
-    """A clock that only ``sleep`` moves."""
+    """A clock that only ``sleep`` advances."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0

@@ -1,7 +1,7 @@
-"""Official wheels without CUDA as pip unpacks them: libraries of a few bytes whose headers are true.
+"""Factories of unpacked official wheels without CUDA, whose libraries are true headers and a few bytes.
 
-Headers by hand from Microsoft's "PE Format" and Apple's ``mach-o/loader.h``; which files a wheel holds was
-read off the real ones of ONNX Runtime 1.21 and 1.23 with ``unzip -l``.
+Headers are written by hand from Microsoft's "PE Format" and Apple's ``mach-o/loader.h``. The lists of files
+are those of ``unzip -l`` for the real wheels of ONNX Runtime 1.21 and 1.23.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
     ),
     "onnxruntime==1.23.2@macos-arm64": ("libonnxruntime.1.23.2.dylib", "onnxruntime_pybind11_state.so"),
 }
-"""By spec: what lies in ``onnxruntime/capi``."""
+"""Names of the files in ``onnxruntime/capi`` by the wheel's spec."""
 
 COREML = b"/System/Library/Frameworks/CoreML.framework/Versions/A/CoreML\0"
 
 
 def dll(*texts: bytes, machine: int = 0x8664, characteristics: int = 0x2022, magic: int = 0x20B) -> bytes:
-    """A Windows DLL's headers, and texts behind them."""
+    """Return the headers of a Windows DLL, followed by texts."""
     dos = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)
     coff = struct.pack("<HHIIIHH", machine, 6, 0, 0, 0, 240, characteristics)
     headers = dos.ljust(0x80, b"\0") + b"PE\0\0" + coff + struct.pack("<H", magic)
@@ -38,17 +38,17 @@ def dll(*texts: bytes, machine: int = 0x8664, characteristics: int = 0x2022, mag
 
 
 def dylib(*texts: bytes, processor: int = 0x0100000C, kind: int = 6, magic: int = 0xFEEDFACF) -> bytes:
-    """A macOS dynamic library's header, and texts behind it."""
+    """Return the header of a macOS dynamic library, followed by texts."""
     return struct.pack("<IIIIIIII", magic, processor, 0, kind, 0, 0, 0, 0) + b"\0".join((b"", *texts, b""))
 
 
 def arm64(library: bytes, kind: int = 3) -> bytes:
-    """The same ELF file with the header of aarch64: ``elf.h``."""
+    """Return the ELF file with the machine aarch64 (183 in ``elf.h``) and the type ``kind``."""
     return library[:16] + struct.pack("<HH", kind, 183) + library[20:]
 
 
 def content(name: str) -> bytes:
-    """The bytes of a wheel's library."""
+    """Return the bytes of the library ``name`` of a wheel."""
     if name.endswith((".dll", ".pyd")):
         return dll(b"1.23.0", b"DirectML.dll") if name == "onnxruntime.dll" else dll(name.encode())
     if name.endswith(".dylib"):
@@ -59,7 +59,7 @@ def content(name: str) -> bytes:
 
 
 def lay(folder: Path) -> None:
-    """Every wheel, unpacked into ``folder/<spec>``, each with its ``RECORD``."""
+    """Write every wheel of ``WHEELS``, unpacked, into ``folder/<spec>``, each with its ``RECORD``."""
     for spec, names in WHEELS.items():
         files = {f"onnxruntime/capi/{name}": content(name) for name in names}
         if spec.endswith("@linux-arm64"):

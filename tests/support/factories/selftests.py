@@ -1,4 +1,4 @@
-"""What a self-test's container prints, and a bench whose models nobody runs. The lines are of real runs."""
+"""Output of a self-test's container, copied from real runs, and a bench whose models are not run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ldd /opt/p/lib/libonnxruntime.so.1
 ldd /opt/p/lib/libonnxruntime_providers_shared.so
 \tstatically linked
 """
-"""By glibc 2.36's ldd; our own bridge needs nothing."""
+"""Output of glibc 2.36's ldd; the project's own bridge has no dependencies."""
 
 
 def answer(**changes: object) -> str:
-    """A line of the smoke program's on a machine without a driver."""
+    """Return the smoke program's line on a machine without a driver; ``changes`` replace entries."""
     good = {
         "version": "1.21.0",
         "providers": ["CUDAExecutionProvider", "CPUExecutionProvider"],
@@ -43,12 +43,12 @@ def answer(**changes: object) -> str:
 
 
 def printed(**changes: object) -> str:
-    """All that a package's container prints, for ``bench``; of a good package without ``changes``."""
+    """Return the output of a package's container for ``bench``: of a good package without ``changes``."""
     return f"{LISTING}smoke\n{answer(**changes) * len(TRIALS)}"
 
 
 def bench(engine: Engine) -> SelftestBench:
-    """A bench on ``engine`` for which any model gives ``OUTPUTS``."""
+    """Return a bench on ``engine`` for which the stock outputs of any model are ``OUTPUTS``."""
     return SelftestBench(
         engine=engine,
         image="ortpacks/bare",

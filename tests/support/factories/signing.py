@@ -1,4 +1,4 @@
-"""Keys, roots and signed releases."""
+"""Factories of keys, roots and signed releases."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def key(name: str) -> KeySigner:
-    """The key of a name, always the same."""
+    """Return the key whose private bytes are the sha256 of the name."""
     return KeySigner(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest()))
 
 
 def root(*signers: KeySigner, before: bytes | None = None, **change: object) -> bytes:
-    """A root, signed by these."""
+    """Return the root after ``before`` (``None``: the first root) with a change, signed by ``signers``."""
     given = RootChange(**change)  # type: ignore[arg-type]
     return with_signatures(envelope(next_root(before, given, NOW)), signers)
 
@@ -29,7 +29,7 @@ def root(*signers: KeySigner, before: bytes | None = None, **change: object) -> 
 ALICE, BOB, CI = key("alice"), key("bob"), key("ci")
 
 FIRST = root(ALICE, BOB, root_keys=[ALICE.public, BOB.public], release_keys=[CI.public], threshold=2)
-"""Alice and Bob sign roots, both of them; CI signs releases."""
+"""The first root: its successors need the signatures of both Alice and Bob; CI signs releases."""
 
 
 def signing(*roots: bytes, by: KeySigner = CI, now: datetime = NOW) -> Signing:
@@ -41,6 +41,6 @@ def local_file(name: str, content: bytes) -> LocalFile:
 
 
 def targets(files: dict[str, bytes], *roots: bytes, by: KeySigner = CI, now: datetime = NOW) -> bytes:
-    """``targets.json`` of files."""
+    """Return the signed ``targets.json`` of files."""
     named = [local_file(name, content) for name, content in files.items()]
     return signed_targets(named, None, signing(*roots, by=by, now=now))

@@ -1,4 +1,4 @@
-"""Wheels made by hand, and the records of what is read of them."""
+"""Factories of wheels' libraries and of the records that are made of wheels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
 
 
 def unit(sass: str, ptx: str = "") -> bytes:
-    """A container: ``unit("75 90a", "90")``."""
+    """Return a container with these images of SASS and PTX, as in ``unit("75 90a", "90")``."""
     words = [(SASS, word) for word in sass.split()] + [(PTX, word) for word in ptx.split()]
     return container(
         *(image(kind, int(word.rstrip("a")), LZ4 | A * word.endswith("a")) for kind, word in words)
@@ -23,12 +23,12 @@ def unit(sass: str, ptx: str = "") -> bytes:
 
 
 def library_bytes(*units: bytes) -> bytes:
-    """A library with these containers."""
+    """Return a library with these containers."""
     return elf({".nv_fatbin": b"".join(units)}, soname="libdemo.so.1", needed=("libcudart.so.12",))
 
 
 def library(*units: bytes, name: str = PROVIDER) -> Inspected:
-    """A library as it is read."""
+    """Return the reader's result for a library with these containers."""
     data = library_bytes(*units)
     return Inspected(
         name=name,
@@ -41,13 +41,13 @@ def library(*units: bytes, name: str = PROVIDER) -> Inspected:
 
 
 def wheel_record(version: str, *libraries: Inspected, name: str = "onnxruntime_gpu") -> WheelRecord:
-    """The record of a wheel for Linux."""
+    """Return the record of a wheel for Linux with these libraries."""
     file = f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
     return record_of(file, Digest(1_234_567, "ab" * 32), libraries, EFFORT)
 
 
 def two_releases() -> tuple[WheelRecord, WheelRecord]:
-    """The second lost 6.0 and its PTX, and won 12.0."""
+    """Return the records of two releases; the second lost 6.0 and its PTX, and won 12.0."""
     return (
         wheel_record("1.9.0", library(unit("60 75", "75"), unit("60 75", "75"))),
         wheel_record("1.10.0", library(unit("75 120"), unit("75 120"))),

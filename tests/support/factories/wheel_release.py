@@ -1,5 +1,6 @@
-"""A dist folder with small packages whose wheels are released: the verbs publish and mirror, unpatched but
-for what proves packages in containers.
+"""Factory of a dist folder with small packages, whose wheels the real verbs publish and mirror release.
+
+Stand-ins replace only the verification of packages in containers, the client, the runtime layer and pauses.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LENIENT = PublishOptions(tag=TAG, allow=Leniency(unresolved=True))
 
 @dataclass
 class WheelShop:
-    """``shop.dist`` and the mirror that its release goes to."""
+    """The folder ``shop.dist``, and the mirror ``root`` to which its release is copied."""
 
     shop: Wiring
     root: Path
@@ -56,9 +57,9 @@ def open_wheel_shop(
     monkeypatch: pytest.MonkeyPatch,
     packages: Mapping[str, Mapping[str, object]] = MODERN,
 ) -> WheelShop:
-    """With ``packages``, by variant with the changes of their manifests, and one for the CPU.
+    """Return a shop with ``packages`` (changes of manifests by variant) and one package for the CPU.
 
-    ``bundle.wheels`` is set, and the double's token in the environment.
+    ``bundle.wheels`` is true, and the environment holds the double's token.
     """
     shop = official.workshop(root, folder)
     project = load_project((root / "variants.yaml").read_text(), "variants.yaml")

@@ -1,6 +1,6 @@
-"""A workshop over the real project and templates whose engine, store and root file systems are stand-ins.
+"""Factory of a wiring over the real project and templates, with a fake engine, store and root file systems.
 
-Wheels unpack into trees of small but true ELF libraries, so that reading and packing are the real ones.
+Wheels unpack into trees of small valid ELF libraries, which the real code reads and packs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def library(path: str, sm: Sequence[int] = (50, 60, 70)) -> bytes:
 
 @dataclass
 class Trove(FakeStore):
-    """Wheels that unpack; ``asked`` lists the inputs that were wanted."""
+    """A store whose wheels unpack into ``Trees``; ``asked`` lists the specs of the requested inputs."""
 
     asked: list[str] = field(default_factory=list)
 
@@ -51,10 +51,10 @@ class Trove(FakeStore):
 
 
 class Site:
-    """A workshop in ``folder`` and what its stand-ins were asked for."""
+    """A wiring in ``folder``, whose stand-ins record the calls that they get."""
 
     def __init__(self, root: Path, folder: Path, code: Sequence[int] = (50, 60, 70)) -> None:
-        """``code`` is what NVIDIA's libraries hold."""
+        """Write the wheels; ``code`` lists the architectures in NVIDIA's libraries."""
         cache = folder / "cache"
         cache.mkdir()
         Trees(cache, content=lambda spec, path: _content(spec, path, code)).lay()
@@ -78,11 +78,11 @@ class Site:
         return bench(self.engine)
 
     def built(self) -> list[str]:
-        """The stages that were built, in order."""
+        """Return the stages that were built, in order."""
         return [request.target for request in self.engine.builds]
 
     def _trials(self, store: Trove) -> tuple[SelftestTrial, ...]:
-        """Two, where the real ones need real wheels."""
+        """Return two made-up trials, as the real ones need real wheels."""
         return TRIALS
 
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:

@@ -1,1 +1,1 @@
-"""Stand-ins for ports, and the verbs in a process."""
+"""Stand-ins for the ports, and calls of verbs in a process of their own."""

@@ -1,4 +1,4 @@
-"""Stand-ins for the ports: they record what was asked and answer what the test set."""
+"""Stand-ins for the ports, which record calls and return the answers that a test sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from builder.project.inputs import DebianPackage, Input, Lock
 
 @dataclass
 class FakeReporter:
-    """Keeps every line."""
+    """A reporter that keeps every line; a warning's line begins with ``!``."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class FakeReporter:
 
 @dataclass
 class FakeRunner:
-    """Answers by the program's name; raises an error given in its place."""
+    """A runner with answers by program, or by the first three words of a command; an error is raised."""
 
     answers: Mapping[str, Completed | BuilderError] = field(default_factory=dict)
     calls: list[list[str]] = field(default_factory=list)
@@ -74,12 +74,12 @@ class FakeRunner:
         return answer or Completed(code=0, stdout="", stderr="")
 
     def interrupt(self) -> None:
-        """Nothing runs that could be ended."""
+        """Do nothing, as no process runs."""
 
 
 @dataclass
 class FakeEngine:
-    """An engine with some images, a registry that may be out of reach, and containers that answer as told."""
+    """An engine with given images, registry and answers of containers."""
 
     images: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
@@ -88,18 +88,18 @@ class FakeEngine:
     builds: list[ImageBuild] = field(default_factory=list)
     on_build: Callable[[ImageBuild, Callable[[str], None]], None] = lambda request, on_line: None
     built: tuple[str, ...] = ("sha256:1", "sha256:2")
-    """The layers of any image that was built."""
+    """Layers of every built image."""
     registry: PushedImage | None = None
-    """What any registry has; what was built unless said."""
+    """Image in every registry; ``None`` for one with the layers ``built``."""
     published: list[tuple[str, Sequence[str], Sequence[IndexEntry]]] = field(default_factory=list)
     listed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Builders and contexts, by the flag that names them."""
+    """Names of builders and contexts by the flag that selects them."""
     deaf: set[str] = field(default_factory=set)
-    """Those that do not answer."""
+    """Names of builders that do not answer."""
     holds: Sequence[Held] = ()
     removed: list[Held] = field(default_factory=list)
     on_run: Callable[[ContainerRun], Completed] | None = None
-    """Answers in place of ``answer``."""
+    """Function that gives a container's answer instead of ``answer``."""
 
     def facts(self) -> EngineFacts:
         return EngineFacts(
@@ -153,7 +153,7 @@ class FakeEngine:
 
 
 class NoEngine(FakeEngine):
-    """No Docker here."""
+    """An engine that does not answer, as on a machine without Docker."""
 
     def facts(self) -> EngineFacts:
         raise ToolMissingError("No Docker engine answers.")
@@ -170,7 +170,7 @@ class NoEngine(FakeEngine):
 
 @dataclass
 class FakeStore:
-    """Inputs that lie in a folder, by the last part of their spec."""
+    """A store whose inputs lie in a folder under the last part of their spec."""
 
     folder: Path
     pins: Lock = field(default_factory=lambda: Lock(pins={}))
@@ -192,12 +192,12 @@ class FakeStore:
 
 @dataclass
 class FakeRootfs:
-    """Root file systems that are a line of text; a slim one is a tar with a file of it."""
+    """Root file systems that are files of one line of text; a slim one is a tar of this file."""
 
     folder: Path
     asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     version: str = "1"
-    """Of every package in them."""
+    """Version of every Debian package in a root file system."""
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         self.asked.append((suite, tuple(packages)))

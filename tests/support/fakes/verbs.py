@@ -1,4 +1,4 @@
-"""The verbs as a user runs them."""
+"""Calls of the verbs as a user makes them: in a process of their own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from tests.support import ROOT
 
 
 def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end."""
+    """Run a verb to its end, for at most ``timeout`` seconds."""
     argv = [sys.executable, "-m", "builder.app.command_line", *map(str, arguments)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def build(dist: Path, *arguments: str) -> Path:
-    """Build one variant on the assembled base; the full package. The thin ones lie beside it: ``thin_of``."""
+    """Build one variant on the assembled base into ``dist``, and return its full package.
+
+    ``thin_of`` gives the thin package, which lies in the same folder.
+    """
     done = invoke("build", "--base", "assembled", "--dist", dist, *arguments)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
     full, thin, _gzipped = (Path(line.strip()) for line in done.stdout.splitlines()[-3:])
@@ -25,5 +28,5 @@ def build(dist: Path, *arguments: str) -> Path:
 
 
 def thin_of(full: Path) -> Path:
-    """The thin package that a build makes beside a full one."""
+    """Return the path of the thin package that a build makes with a full one."""
     return full.with_name(full.name.replace("-linux-x64", "-thin-linux-x64"))

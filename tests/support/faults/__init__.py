@@ -1,1 +1,1 @@
-"""Injected faults."""
+"""Helpers of tests that inject faults."""

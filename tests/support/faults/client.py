@@ -1,4 +1,4 @@
-"""A client that meets faults: what must hold after each."""
+"""Helpers of tests that inject faults into the client: what must hold after each fault."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ OLD, NEW = "1.22.0", "1.23.2"
 
 
 def no_children(argv: Sequence[str], seconds: float) -> ProcessAnswer:
-    """A machine where no process can be started: then packages are not tried out, which saves time."""
+    """Raise ``OSError`` instead of starting a process, so that the client does not try packages out.
+
+    This saves time in tests of faults.
+    """
     raise OSError(f"{argv[0]}: not for {seconds} s here")
 
 
 def ticking(step: float) -> Callable[[], float]:
-    """A clock that goes on by ``step`` seconds each time it is looked at."""
+    """Return a clock that advances by ``step`` seconds with each call."""
     now = iter(range(10**9))
     return lambda: next(now) * step
 
 
 @dataclass
 class Quick(Machine):
-    """Starts no process; its clock for networks is its own."""
+    """A machine that starts no process, and whose clock for networks advances by ``tick`` seconds a call."""
 
     tick: float = 0.0
 
@@ -44,21 +47,21 @@ class Quick(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """Two releases, and a prefix with the older one installed that each case gets a copy of."""
+    """Two releases, and a prefix with the older one installed, of which each case gets a copy."""
 
     older: Path
     newer: Path
     installed: Path
 
     def machine(self, home: Path) -> Quick:
-        """With the older release installed."""
+        """Return a machine with the older release installed."""
         machine = Quick(home)
         shutil.copytree(self.installed, machine.prefix, symlinks=True)
         return machine
 
 
 def lay_ground(folder: Path) -> Ground:
-    """Write the releases and install the older one."""
+    """Write both releases and install the older one."""
     older = write_release(folder / "older", version=OLD)
     newer = write_release(folder / "newer", version=NEW)
     machine = Quick(folder / "home")
@@ -67,12 +70,12 @@ def lay_ground(folder: Path) -> Ground:
 
 
 def version_in_use(machine: Machine) -> str:
-    """By the name of the folder that ``current`` leads to."""
+    """Return the version in the name of the folder that ``current`` points to."""
     return (machine.prefix / "current").resolve().name.split("-")[2]
 
 
 def require_usable(machine: Machine, versions: Collection[str]) -> None:
-    """A whole package of ``versions`` is in use, and told how to be used."""
+    """Assert that a whole package of one of ``versions`` is in use, and that ``env`` describes it."""
     assert machine.run("verify") == 0, machine.out + machine.err
     assert machine.run("env") == 0, machine.err
     assert "ORT_DYLIB_PATH" in machine.out
@@ -80,14 +83,19 @@ def require_usable(machine: Machine, versions: Collection[str]) -> None:
 
 
 def require_cured(machine: Machine, index: str) -> None:
-    """The next install succeeds and leaves nothing behind."""
+    """Assert that the next install succeeds and leaves no temporary files."""
     assert machine.run("install", "--index", index) == 0, machine.err
     require_usable(machine, {NEW})
     assert machine.litter() == []
 
 
 def outlive(machine: Machine, index: str, codes: Collection[int], *, cure: str | None = None) -> int:
-    """An install of the newer release that meets a fault, a look around, and the next install."""
+    """Install the newer release under a fault, check the result, and install again.
+
+    Returns the first exit code.
+
+    ``codes``: allowed exit codes. ``cure``: the index of the next install, by default the same.
+    """
     code = machine.run("install", "--index", index)
     assert code in codes, (code, machine.err)
     require_usable(machine, {NEW} if code == 0 else {OLD})

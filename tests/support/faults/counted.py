@@ -1,4 +1,4 @@
-"""How many cases a module of fault tests has, whatever was selected for this run."""
+"""Count of the cases in a module of fault tests, independent of the selection for a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 
 def cases_of(request: pytest.FixtureRequest) -> Counter[str]:
-    """The number of cases of each test function in the asking test's module.
+    """Return the number of cases of each test function in the module of the requesting test.
 
-    The module is collected anew: neither ``-k`` nor the share that xdist gives a worker changes the counts.
+    The function collects the module again, so that ``-k`` and xdist's distribution do not change the counts.
     """
     module = request.node.getparent(pytest.Module)
     assert module is not None

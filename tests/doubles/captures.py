@@ -1,4 +1,4 @@
-"""nvidia-smi as it answered on other people's machines: the files of ``tests/data/nvidia-smi``."""
+"""Stand-in for nvidia-smi with outputs of real machines, the files of ``tests/data/nvidia-smi``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOG_FIELDS = {"Product Name": "name", "GPU UUID": "uuid"}
 
 @dataclass
 class Quoted:
-    """One file of ``tests/data/nvidia-smi``."""
+    """The content of a file of ``tests/data/nvidia-smi``: a row of fields for each GPU."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
     refusals: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What a query of this field printed, and its status; under ``""`` what any command did."""
+    """Output and exit code of a failed query, by its fields; under ``""`` those of any command."""
 
     def answer(self, fields: str) -> tuple[str, int]:
-        """What ``--query-gpu=index,<fields>`` prints, and its status."""
+        """Return the output and the exit code of ``--query-gpu=index,<fields>``."""
         for refused in ("", fields):
             if refused in self.refusals:
                 return self.refusals[refused]
@@ -36,7 +36,7 @@ class Quoted:
         return "\n".join(lines), 0
 
     def program(self, folder: Path) -> str:
-        """An ``nvidia-smi`` that answers so."""
+        """Write an ``nvidia-smi`` with these answers into ``folder`` and return its path."""
         answers = {fields: self.answer(fields) for fields in QUERIES}
         cases = [
             f"  --query-gpu=index,{fields}) echo {shlex.quote(text)}; exit {status} ;;"
@@ -46,7 +46,7 @@ class Quoted:
 
 
 def quoted(name: str) -> Quoted:
-    """The capture ``name``."""
+    """Return the content of the capture ``name``."""
     result = Quoted()
     for command, output, status in _commands((CAPTURES / f"{name}.txt").read_text()):
         asked = re.search(r"--query-gpu=(\S+)", command)

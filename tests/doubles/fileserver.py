@@ -1,4 +1,4 @@
-"""A loopback HTTP server of a few files that can fail in the ways mirrors do."""
+"""An HTTP server of a few files on loopback, with the failures of real mirrors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from tests.doubles.loopback import listening
 
 @dataclass
 class FileServer:
-    """``files`` by decoded path. Each request uses up the first of ``faults``."""
+    """A server of ``files``, by decoded path. Each request takes the first of ``faults``."""
 
     files: dict[str, bytes]
     faults: list[str] = field(default_factory=list)
-    """A status like ``500``, ``cut`` (half the body, then it ends) or ``stall`` (half, then silence)."""
+    """Statuses such as ``500``, ``cut`` (the connection ends after half the body) or ``stall``.
+
+    After ``stall`` nothing follows half the body until ``released`` is set.
+    """
     ranges: bool = True
     etag: str = '"one"'
     requests: list[tuple[str, str]] = field(default_factory=list)
-    """Raw path and Range header of every request."""
+    """Undecoded path and Range header of every request."""
     url: str = ""
     released: threading.Event = field(default_factory=threading.Event)
-    """Ends a stall."""
+    """Event that ends a stall; 30 seconds end it too."""
 
 
 @contextmanager

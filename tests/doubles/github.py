@@ -1,7 +1,7 @@
-"""A double of GitHub's releases on loopback: files on disk, GitHub's semantics, switches for what goes wrong.
+"""A double of GitHub's releases on loopback, which keeps assets as files and can inject faults.
 
-Two ports stand for GitHub's two kinds of host: the first for api.github.com and github.com, the second for
-uploads.github.com and the object store behind downloads. By hand: ``python -m tests.doubles.github --help``.
+It has two ports: the first for api.github.com and github.com, the second for uploads.github.com and the
+object store behind downloads. ``python -m tests.doubles.github --help`` runs the double by hand.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.doubles.github_handlers import ApiHandler, StorageHandler
 from tests.doubles.loopback import listening
 
 HEAD = "4" * 40
-"""The newest commit of every branch."""
+"""Newest commit of every branch."""
 TOKEN = "ghp_doubleTokenThatMustNeverShow"
 REPOSITORY = "ortpacks/ortpacks"
 
 
 class Server(ThreadingHTTPServer):
-    """One of the two ports."""
+    """One of the double's two ports."""
 
     daemon_threads = True
 
@@ -38,11 +38,11 @@ class Server(ThreadingHTTPServer):
         self.double = double
         self.host = host
         self.open = 0
-        """Connections that are being served."""
+        """Number of connections that are being served."""
         super().__init__(("127.0.0.1", port), ApiHandler if host == "api" else StorageHandler)
 
     def server_bind(self) -> None:
-        """Bind to a port by its number: only then does the socket keep it while it does not listen."""
+        """Bind to a port by its number: otherwise the socket loses the port while it does not listen."""
         if not self.server_address[1]:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -63,7 +63,7 @@ class Server(ThreadingHTTPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """A client that was killed takes no answer: no traceback for that."""
+        """Print no traceback for a broken connection, as tests kill clients."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -73,7 +73,10 @@ class Server(ThreadingHTTPServer):
 
 
 class GitHubDouble:
-    """One repository and its releases. ``digests`` off: a host too old to tell digests."""
+    """A host with one repository and its releases.
+
+    Without ``digests`` the host reports no digests of assets, as an old GitHub Enterprise Server.
+    """
 
     def __init__(
         self,
@@ -91,26 +94,26 @@ class GitHubDouble:
         self.immutable = immutable
         self.digests = digests
         self.push: bool | None = True
-        """What the repository's ``permissions.push`` says to a token; ``None``: there are no permissions."""
+        """Value of ``permissions.push`` in answers to a token; ``None``: answers have no ``permissions``."""
         self.admin = False
-        """What ``permissions.admin`` says; only an administrator is told whether releases are immutable."""
+        """Value of ``permissions.admin``; only an administrator may read whether releases are immutable."""
         self.enterprise: str | None = None
-        """What ``X-GitHub-Enterprise-Version`` says; such a server knows no immutable releases."""
+        """Value of ``X-GitHub-Enterprise-Version``; a server with this header has no immutable releases."""
         self.scopes: str | None = None
-        """What ``X-OAuth-Scopes`` says; only a classic token's answers have it."""
+        """Value of ``X-OAuth-Scopes``; only answers to a classic token have this header."""
         self.ticks = 0
-        """Requests that came, blocks of bodies that were read, and answers that were ready, all together."""
+        """Number of events so far: requests, blocks read of their bodies, and answers."""
         self.moment: tuple[int, Callable[[], None]] | None = None
-        """A tick, and what is done at it."""
+        """Number of an event of ``ticks``, and the function that the double calls at this event."""
         self.block = 1 << 16
-        """Bytes of a body that are read at once."""
+        """Bytes of a request's body that are read at once."""
         self.short = 0
-        """Uploads that ended before their length."""
+        """Number of uploads that ended before their stated length."""
         self.releases: dict[int, StoredRelease] = {}
         self.tags: dict[str, str] = {}
-        """The repository's tags and the objects that they name."""
+        """Hash of the object (commit or annotated tag) that each tag of the repository names."""
         self.annotated: dict[str, str] = {}
-        """The objects of annotated tags, and what these name in turn: a commit, or another of them."""
+        """Hash of the commit or annotated tag that each annotated tag names, by the tag's own hash."""
         self.requests: list[Seen] = []
         self.lock = threading.RLock()
         self._faults: list[Fault] = []
@@ -121,7 +124,7 @@ class GitHubDouble:
 
     @property
     def url(self) -> str:
-        """Base of the API and of plain downloads: ``<url>/<owner>/<repo>/releases/download/<tag>/<name>``."""
+        """The base of the API and of downloads: ``<url>/<owner>/<repo>/releases/download/<tag>/<name>``."""
         return self.api.url
 
     @contextmanager
@@ -132,7 +135,7 @@ class GitHubDouble:
     def fail(
         self, route: str, kind: str, *, times: int = 1, after: int = 0, seconds: int = 7, skip: int = 0
     ) -> None:
-        """Make ``times`` requests of a route go wrong, after ``skip`` that do not."""
+        """Let ``times`` requests of a route fail with ``kind`` (see ``Fault``), after ``skip`` good ones."""
         self._faults += [Fault(route, kind, after, seconds, 0 if number else skip) for number in range(times)]
 
     def take_fault(self, route: str) -> Fault | None:
@@ -155,33 +158,36 @@ class GitHubDouble:
         return number
 
     def pending(self) -> list[Fault]:
-        """What has not gone wrong yet."""
+        """Return the faults that no request has met yet."""
         return list(self._faults)
 
     def forget_faults(self) -> None:
-        """Let nothing more go wrong."""
+        """Remove all faults that no request has met yet."""
         with self.lock:
             self._faults.clear()
 
     def down(self) -> None:
-        """Both ports refuse connections."""
+        """Let both ports refuse connections."""
         for server in (self.api, self.storage):
             server.socket.shutdown(socket.SHUT_RDWR)
 
     def up(self) -> None:
-        """Both ports listen again."""
+        """Let both ports listen again."""
         for server in (self.api, self.storage):
             server.socket.listen()
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Wait until nobody is served: a client that is gone may have left a request that is being done."""
+        """Wait until no connection is served, as a killed client's request may still be in progress.
+
+        Raises ``AssertionError`` after ``seconds``.
+        """
         end = time.monotonic() + seconds
         while self.api.open or self.storage.open:
             assert time.monotonic() < end, "a connection is still open"
             time.sleep(0.002)
 
     def writes(self) -> list[Seen]:
-        """Every request that changes something."""
+        """Return every request with a method other than GET and HEAD."""
         return [seen for seen in self.requests if seen.method not in ("GET", "HEAD")]
 
     def create(self, tag: str, title: str, body: str, *, draft: bool) -> StoredRelease:
@@ -203,7 +209,7 @@ class GitHubDouble:
     def store(
         self, release: StoredRelease, name: str, data: bytes | Path, *, state: str = "uploaded"
     ) -> StoredAsset:
-        """Put an asset in place: bytes, or a file of the root that is taken over."""
+        """Add an asset to a release and return it; a file given as ``data`` is moved."""
         with self.lock:
             number = next(self._ids)
             kept = self.root / f"{number}-{name}"
@@ -227,7 +233,7 @@ class GitHubDouble:
         return max(public, key=lambda item: item.order, default=None)
 
     def contents(self, tag: str) -> dict[str, bytes]:
-        """Name to bytes of every whole asset of a tag's newest release, draft or not."""
+        """Return the bytes by name of every uploaded asset of a tag's newest release, draft or not."""
         release = [item for item in self.releases.values() if item.tag == tag][-1]
         return {
             item.name: item.file.read_bytes() for item in release.assets.values() if item.state == "uploaded"

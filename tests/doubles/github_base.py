@@ -1,4 +1,4 @@
-"""What the double keeps, and what its two kinds of host have in common. See ``tests.doubles.github``."""
+"""Data of the GitHub double and handling of requests on both hosts. See ``tests.doubles.github``."""
 
 from __future__ import annotations
 
@@ -28,23 +28,34 @@ class Route(NamedTuple):
 
 @dataclass
 class Fault:
-    """What goes wrong next on ``route``: the name of a handler's method.
+    """A fault of the next request of ``route``, which is the name of a handler's method.
 
-    ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``, ``delete``,
-    ``publish`` (any PATCH), ``download``, ``immutable`` (the setting), ``ref`` (a tag's).
+    Routes: ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``,
+    ``delete``, ``publish`` (any PATCH), ``download``, ``immutable`` (the setting), ``ref`` (of a tag).
 
-    Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``429-bare``
-    (names no time), ``503-later`` (names one), ``date`` (429 with the time to come back), ``reset``,
-    ``secondary``, ``echo`` (422 that repeats the token), ``elsewhere`` (302 to the other host), ``moved``,
-    ``revoke`` (401, the token is good no longer), ``down`` (both ports refuse from now on).
-    Publish: ``meddle`` (somebody removes an asset just before), ``meddle-more`` (adds one), ``mutable`` (it
-    is not made immutable), ``immutable-late`` (it is, and the answer does not say so). Publish, ref: ``move``
-    (somebody moves the tag just before).
-    Create, publish, upload, delete: ``landed`` (502, but done), ``lost`` (done, no answer at all).
-    Upload: ``cut`` and ``cut-starter`` after ``after`` bytes, ``starter`` (502, half an asset), ``race`` and
-    ``race-other`` (422: someone was faster with the same or other bytes), ``corrupt`` (other bytes stored),
-    ``wrong-digest`` (the answer lies), ``no-digest``, ``late-digest``, ``truncated`` (half a 201).
-    Download, asset: ``cut`` after ``after`` bytes, ``corrupt``. Asset: ``direct`` (200 instead of 302).
+    Kinds for any route: a status (``500``, ``502``, ``401`` ...), ``hangup`` (no answer), ``retry-after``
+    (403 with the seconds to wait), ``429`` (the same with 429), ``429-bare`` (429 without a time),
+    ``503-later`` (503 with seconds), ``date`` (429 with a date), ``reset`` (403, used-up rate limit),
+    ``secondary`` (403, secondary rate limit), ``echo`` (422 that repeats the token), ``elsewhere`` (302 to
+    the other host), ``moved`` (307 to the other host), ``revoke`` (401, and another token is valid from
+    then on), ``down`` (both ports refuse connections from then on).
+
+    Publish: ``meddle`` (another client
+    removes an asset just before), ``meddle-more`` (another client adds one), ``mutable`` (the release does
+    not become immutable), ``immutable-late`` (the release becomes immutable, but the answer denies it).
+        Publish, ref: ``move`` (another client moves the tag just before).
+
+    Create, publish, upload, delete:
+    ``landed`` (done, but 502), ``lost`` (done, but no answer).
+
+    Upload: ``cut`` (end after ``after`` bytes),
+    ``cut-starter`` (the same, with an asset in the state "starter"), ``starter`` (502, asset in the state
+    "starter"), ``race`` and ``race-other`` (422: another client was faster with the same or other bytes),
+    ``corrupt`` (other bytes are stored), ``wrong-digest`` (in the answer alone), ``no-digest``,
+    ``late-digest`` (none in the answer alone), ``truncated`` (half of the answer 201).
+
+    Download, asset:
+    ``cut`` after ``after`` bytes, ``corrupt``. Asset: ``direct`` (200 instead of 302).
     """
 
     route: str
@@ -52,19 +63,19 @@ class Fault:
     after: int = 0
     seconds: int = 7
     skip: int = 0
-    """Requests of the route that pass before it."""
+    """Number of the route's requests that succeed before the fault."""
 
 
 @dataclass
 class Seen:
-    """One request as it came in."""
+    """A request that the double received."""
 
     host: str
     method: str
     path: str
     authorized: bool
     tick: int = 0
-    """``GitHubDouble.ticks`` when it came."""
+    """Value of ``GitHubDouble.ticks`` at the request's arrival."""
 
 
 @dataclass
@@ -85,18 +96,18 @@ class StoredRelease:
     body: str
     draft: bool
     target: str = "main"
-    """Commit or branch that the tag is made on, should it not be there yet."""
+    """Commit or branch on which the tag is created if it does not exist."""
     immutable: bool = False
     order: int = 0
-    """When it was published, for ``latest``."""
+    """Number that is higher for a release published later; ``latest`` compares it."""
     assets: dict[int, StoredAsset] = field(default_factory=dict)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Finds the route, logs the request, plays the fault if any, else calls the route's method."""
+    """A handler that logs a request and calls the method of its route, unless a fault answers."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes: 40 ms each otherwise
+    disable_nagle_algorithm = True  # with it, the second write of an answer is 40 ms late
     routes: ClassVar[tuple[Route, ...]] = ()
 
     @property
@@ -119,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
         self._dispatch()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-        """Quiet: the double keeps its own log."""
+        """Print nothing, as ``GitHubDouble.requests`` is the log."""
 
     def _dispatch(self) -> None:
         tick = self.double.tick()
@@ -150,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         return cast("None", getattr(self, route.name)(**found))
 
     def _refuse(self, fault: Fault) -> bool:
-        """Play a fault that every route knows; whether it was one."""
+        """Answer with a fault of a kind for any route; ``False``: another kind, no answer."""
         if fault.kind in ("hangup", "down"):
             self.double.down() if fault.kind == "down" else None
             self.hang_up()
@@ -188,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
         return kinds.get(fault.kind)
 
     def done(self, status: int, body: object = None) -> None:
-        """The answer to a write that was carried out, unless it is to be lost."""
+        """Answer a write that was carried out; the faults ``lost`` and ``landed`` replace the answer."""
         kind = self.fault.kind if self.fault else ""
         if kind == "lost":
             self.read_body()
@@ -214,7 +225,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def send_file(self, file: Path, start: int = 0) -> None:
-        """A file's bytes from ``start`` on; a fault stops after as many as it says, or spoils one."""
+        """Send a file's bytes from ``start`` on.
+
+        The fault ``cut`` ends the body after its number of bytes, ``corrupt`` changes the first byte.
+        """
         size = file.stat().st_size
         self.send_response(206 if start else 200)
         if start:
@@ -243,7 +257,10 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def read_body(self, target: Path | None = None, limit: int | None = None) -> bytes:
-        """Take the request's body, up to ``limit`` bytes: into ``target``, or returned."""
+        """Read the rest of the request's body, at most ``limit`` bytes.
+
+        Returns the bytes, or writes them to ``target`` and returns ``b""``.
+        """
         wanted = self.left if limit is None else min(limit, self.left)
         data = bytearray()
         stream = target.open("wb") if target else None
@@ -263,7 +280,7 @@ class Handler(BaseHTTPRequestHandler):
         return bytes(data)
 
     def read_json(self) -> dict[str, Any] | None:
-        """The request's body; ``None``, and nothing is answered, when its sender went away in its middle."""
+        """Return the request's body; ``None``, without an answer, if the client sent only a part of it."""
         data = self.read_body()
         if self.left:
             self.hang_up()
@@ -287,5 +304,5 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def renamed(name: str) -> str:
-    """GitHub's own name for an asset: anything special becomes a dot."""
+    """Return the name that GitHub gives to an asset: each special character becomes a dot."""
     return re.sub(r"[^A-Za-z0-9._+@-]", ".", name).strip(".") or "default.unnamed"

@@ -1,4 +1,4 @@
-"""The double's two kinds of host, request by request. See ``tests.doubles.github``."""
+"""Handlers of the GitHub double's two hosts, with a method for each route. See ``tests.doubles.github``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.doubles.github_required_keys import REJECTED, of_annotation
 
 _BLOCK = 1 << 16
 MOVED = "6" * 40
-"""The commit that somebody moves a tag to."""
+"""Commit to which another client moves a tag."""
 
 
 class ApiHandler(Handler):
-    """api.github.com, and github.com for plain downloads."""
+    """The handler for api.github.com, and for github.com's downloads."""
 
     routes: ClassVar[tuple[Route, ...]] = (
         Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)", "access", True),
@@ -41,7 +41,7 @@ class ApiHandler(Handler):
     )
 
     def access(self) -> None:
-        """Anonymous readers are told no permissions."""
+        """Answer with the repository; only an answer to a token has permissions."""
         double = self.double
         value: dict[str, object] = {"full_name": double.repository, "private": False, "archived": False}
         if self.authorized and double.push is not None:
@@ -62,7 +62,7 @@ class ApiHandler(Handler):
         return self.answer(200, {"enabled": True, "enforced_by_owner": False})
 
     def ref(self, tag: str) -> None:
-        """Fault ``move``: somebody moved the tag before."""
+        """Answer with the tag's object; the fault ``move`` moves the tag before."""
         if self.fault and self.fault.kind == "move":
             self.double.tags[tag] = MOVED
         named = self.double.tags.get(tag)
@@ -144,7 +144,7 @@ class ApiHandler(Handler):
         return self.done(200, {**told, "immutable": False} if kind == "immutable-late" else told)
 
     def _meddle(self, release: StoredRelease, kind: str) -> None:
-        """What somebody else does just before a release is published."""
+        """Change the release as another client would just before its publication, by the fault's kind."""
         if kind == "meddle":
             release.assets.popitem()
         if kind == "meddle-more":
@@ -189,7 +189,7 @@ class ApiHandler(Handler):
         return self.answer(302, None, {"Location": target})
 
     def expanded(self, tag: str) -> None:
-        """The part of a release's page that a browser asks for by itself: links by their paths, no hashes."""
+        """Answer with the part of a release's page that a browser loads separately: links without hashes."""
         release = self.double.published(tag)
         if release is None:
             return self.answer(404, {"message": "Not Found"})
@@ -215,7 +215,7 @@ class ApiHandler(Handler):
 
 
 class StorageHandler(Handler):
-    """uploads.github.com, and the object store that downloads end at."""
+    """The handler for uploads.github.com, and for the object store to which downloads are redirected."""
 
     routes: ClassVar[tuple[Route, ...]] = (
         Route("POST", rf"{REPO}/(?P<number>\d+)/assets", "upload", False),
@@ -251,7 +251,7 @@ class StorageHandler(Handler):
         if kind in ("corrupt", "race-other"):
             part.write_bytes(b"\0" + part.read_bytes()[1:])
         broken = kind in ("starter", "cut-starter")
-        with self.double.lock:  # of two that send the same name at once, one comes first
+        with self.double.lock:  # of two simultaneous uploads with one name, only the first is stored
             if any(item.name == name for item in release.assets.values()):
                 part.unlink()
                 return self.exists()

@@ -1,9 +1,9 @@
-"""What GitHub always tells beside what a publisher looks at: required keys of its OpenAPI description."""
+"""Keys that GitHub's OpenAPI description requires in answers, and that no publisher reads."""
 
 from __future__ import annotations
 
 REJECTED = {"documentation_url": "https://docs.github.com/rest"}
-"""Beside ``message`` and ``errors`` of a 422."""
+"""Keys of a 422's body other than ``message`` and ``errors``."""
 _WHEN = "2026-01-01T00:00:00Z"
 _PAGES = (
     "avatar events followers following gists html organizations received_events repos starred subscriptions"
@@ -11,7 +11,7 @@ _PAGES = (
 
 
 def of_release(url: str, *, draft: bool) -> dict[str, object]:
-    """Of the release at ``url``; a draft has no archives of its source and was not published yet."""
+    """Return the keys of the release at ``url``; a draft has no source archives and publication time."""
     return {
         "node_id": "RE_double",
         "assets_url": f"{url}/assets",
@@ -24,13 +24,13 @@ def of_release(url: str, *, draft: bool) -> dict[str, object]:
 
 
 def of_asset() -> dict[str, object]:
-    """Of any asset; who uploaded it is gone."""
+    """Return the keys of an asset, whose uploader is ``None`` as for a deleted account."""
     times = {"created_at": _WHEN, "updated_at": _WHEN}
     return {"node_id": "RA_double", "uploader": None, "download_count": 0, **times}
 
 
 def of_annotation(url: str) -> dict[str, object]:
-    """Of an annotated tag's object at ``url``."""
+    """Return the keys of an annotated tag's object at ``url``."""
     tagger = {"date": _WHEN, "email": "octocat@github.com", "name": "octocat"}
     return {"node_id": "TAG_double", "tag": "", "url": url, "message": "", "tagger": tagger}
 

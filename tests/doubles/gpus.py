@@ -1,4 +1,7 @@
-"""A machine with GPUs: nvidia-smi as a script, its driver's libraries in C, steered by the environment."""
+"""Doubles of a machine with GPUs: nvidia-smi as a script, and the driver's libraries in C.
+
+Environment variables control the libraries; ``driver/steering.h`` lists them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def machine(
     nvml: str = "libno-such-nvml.so",
     system: str = "linux",
 ) -> Surroundings:
-    """A machine with nothing but what is named; its files lie under ``folder``."""
+    """Return surroundings with the named programs and libraries alone, and files below ``folder``."""
     full = {"PATH": "/usr/bin:/bin", **(env or {})}
     return Surroundings(
         env=full,
@@ -45,12 +48,12 @@ def machine(
 
 
 def probes(found: Detection) -> dict[str, Probe]:
-    """By the probe's name; of a file the name of its folder's owner: ``proc`` or ``sys``."""
+    """Return probes by name; the name of a file below ``/proc`` or ``/sys`` becomes ``proc`` or ``sys``."""
     return {re.sub(r".*/(proc|sys)/.*", r"\1", probe.name): probe for probe in found.probes}
 
 
 def program(folder: Path, script: str) -> str:
-    """``nvidia-smi`` as a shell script."""
+    """Write ``nvidia-smi`` as a shell script into ``folder`` and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "nvidia-smi"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -59,7 +62,10 @@ def program(folder: Path, script: str) -> str:
 
 
 def library(folder: Path, source: str) -> str:
-    """``driver/<source>.c`` as a shared library; the test is skipped where there is no compiler."""
+    """Compile ``driver/<source>.c`` to a shared library in ``folder`` and return its path.
+
+    The test is skipped where there is no C compiler.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler for the stand-in of a driver's library")

@@ -1,4 +1,4 @@
-"""What mirrors, proxies and worse answer in place of an archive: faults for ``doubles.release.Server``."""
+"""Faults for ``doubles.release.Server``: wrong answers of mirrors, proxies and attackers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import suppress
 from tests.doubles.release import Fault, Handler
 
 PATIENCE = 400
-"""Bytes after which a server that dribbles has had enough itself."""
+"""Number of single bytes after which ``dribbles`` stops, 2 ms apart."""
 
 
 def start_of(handler: Handler) -> int:
-    """The byte that was asked for."""
+    """Return the first byte that the request's Range header names; 0 without one."""
     return int((handler.headers.get("Range") or "bytes=0-")[6:-1])
 
 
 def cut_at(point: int) -> Fault:
-    """The connection ends after the file's byte ``point``, whatever was asked for."""
+    """Return a fault that ends the connection after the file's byte ``point``, for any requested range."""
 
     def fault(handler: Handler, content: bytes) -> None:
         start = start_of(handler)
@@ -29,7 +29,7 @@ def cut_at(point: int) -> Fault:
 
 
 def reset_at(point: int) -> Fault:
-    """As ``cut_at``, but with a reset, which takes along what was not read yet."""
+    """Return a fault like ``cut_at`` that resets the connection, so that unread bytes are lost."""
 
     def fault(handler: Handler, content: bytes) -> None:
         cut_at(point)(handler, content)
@@ -42,19 +42,23 @@ def reset_at(point: int) -> Fault:
 
 
 def status(code: int, headers: dict[str, str] | None = None) -> Fault:
-    """A status, with a page that is no archive."""
+    """Return a fault that answers with this status and a page of HTML."""
     return lambda handler, content: handler.answer(code, b"<html>sorry</html>", headers)
 
 
 def redirect(location: str | None) -> Fault:
-    """Elsewhere."""
+    """Return a fault that answers 302 with this Location; ``None``: without the header."""
     return status(302, {"Location": location} if location else None)
 
 
 def ranged(
     shift: int = 0, more: int = 0, total: int = 0, flip: int = 0, *, header: str | None = None
 ) -> Fault:
-    """206 with other bytes, or other words, than were asked for."""
+    """Return a fault that answers 206 with other bytes than requested, or with a wrong Content-Range.
+
+    ``shift``: bytes added to the start; ``more``: zero bytes behind the body; ``total``: bytes added to the
+    stated size of the file; ``flip``: mask that changes each byte; ``header``: the Content-Range.
+    """
 
     def fault(handler: Handler, content: bytes) -> None:
         start = start_of(handler) + shift
@@ -66,17 +70,20 @@ def ranged(
 
 
 def whole(handler: Handler, content: bytes) -> None:
-    """200 and all of it, whatever was asked for."""
+    """Answer 200 with the whole file for any requested range."""
     handler.answer(200, content)
 
 
 def stale(handler: Handler, content: bytes) -> None:
-    """The head of a file that was replaced since: the server knows another tag for it now."""
+    """Answer with the first 300 bytes and the ETag of a file that is replaced afterwards."""
     handler.answer(200, bytes(len(content)), {"ETag": '"stale"'}, cut=300)
 
 
 def chunked(spoil: bytes = b"") -> Fault:
-    """Without a length; ``spoil`` in place of the next chunk's."""
+    """Return a fault that sends the file in chunks without Content-Length.
+
+    With ``spoil``, these bytes follow the first chunk in place of the next length, and the connection ends.
+    """
 
     def fault(handler: Handler, content: bytes) -> None:
         handler.send_response(200)
@@ -95,7 +102,7 @@ def chunked(spoil: bytes = b"") -> Fault:
 
 
 def says(line: bytes) -> Fault:
-    """Not what HTTP says at all."""
+    """Return a fault that answers with these bytes, which need not be HTTP, and ends the connection."""
 
     def fault(handler: Handler, content: bytes) -> None:
         handler.wfile.write(line)
@@ -105,7 +112,10 @@ def says(line: bytes) -> Fault:
 
 
 def dribbles(head: bytes) -> Fault:
-    """A byte now and then, after ``head``; it would go on for ever."""
+    """Return a fault that sends ``head`` and then single bytes, 2 ms apart, up to ``PATIENCE`` of them.
+
+    ``SIZE`` in ``head`` stands for the file's size; with it the bytes are those of the file, else ``x``.
+    """
 
     def fault(handler: Handler, content: bytes) -> None:
         handler.wfile.write(head.replace(b"SIZE", b"%d" % len(content)))
@@ -119,7 +129,7 @@ def dribbles(head: bytes) -> Fault:
 
 
 def silent(handler: Handler, content: bytes) -> None:
-    """Half of it, then nothing, the connection open."""
+    """Send half the file, then nothing for 5 seconds with the connection open."""
     handler.answer(200, content, cut=len(content) // 2)
     handler.wfile.flush()
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""A library that loads and says that it is ONNX Runtime, made by hand: no compiler is needed.
+"""Factory of a loadable library for x86-64 Linux that states to be ONNX Runtime, written without a compiler.
 
-x86-64 Linux. ``OrtGetApiBase`` hands out a table of functions that succeed and make nothing, refuse or crash.
-The file is as in the System V ABI, chapters 4 and 5: one segment, a dynamic section, one symbol.
+``OrtGetApiBase`` returns a table of functions that succeed without a result, refuse, crash or hang. The file
+follows the System V ABI, chapters 4 and 5: one loaded segment, a dynamic section, one symbol.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import struct
 from collections.abc import Collection, Mapping
 
 APPEND_CUDA, CREATE_SESSION = 204, 7
-"""Places in ``OrtApi``, as onnxruntime_c_api.h of 1.23 has them."""
+"""Indices of functions in ``OrtApi``. Source: onnxruntime_c_api.h of 1.23."""
 _GET_ERROR_MESSAGE = 2
 _PLACES = 300
-"""Functions in the table."""
+"""Number of functions in the table."""
 
 _CODE, _SLOT = 64 + 3 * 56, 16
-"""Where code begins, behind the headers, and the room for one function."""
+"""Offset of the code, behind the headers, and bytes for each function."""
 _FUNCTIONS = ("base", "api", "version", "message", "succeed", "refuse", "crash", "hang")
 _VERSION = _CODE + _SLOT * len(_FUNCTIONS)
 _MESSAGE = _VERSION + 32
@@ -39,9 +39,10 @@ def library(
     hangs: Collection[int] = (),
     needs_glibc: str = "",
 ) -> bytes:
-    """``refuses``, ``crashes`` and ``hangs`` are places in the table; a refusal says ``why``.
+    """Return a library of ONNX Runtime ``version``.
 
-    ``needs_glibc="9.99"``: it asks libc for symbols of a version that no system has.
+    ``refuses``, ``crashes`` and ``hangs`` are indices in ``OrtApi``; the message of a refusal is ``why``.
+    ``needs_glibc="9.99"``: the library needs a symbol version of glibc that no system has.
     """
     strings = b"\0OrtGetApiBase\0libc.so.6\0" + f"GLIBC_{needs_glibc}\0".encode()
     dynamic = _dynamic(strings, needing=bool(needs_glibc))
@@ -82,12 +83,12 @@ def _code() -> bytes:
 
 
 def _address(here: int, target: int) -> bytes:
-    """``lea rax, [rip + …]; ret``."""
+    """Return the code of ``lea rax, [rip + …]; ret``, which returns the address ``target``."""
     return b"\x48\x8d\x05" + struct.pack("<i", target - here - 7) + b"\xc3"
 
 
 def _relocations(kinds: Mapping[str, Collection[int]]) -> bytes:
-    """What ``OrtApiBase`` and the table point to: R_X86_64_RELATIVE each."""
+    """Return relocations R_X86_64_RELATIVE for the pointers of ``OrtApiBase`` and of the table."""
     table = [_kind(place, kinds) for place in range(_PLACES)]
     return b"".join(
         struct.pack("<QQq", _BASE + 8 * number, 8, _at(name))

@@ -1,4 +1,4 @@
-"""A server of the standard library, run in a thread for as long as a test asks it."""
+"""Runner of a server of the standard library in a thread, inside a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import HTTPServer
 
 @contextmanager
 def listening(server: HTTPServer) -> Iterator[str]:
-    """Its URL, without a slash at the end."""
+    """Run ``server`` inside the block and yield its URL, which has no slash at the end."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""A machine for the client: its GPU as stated, its clock and network without waiting."""
+"""Double of a machine for the client: GPU and driver by variables, a fixed clock, no pauses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.schemas import schema
 
 @dataclass
 class Machine:
-    """Runs client commands in this process and keeps what they print."""
+    """A machine that runs client commands in this process and keeps the output of the last one."""
 
     home: Path
     env: Mapping[str, str] = field(
@@ -33,11 +33,11 @@ class Machine:
     platform: str = "linux-x64"
     environments: tuple[Path, ...] = ()
     pip: Mapping[str, str] = field(default_factory=lambda: {"PIP_INDEX_URL": "http://127.0.0.1:1/simple"})
-    """What pip is started with, and PATH for the pythons it is looked for in."""
+    """Environment of pip, with PATH for the interpreters in which the client looks for pip."""
     python: str = sys.executable
     libc: str = "glibc 2.36"
     says: list[bool] = field(default_factory=list)
-    """What the user answers; nobody is asked where this is empty."""
+    """Answers of the user, in order; if empty at the start, the client has no user to ask."""
     asked: list[str] = field(default_factory=list)
     symlink: Symlink = make_symlink
     program: Path | None = None
@@ -58,7 +58,7 @@ class Machine:
         return main(argv, self.world(), self.env, self.home, self._out, self._err)
 
     def answer(self, *argv: str) -> dict[str, Any]:
-        """What a command that succeeds says with ``--json``, held to its schema."""
+        """Run a command with ``--json``, which must succeed and follow the schema, and return its output."""
         assert self.run(*argv, "--json") == 0, self.err
         value: dict[str, Any] = json.loads(self.out)
         schema("client").validate(value)
@@ -102,7 +102,7 @@ class Machine:
         )
 
     def litter(self) -> list[str]:
-        """What should not be there after an install has ended."""
+        """Return the paths of temporary files, which must not exist after an install."""
         return [
             str(path)
             for path in self.prefix.rglob("*")

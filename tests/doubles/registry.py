@@ -1,6 +1,7 @@
-"""A registry with one repository, by OCI's Distribution Specification and Docker's token authentication.
+"""Double of a registry with one repository.
 
-``tests/images`` takes the same roads to Debian's ``docker-registry``.
+Sources: OCI's Distribution Specification, and Docker's specification of token authentication. Tests in
+``tests/images`` send the same requests to Debian's ``docker-registry``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 
 ROUTES = "ping token manifest put-manifest look blob begin send status finish tags"
-"""What is asked of a registry: ``look`` is HEAD of a blob, ``send`` PATCH, ``finish`` PUT of an upload."""
+"""Names of requests: ``look`` is HEAD of a blob, ``send`` is PATCH and ``finish`` is PUT of an upload."""
 
 _BLOCK = 1 << 12
 
@@ -29,13 +30,13 @@ def digest(data: bytes) -> str:
 
 @dataclass
 class RegistryFault:
-    """What goes wrong next on ``route``.
+    """A fault of the next request of ``route``.
 
-    Any route: a status (``500``), ``429`` (with Retry-After), ``hangup``, ``expire`` (the token is good no
-    longer), ``revoke`` (403 to every write from now on).
-    ``begin``, ``send``, ``finish``, ``put-manifest``: ``landed`` (502, but done), ``lost`` (done, no answer).
-    ``send``: ``cut`` after ``after`` bytes, which stay; ``forget`` (the same, and the upload is unknown from
-    then on); ``corrupt`` (another byte is kept). ``blob``: ``cut``, ``corrupt``.
+    Kinds for any route: a status (``500``), ``429`` (with Retry-After), ``hangup`` (no answer), ``expire``
+    (the token becomes invalid), ``revoke`` (403 to every write from then on). ``begin``, ``send``,
+    ``finish``, ``put-manifest``: ``landed`` (done, but 502), ``lost`` (done, but no answer). ``send``:
+    ``cut`` (end after ``after`` bytes, which are kept), ``forget`` (the same, and the upload becomes
+    unknown), ``corrupt`` (the last byte changes). ``blob``: ``cut``, ``corrupt``.
     """
 
     route: str
@@ -45,7 +46,7 @@ class RegistryFault:
 
 
 class Served(ThreadingHTTPServer):
-    """A registry with the repository ``owner/name``; ``login`` is what it asks for: Basic or Bearer."""
+    """A registry with the repository ``owner/name``. ``login``: Basic, Bearer, or empty for none."""
 
     daemon_threads = True
 
@@ -53,7 +54,7 @@ class Served(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.login = ""
         self.anonymous = False
-        """Whether tokens to read are given to anybody."""
+        """Truth value: the token service gives tokens without a login."""
         self.token = "signed"
         self.realm = f"http://{self.host}/token"
         self.may_write = True
@@ -61,17 +62,17 @@ class Served(ThreadingHTTPServer):
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.uploads: dict[str, bytearray] = {}
         self.numbers = count(1)
-        """Of uploads."""
+        """Counter that names uploads."""
         self.storage = ""
-        """The origin of another host that uploads are sent to."""
+        """URL of another host in the Location of uploads; empty: the registry itself."""
         self.logins: list[str] = []
-        """Of each request."""
+        """Authorization header of each request, in order."""
         self.page = 1000
-        """The most tags that are listed at once."""
+        """Largest number of tags on a page of the list."""
         self.asked: list[str] = []
-        """Of the token service."""
+        """Requests to the token service: method, login and parameters."""
         self.requests: list[tuple[str, str]] = []
-        """Of each its route, and which bytes it asks for or brings."""
+        """Route of each request, and its Range or Content-Range header."""
         self.faults: list[RegistryFault] = []
         self._lock = threading.Lock()
 
@@ -80,7 +81,7 @@ class Served(ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_address[1]}"
 
     def image(self, tag: str, *layers: str) -> str:
-        """Hold an image; its digest."""
+        """Add an image with these layers' digests and return its digest."""
         config = json.dumps({"rootfs": {"type": "layers", "diff_ids": list(layers)}}).encode()
         self.blobs[digest(config)] = config
         named = {"config": {"digest": digest(config), "size": len(config)}}
@@ -93,14 +94,14 @@ class Served(ThreadingHTTPServer):
         return digest(data)
 
     def fail(self, route: str, kind: str, *, times: int = 1, skip: int = 0, after: int = 0) -> None:
-        """``skip`` requests of the route pass before each."""
+        """Let ``times`` requests of a route fail with a fault of ``kind``, after ``skip`` good ones."""
         assert route in ROUTES.split()
         self.faults += [
             RegistryFault(route, kind, skip if number == 0 else 0, after) for number in range(times)
         ]
 
     def take(self, route: str) -> RegistryFault | None:
-        """The next fault of a route, if it is due."""
+        """Remove and return the fault of a route's next request; ``None`` if the request is to succeed."""
         with self._lock:
             for fault in self.faults:
                 if fault.route == route:
@@ -112,7 +113,7 @@ class Served(ThreadingHTTPServer):
         return None
 
     def files(self, tag: str) -> dict[str, bytes] | None:
-        """What people get of a release: each file of its manifest by its title; ``None`` without one."""
+        """Return the files in the manifest of ``tag`` by title; ``None`` without a manifest."""
         if tag not in self.manifests:
             return None
         layers = json.loads(self.manifests[tag][1])["layers"]
@@ -121,11 +122,11 @@ class Served(ThreadingHTTPServer):
         }
 
     def handle_error(self, *_: object) -> None:
-        """Whoever went away is a test's own doing."""
+        """Print no traceback for a broken connection, as tests kill clients."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    disable_nagle_algorithm = True  # head and body are two writes
+    disable_nagle_algorithm = True  # head and body are two writes, and Nagle's algorithm delays the second
     fault: RegistryFault | None = None
     is_read = False
 
@@ -230,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
         self.done(202, name)
 
     def tags(self, asked: dict[str, list[str]]) -> None:
-        """ "Content Discovery", "Listing Tags"."""
+        """Answer with a page of the tags, as in the specification's section "Listing Tags"."""
         ours = sorted(name for name in self.served.manifests if ":" not in name)
         rest = [name for name in ours if name > asked.get("last", [""])[0]]
         page = rest[: min(int(asked.get("n", ["1000"])[0]), self.served.page)]
@@ -257,7 +258,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(rest[: self.fault.after] if self.fault and kind == "cut" else rest)
 
     def passes(self, route: str, *, write: bool = False) -> bool:
-        """Whether the request is let in, and no fault has answered it."""
+        """Record the request; return ``False`` if the login or a fault has ended it."""
         span = self.headers.get("Range") or self.headers.get("Content-Range") or ""
         self.served.requests.append((route, span))
         self.fault = fault = self.served.take(route)
@@ -298,7 +299,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def shown(self) -> str:
-        """Who asks for a token: a name and a password, or anything else as it is."""
+        """Return name and password of a request for a token, or its Authorization header if not Basic."""
         kind, _, basic = self.headers.get("Authorization", "").partition(" ")
         return base64.b64decode(basic).decode() if kind == "Basic" else f"{kind} {basic}"
 
@@ -309,13 +310,13 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200 if good else 401, "application/json", json.dumps({field: self.served.token}).encode())
 
     def told(self, code: int, name: str) -> None:
-        """The state of an upload."""
+        """Answer with the state of an upload."""
         kept = len(self.served.uploads[name])
         place = f"{self.served.storage}/v2/owner/name/blobs/uploads/{name}?state={kept}"
         self.answer(code, headers={"Location": place, "Range": f"0-{max(kept - 1, 0)}"})
 
     def done(self, code: int, name: str = "") -> None:
-        """The answer to a write that was carried out, unless it is to be lost."""
+        """Answer a write that was carried out; the faults ``lost`` and ``landed`` replace the answer."""
         kind = self.fault.kind if self.fault else ""
         if kind == "landed":
             self.refuse(502, "UNKNOWN")
@@ -329,7 +330,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(code, "application/json", json.dumps(errors).encode(), headers)
 
     def body(self) -> bytes:
-        """What has not been read of the request."""
+        """Return the request's body; ``b""`` if it was read before."""
         length = 0 if self.is_read else int(self.headers.get("Content-Length", 0))
         self.is_read = True
         return self.rfile.read(length)

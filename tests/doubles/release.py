@@ -1,4 +1,4 @@
-"""A release folder with small packages, not written by the code that writes real ones; and its server."""
+"""Factory and server of a release folder with small packages, independent of the real writers."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ CANNOT_RUN = [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]
 
 @dataclass(frozen=True)
 class Build:
-    """How a release's packages were compiled, and in which format manifest and index say so: 3 or 4."""
+    """The profile of a release's packages, and the format of its manifests and index: 3 or 4."""
 
     profile: str | None = None
     format: int = 4
 
     @property
     def suffix(self) -> str:
-        """What of the profile is in a package's name."""
+        """The part of a package's name that states the profile."""
         return f"-{self.profile}" if self.profile == "lean" else ""
 
     def ort(self, version: str) -> dict[str, object]:
-        """What manifest and index say of ONNX Runtime alike."""
+        """Return the entries on ONNX Runtime that manifest and index share."""
         said: dict[str, object] = {
             "version": version, "origin": "source" if self.profile else "wheel", "profile": self.profile,
         }  # fmt: skip
@@ -153,7 +153,7 @@ def digest(content: bytes) -> dict[str, object]:
 
 
 def path_of(member: str) -> str:
-    """Where a wheel's library lies in a package."""
+    """Return the path in a package of a wheel's library."""
     return f"lib/{member.rpartition('/')[2]}"
 
 
@@ -201,7 +201,7 @@ def package(
 
 
 def libraries(wheels: Sequence[Wheel]) -> dict[str, bytes]:
-    """By path in the package."""
+    """Return the wheels' libraries by path in the package."""
     return {path_of(name): content for wheel in wheels for name, content in wheel.libraries.items()}
 
 
@@ -246,7 +246,10 @@ def write_release(
     wheels: Sequence[Wheel] = (),
     builds: Sequence[Build] = (REPACKED,),
 ) -> Path:
-    """legacy and modern with an index; returns the index's path. The host library says what version it is."""
+    """Write packages of legacy and modern with an index, and return the index's path.
+
+    The host library states ``version``, unless ``files`` has another one.
+    """
     if files.get(HOST) == FILES[HOST]:
         files = {**files, HOST: library(version)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -263,7 +266,7 @@ def write_release(
 
 
 def cut(index: Path, size: int) -> list[Path]:
-    """Cut every archive of a release into parts of ``size`` bytes; the whole ones go."""
+    """Replace every archive of a release by parts of ``size`` bytes, and return the parts."""
     value = json.loads(index.read_text())
     made = []
     for package in value["packages"]:
@@ -286,7 +289,10 @@ def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A static server with Range and ETag, as GitHub's asset host has them, and faults in a queue."""
+    """A handler of files with Range and ETag, like GitHub's host of assets.
+
+    Each request for an archive takes the first of ``Server.faults``.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -319,7 +325,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(
         self, status: int, content: bytes, headers: Mapping[str, str] | None = None, *, cut: int | None = None
     ) -> None:
-        """``cut`` closes the connection after that many bytes of the body."""
+        """Answer with ``content``; with ``cut``, close the connection after so many bytes of the body."""
         self.send_response(status)
         for key, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
             self.send_header(key, value)
@@ -328,7 +334,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = cut is not None or self.close_connection
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Quiet."""
+        """Print nothing."""
 
     def _exists(self) -> bool:
         return (self.host.folder / self.path.lstrip("/")).is_file()
@@ -338,7 +344,7 @@ Fault = Callable[[Handler, bytes], None]
 
 
 class Server(ThreadingHTTPServer):
-    """What was asked, and what to answer wrongly next."""
+    """A server of a release folder, with a list of requests and a queue of faults."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Small wheels like NVIDIA's, and a package index (PEP 503) on loopback for the real pip."""
+"""Doubles of NVIDIA's wheels, and a package index (PEP 503) on loopback for the real pip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.doubles.loopback import listening
 
 @dataclass(frozen=True)
 class Wheel:
-    """``libraries`` by their path in the wheel."""
+    """A wheel with ``libraries`` by path."""
 
     name: str
     version: str
@@ -55,7 +55,7 @@ class Wheel:
 
 
 def unpacked(folder: Path, *wheels: Wheel) -> Path:
-    """``folder``, in which the libraries of these wheels lie now, as pip puts them into ``site-packages``."""
+    """Write the wheels' libraries into ``folder``, like pip into ``site-packages``; return ``folder``."""
     for wheel in wheels:
         for member, content in wheel.libraries.items():
             path = folder / member
@@ -93,11 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page or b"")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Quiet."""
+        """Print nothing."""
 
 
 class PackageIndex(ThreadingHTTPServer):
-    """``pages`` by path; a test may spoil them."""
+    """A package index of wheels. ``pages`` has the answers by path, which a test may change."""
 
     daemon_threads = True
 
@@ -112,7 +112,7 @@ class PackageIndex(ThreadingHTTPServer):
 
     @property
     def fetched(self) -> list[str]:
-        """Files of the wheels that were downloaded, in order."""
+        """The names of the wheels' files that were downloaded, in order."""
         return [path.rpartition("/")[2] for path in self.requests if path.startswith("/files/")]
 
 

@@ -1,12 +1,13 @@
-"""Windows' rules for files, on this machine's file system: what is refused there is refused here.
+"""Imitation of Windows' rules for files on this machine's file system: calls that Windows refuses fail.
 
-From Microsoft's documentation: ``MoveFileExW`` (an existing folder is not replaced, and a link to a folder is
-one; what is open is neither moved nor replaced), ``CreateFileW`` (a file that is open without
-FILE_SHARE_DELETE, as Python opens it, is neither renamed nor removed), "Naming Files, Paths, and Namespaces"
-(names, and 260 characters for a path), ``CreateSymbolicLinkW`` (a privilege that most users do not hold).
+Sources are pages of Microsoft's documentation: ``MoveFileExW`` (an existing folder, or link to a folder, is
+not replaced; an open file is neither moved nor replaced), ``CreateFileW`` (a file that is open without
+FILE_SHARE_DELETE, as Python opens files, is neither renamed nor removed), "Naming Files, Paths, and
+Namespaces" (names, and 260 characters for a path), ``CreateSymbolicLinkW`` (a privilege that most users do
+not have).
 
-Not imitated: that letters of either case are one name, that no folder can be opened, and that only what may
-be written is synced. Code for the last two asks ``os.name``.
+Three rules are not imitated: names are equal regardless of case, a folder cannot be opened, and only a file
+that is open for writing can be synced. The project's code for the last two tests ``os.name``.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ import pytest
 
 NO_PATH, ACCESS_DENIED, SHARING_VIOLATION, INVALID_NAME, NO_PRIVILEGE = 3, 5, 32, 123, 1314
 ERRNO = {NO_PATH: 2, ACCESS_DENIED: 13, SHARING_VIOLATION: 13}
-"""By ``errmap.h`` of CPython; 22 for any other."""
+"""``errno`` by Windows' error code, from CPython's ``errmap.h``; other codes have 22."""
 DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 LONGEST = 260
 HOME = len(r"C:\Users\somebody")
-"""How long the path is that stands for the imitation's folder."""
+"""Length in characters of the Windows path that the imitation's folder stands for."""
 
 
 @contextmanager
 def windows(root: Path, *, links: bool = False) -> Iterator[list[str]]:
-    """Below ``root``, inside the block only. ``links``: the user may make them. Lists what was refused."""
+    """Apply Windows' rules below ``root`` inside the block, and yield the list of refused calls.
+
+    ``links``: the user has the privilege to make symbolic links.
+    """
     rules = _Rules(root.resolve(), links)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace", "rename"):
@@ -46,7 +50,7 @@ def windows(root: Path, *, links: bool = False) -> Iterator[list[str]]:
 
 
 def _checked(real: Callable[..., object], rule: Callable[..., None]) -> Callable[..., object]:
-    """``real``, whose arguments ``rule`` may refuse."""
+    """Return a function that calls ``rule`` with the paths among its arguments, then ``real``."""
 
     def call(*arguments: object, **named: object) -> object:
         places = [argument for argument in arguments if isinstance(argument, (str, bytes, os.PathLike))]
@@ -58,7 +62,7 @@ def _checked(real: Callable[..., object], rule: Callable[..., None]) -> Callable
 
 
 class _Rules:
-    """Each raises as Python does on Windows; paths are whole."""
+    """The rules, one a method, for absolute paths. Each raises ``OSError`` as Python does on Windows."""
 
     def __init__(self, root: Path, links: bool) -> None:
         self.root = root
@@ -95,18 +99,18 @@ class _Rules:
         return self.root in path.parents
 
     def _held(self, path: Path) -> bool:
-        """Whether this process has the file open, or one that lies below."""
+        """Return whether this process has the file, or a file below the folder, open."""
         return self._ours(path) and any(path in (file, *file.parents) for file in _open_files())
 
     def _refuse(self, number: int, what: str, path: Path) -> None:
         self.refused.append(f"{what} {path.name}: {number}")
         error = OSError(ERRNO.get(number, 22), f"WinError {number}", str(path))
-        error.winerror = number  # type: ignore[attr-defined]  # it is there on Windows
+        error.winerror = number  # type: ignore[attr-defined]  # Windows' OSError has the attribute
         raise error
 
 
 def _full(place: str | bytes | os.PathLike[str], folder: int | None) -> Path:
-    """A path from the root on; where its last part is a link, the link itself."""
+    """Return an absolute path, in which a link as the last part is not resolved."""
     above = Path(f"/proc/self/fd/{folder}").resolve() if folder is not None else Path.cwd()
     whole = above / os.fsdecode(place)
     return whole.parent.resolve() / whole.name

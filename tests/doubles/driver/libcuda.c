@@ -1,4 +1,4 @@
-/* CUDA's driver with an H200 and a Quadro M2200; numbers and names of errors as in cuda.h. */
+/* Stand-in for CUDA's driver with an H200 and a Quadro M2200. Error numbers and names are those of cuda.h. */
 #include "steering.h"
 
 int cuInit(unsigned f) { return begin("FAKE_CUDA"); }

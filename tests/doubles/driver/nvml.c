@@ -1,4 +1,4 @@
-/* NVML with the same cards as libcuda.c, by PCI address: the Quadro first. */
+/* Stand-in for NVML with the cards of libcuda.c in the order of their PCI addresses: the Quadro first. */
 #include "steering.h"
 
 static int gpus[2] = {1, 0}, slice = 7;
@@ -25,7 +25,7 @@ int nvmlDeviceGetCudaComputeCapability(int *h, int *a, int *b) {
 }
 int nvmlDeviceGetMemoryInfo(int *h, u64 *m) {
   m[0] = (*h == 7 ? 9728ull : getenv("FAKE_MIG") ? 81920ull : *h ? 4096ull : 143771ull) << 20;
-  m[1] = *h == 0 && !getenv("FAKE_MIG") ? 9000ull << 20 : m[0] / 2; /* free; m[2], used, is asked by nobody */
+  m[1] = *h == 0 && !getenv("FAKE_MIG") ? 9000ull << 20 : m[0] / 2; /* m[1]: free memory */
   return unknown(__func__);
 }
 int nvmlDeviceGetMigMode(int *h, unsigned *now, unsigned *later) {

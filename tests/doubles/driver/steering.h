@@ -1,10 +1,12 @@
-/* What the stand-ins of a driver's libraries are steered with. */
+/* Environment variables that control the stand-ins of a driver's libraries. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-/* FAKE_CUDA_VERSION: what libcuda serves, 11040. FAKE_CUDA, FAKE_NVML: a number to return, "hang" (the pid goes to the file FAKE_PID) or "crash" */
+/* FAKE_CUDA_VERSION: the CUDA version that libcuda reports, such as 11040. FAKE_CUDA, FAKE_NVML: the
+ * number that cuInit or nvmlInit_v2 returns, "hang" (the process id is written to the file FAKE_PID)
+ * or "crash". */
 static int begin(const char *who) {
   const char *what = getenv(who);
   if (!what) return 0;
@@ -15,7 +17,8 @@ static int begin(const char *who) {
   }
   return atoi(what);
 }
-/* FAKE_UNKNOWN: the calls that fail, with commas between. FAKE_MIG: there is the A100 of tests/data/nvidia-smi/mig.txt instead */
+/* FAKE_UNKNOWN: the names of the calls that fail, separated by commas. FAKE_MIG: the machine has the A100 of
+ * tests/data/nvidia-smi/mig.txt instead of both cards. */
 static int unknown(const char *call) {
   char all[256], one[128];
   if (!getenv("FAKE_UNKNOWN")) return 0;

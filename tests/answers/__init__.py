@@ -1,1 +1,1 @@
-"""Same answers: onnx's backend tests on a package's libraries, and on the official wheel's of its version."""
+"""Comparison of a package with the official wheel of its version, by the results of onnx's backend tests."""

@@ -1,4 +1,4 @@
-"""``python -m tests.answers PACKAGE_OR_FOLDER``: its answers against the official wheel's of its version."""
+"""Compare a package's answers to onnx's backend tests with those of the official wheel of its version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.answers.table import Table, ask_library, ask_wheel, differing, summar
 
 
 def main() -> int:
-    """Print both comparisons; 1 where an answer differs."""
+    """Print both comparisons and return 1 if an answer differs, else 0, or an error's exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.answers", description=__doc__)
     parser.add_argument("given", type=Path, help="package, its folder, or a folder with a compiled provider")
     given = parser.parse_args().given

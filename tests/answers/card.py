@@ -1,4 +1,4 @@
-"""The virtual card for tests: compiled by this machine's compiler, once a run."""
+"""Virtual cards for tests, with a runtime that this machine's compiler makes once a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAPABILITIES = ("5.2", "8.6", "12.0")
 
 @cache
 def runtime() -> CardRuntime:
-    """The stand-in for CUDA's runtime, as the kit's image makes it."""
+    """Compile the stand-in for CUDA's runtime by the script that the kit's image uses."""
     folder = tempfile.mkdtemp(prefix="ortpacks-virtualcard-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Path(folder) / "libvirtualcard.so"
@@ -39,7 +39,7 @@ def runtime() -> CardRuntime:
 
 
 def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Opening:
-    """Open ``model`` on a virtual card of ``capability``, and run it if it can run blind."""
+    """Open ``model`` on a virtual card of ``capability``, and run the model if it ``runs_blind``."""
     feed = model.feed if model.runs_blind else None
     card = VirtualCard(capability=capability)
     asked = ModelToOpen(model=model.path, feed=feed, level=level)
@@ -48,9 +48,10 @@ def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Openin
 
 
 def plain_environment(scratch: Path) -> dict[str, str]:
-    """CUDA's libraries, and the machine's driver or, where it has none, one that knows no device.
+    """Return an environment with CUDA's libraries and a driver: the machine's, else one without a device.
 
-    A provider of 1.21 with the contrib ops cannot be loaded without a ``libcuda.so.1``: see ``driver.c``.
+    A provider of 1.21 with the contrib operators cannot be loaded without a ``libcuda.so.1``: see
+    ``driver.c``.
     """
     env = pairs.environment()
     if pairs.has_driver():

@@ -1,4 +1,4 @@
-"""onnx's backend tests as they lie in its wheel: a model, its inputs and the outputs onnx's authors give."""
+"""Reader of onnx's backend tests in its wheel: models, inputs, and outputs expected by onnx's authors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from builder.project.inputs import Input
 from tests.answers.values import DTYPES, Array, Value
 
 ONNX_WHEEL = Input.wheel("onnx==1.17.0")
-"""The release ORT 1.21 implements (cmake/deps.txt names it): newer tests ask for opsets it does not have."""
+"""Release of onnx that ONNX Runtime 1.21 implements (its cmake/deps.txt); newer tests need newer opsets."""
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
-"""The tests that lie in the wheel whole; those of kind "real" are addresses of models to be downloaded."""
+"""Kinds of tests with all data in the wheel; tests of the kind "real" download their models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One ``test_data_set``."""
+    """The inputs and expected outputs of a folder ``test_data_set_*``."""
 
     inputs: Sequence[Value]
     expected: Sequence[Value]
 
 
 def find_cases(wheel: Path) -> list[Path]:
-    """The folders of all tests below an unpacked wheel, sorted."""
+    """Return the folders of all tests below an unpacked wheel, sorted."""
     data = wheel / "onnx/backend/test/data"
     found = sorted(model.parent for kind in KINDS for model in (data / kind).glob("*/model.onnx"))
     assert found, f"no tests below {data}"
@@ -37,7 +37,7 @@ def find_cases(wheel: Path) -> list[Path]:
 
 
 def samples(case: Path) -> Iterator[Sample]:
-    """Every data set of a test."""
+    """Yield every data set of a test."""
     graph = onnx.load(case / "model.onnx", load_external_data=False).graph
     for folder in sorted(case.glob("test_data_set_*")):
         yield Sample(
@@ -52,7 +52,7 @@ def _read(folder: Path, side: str, declared: Sequence[onnx.ValueInfoProto]) -> l
 
 
 def _value(data: bytes, declared: onnx.TypeProto) -> Value:
-    """A file holds what the model declares, and does not say itself what that is."""
+    """Return the value in a file, which has no type of its own: the model declares the type."""
     if declared.HasField("sequence_type"):
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
     if declared.HasField("optional_type"):
@@ -61,7 +61,7 @@ def _value(data: bytes, declared: onnx.TypeProto) -> Value:
 
 
 def _typed(array: Array, declared: int) -> Array:
-    """onnx 1.17.0 wrote bfloat16's bits under the name of uint16: its numpy knew no other."""
+    """Return the array with its declared type: onnx 1.17.0 wrote bfloat16 as uint16."""
     if declared == onnx.TensorProto.BFLOAT16 and array.dtype == np.uint16:
         return array.view(DTYPES[declared])
     return array

@@ -1,4 +1,4 @@
-"""The models whose nodes are placed: silero, magika and MiniLM, each with an input."""
+"""Models of the tests of placement: Silero VAD, magika and MiniLM, each with inputs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ _DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model and what to feed it by name."""
+    """A model, with its inputs by name in ``feed``."""
 
     name: str
     path: Path
     feed: Mapping[str, Array]
     tolerance: float = 1e-3
-    """Largest absolute difference allowed between a GPU and the CPU; outputs lie in -1 … 1."""
+    """Largest allowed absolute difference of outputs between a GPU and the CPU; outputs lie in -1 … 1."""
     runs_blind: bool = True
-    """Whether it runs to its end when no kernel computes anything."""
+    """True if the model runs to its end when no kernel computes anything."""
 
 
 @cache
 def models() -> tuple[Model, ...]:
-    """The self-test's, and silero at 16 kHz alone: its own branches follow from what a kernel says."""
+    """Return the self-test's models, and Silero for 16 kHz alone.
+
+    Silero for both rates has branches that depend on a kernel's result, so it does not run on a virtual card.
+    """
     trials = {trial.name: trial for trial in pairs.shop().trials(pairs.store())}
     feeds = {name: {item.name: _array(item) for item in trial.inputs} for name, trial in trials.items()}
     at_16k = pairs.store().unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad_16k_op15.onnx"

@@ -1,4 +1,4 @@
-"""A model's outputs on a library: ``outputs LIBRARY PROVIDER MODEL FEED RESULT``, in a process of its own."""
+"""Run of a model on a library in a process of its own: ``outputs LIBRARY PROVIDER MODEL FEED RESULT``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import ROOT
 def outputs(
     pair: Pair, model: Model, provider: str, env: Mapping[str, str], scratch: Path
 ) -> dict[str, Array]:
-    """Output name → numbers; ``provider`` as in ``worker``."""
+    """Run ``model`` and return its outputs by name; ``provider`` has the values of ``worker``'s PROVIDER."""
     feed, result = scratch / "feed.npz", scratch / "result.npz"
     np.savez(feed, allow_pickle=False, **model.feed)
     argv: list[str | Path] = [
@@ -38,7 +38,7 @@ def outputs(
 
 
 def main(library: str, provider: str, model: str, feed: str, result: str) -> None:
-    """See the module."""
+    """Run the model on inputs of the file ``feed`` and write its tensors to the file ``result``."""
     values = np.load(feed)
     with ValueApi(Path(library), log=unheard) as api:
         session = open_with(api, provider)(Path(model))

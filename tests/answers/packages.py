@@ -1,4 +1,4 @@
-"""The packages that lie in ``dist/``, for tests that need what takes an hour to compile."""
+"""Packages in ``dist/``, for tests of profiles that take an hour to compile."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ DIST = ROOT / "dist"
 
 
 def built() -> list[ParameterSet]:
-    """One parameter for each full package for CUDA in ``dist/``; without any, a skipped one that says why.
+    """Return a parameter for each full package for CUDA in ``dist/``; without any, one that is skipped.
 
-    Profile minimal is left out: it places no node on CUDA, and the tests build one of their own.
+    Packages of profile minimal are left out: they place no node on CUDA, and the tests build one themselves.
     """
     files = {file: PackageName.parse(file.name) for file in sorted(DIST.glob("ortpacks-*.tar.zst"))}
     wanted = {
@@ -40,7 +40,7 @@ def built() -> list[ParameterSet]:
 
 
 def compiled(package: Path) -> Pair:
-    """As ``pair_of``; the test is skipped where there is nothing of our own to compare."""
+    """Return the package's pair; skip the test if the package is the repacked official wheel."""
     if manifest(package)["onnxruntime"]["origin"] == "wheel":  # type: ignore[index]
         pytest.skip("the official wheel, repacked: it would be compared with itself")
     return pair_of(package)
@@ -48,7 +48,7 @@ def compiled(package: Path) -> Pair:
 
 @cache
 def pair_of(package: Path) -> Pair:
-    """A package's pair, unpacked once for all tests of a run; gone when the run ends."""
+    """Return a package's pair, which is unpacked once for all tests of a run and removed at its end."""
     folder = tempfile.mkdtemp(prefix="ortpacks-pair-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return pairs.ours(package, Path(folder))

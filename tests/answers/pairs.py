@@ -1,4 +1,4 @@
-"""Host library and CUDA provider as they lie together: a package's, and its version's official wheel's."""
+"""Pairs of a host library and a CUDA provider: those of a package, and those of official wheels."""
 
 from __future__ import annotations
 
@@ -24,40 +24,41 @@ CAPI_IN_WHEEL = "onnxruntime/capi"
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The library to open; ORT looks for its provider in the same folder."""
+    """A host library and the CUDA provider in its folder, where ONNX Runtime looks for providers."""
 
     library: Path
     ort_version: str
 
     @property
     def provider(self) -> Path:
-        """The CUDA provider that ``library`` will load."""
+        """The path of the CUDA provider that ``library`` loads."""
         return self.library.with_name(PROVIDER)
 
 
 @cache
 def shop() -> Wiring:
-    """The workplace these tests take their inputs from."""
+    """Return the wiring that gives these tests their inputs."""
     return Wiring(ROOT)
 
 
 @cache
 def store() -> FileStore:
-    """The input cache; what is not in it is fetched, and all of it is pinned."""
+    """Return the store of pinned inputs, which fetches those that the cache lacks."""
     return shop().store(shop().lock)
 
 
 def official(version: str) -> Pair:
-    """The pair of the official wheel, as pip would install it."""
+    """Return the pair of the official wheel of ``version``, unpacked."""
     folder = store().unpack(ort_wheel(version)) / CAPI_IN_WHEEL
     return Pair(library=folder / f"{HOST}.{version}", ort_version=version)
 
 
 def ours(given: Path, scratch: Path) -> Pair:
-    """The pair of a package, of a package's folder, or of a folder with a compiled provider in it.
+    """Return the pair of a package, of an unpacked package, or of a folder with a compiled provider.
 
-    Libraries are unpacked or linked together in ``scratch``, which is empty. A folder without a host library
-    (``host: wheel``, before bundling) is taken for the assembled base's version. Raises ``ConfigError``.
+    Libraries are unpacked or linked into ``scratch``, an empty folder. A folder with a provider but no
+    manifest is assumed to have the assembled base's version, and the official host library completes it.
+    Raises ``ConfigError`` for any other path.
     """
     if given.is_file():
         return _of_package(_unpacked(given, scratch))
@@ -69,9 +70,9 @@ def ours(given: Path, scratch: Path) -> Pair:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with CUDA's libraries of ``variants.yaml`` where the loader looks.
+    """Return this process's environment with CUDA's libraries of ``variants.yaml`` in LD_LIBRARY_PATH.
 
-    They are the files a package has beside its provider; the official wheel comes without any.
+    The libraries are those that a package has in its folder; the official wheel has none.
     """
     project = shop().project
     wheels = [*project.cuda.libraries.values(), project.cudnn.wheel]
@@ -80,14 +81,14 @@ def environment() -> dict[str, str]:
 
 
 def python_can_import(version: str) -> bool:
-    """Whether the pinned official wheel of ``version`` is one for this interpreter."""
+    """Return whether the pinned official wheel of ``version`` is for this interpreter's version."""
     name = shop().lock.pins[ort_wheel(version).key].filename
     return f"-cp{sys.version_info.major}{sys.version_info.minor}-" in name
 
 
 @cache
 def has_driver() -> bool:
-    """Whether NVIDIA's driver is installed here."""
+    """Return whether NVIDIA's driver is installed on this machine."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -101,7 +102,10 @@ def _of_package(folder: Path) -> Pair:
 
 
 def _unpacked(package: Path, scratch: Path) -> Path:
-    """Manifest and ORT's own libraries, by the system's tar. NVIDIA's are gigabytes, and in the wheels."""
+    """Unpack the manifest and ONNX Runtime's libraries with the system's tar, and return ``scratch``.
+
+    NVIDIA's libraries, gigabytes, are left out, as their wheels have them.
+    """
     decompress = ("--use-compress-program", "zstd --long=27")
     members = ("--wildcards", "*/manifest.json", "*/lib/libonnxruntime*")
     where = ("--strip-components=1", f"--directory={scratch}")

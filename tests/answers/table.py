@@ -1,4 +1,4 @@
-"""The table of a library: what each test said, run in batches in processes of their own."""
+"""Tables of a library's answers to all tests, which run in batches, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from tests.answers.worker import INEXPRESSIBLE
 from tests.support import ROOT
 
 BATCH = 400
-"""Tests in one process: one crash costs a start, not the run."""
+"""Number of tests in a process. After a crash the next process continues with the next test."""
 _LIMIT = 300
-"""Seconds for a batch; an idle machine takes one."""
+"""Time limit of a batch in seconds; an idle machine takes one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one test said."""
+    """The verdict on a test, or the kind of error."""
 
     said: str
     digest: str
-    """Of the outputs' bytes; empty where there were none."""
+    """sha256 of the outputs' bytes; empty without outputs."""
 
 
 Table = Mapping[str, Answer]
-"""Test name → answer."""
+"""Answers by the test's name."""
 
 
 def ask_library(pair: Pair, cases: Sequence[Path], env: Mapping[str, str], provider: str) -> Table:
-    """A library's answers through the C API, on ``cpu`` or ``cuda`` (which may refuse: then on the CPU)."""
+    """Return a library's answers by the C API. ``provider``: ``cpu``, or ``cuda`` with a fallback to it."""
     return _ask(("tests.answers.worker", pair.library, provider), cases, env)
 
 
 def ask_wheel(version: str, cases: Sequence[Path], env: Mapping[str, str]) -> Table:
-    """The official wheel's answers through its Python API, on the CPU."""
+    """Return the official wheel's answers by its Python API, on the CPU."""
     wheel = pairs.store().unpack(ort_wheel(version))
     return _ask(("tests.answers.wheelworker", wheel), cases, env)
 
 
 def differing(mine: Table, other: Table) -> list[str]:
-    """A line for each test whose verdict differs. What an API cannot ask is not compared."""
+    """Return a line for each test whose verdict differs, except tests that one of the APIs cannot express."""
     assert mine.keys() == other.keys()
     return [
         f"{name}: {mine[name].said} | {other[name].said}"
@@ -59,12 +59,12 @@ def differing(mine: Table, other: Table) -> list[str]:
 
 
 def inexpressible(*answers: Answer) -> bool:
-    """Whether one of the harnesses could not ask."""
+    """Return whether an API could not express a test's inputs or outputs."""
     return any(answer.said.startswith(INEXPRESSIBLE) for answer in answers)
 
 
 def summary(mine: Table, other: Table) -> str:
-    """The counts, for people."""
+    """Return the counts of both tables as text."""
     both = [(mine[name], other[name]) for name in mine if not inexpressible(mine[name], other[name])]
     alike = [a for a, b in both if a.said == b.said]
     passed = sum(answer.said == PASSED for answer in alike)
@@ -108,7 +108,7 @@ def _heard(lines: str) -> dict[str, Answer]:
 
 
 def _crash(done: subprocess.CompletedProcess[str]) -> str:
-    """A signal is the library's answer to a test; any other end is the harness's own fault."""
+    """Return the verdict on a process that a signal ended. Raises ``AssertionError`` for any other."""
     if done.returncode > 0:
         raise AssertionError(f"the worker failed:\n{done.stderr[-3000:]}")
     return f"crashed: {signal.Signals(-done.returncode).name}"

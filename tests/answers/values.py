@@ -1,4 +1,4 @@
-"""numpy arrays to OrtValues and back: tensors, strings, sequences, optionals that hold nothing."""
+"""Conversion between numpy arrays and OrtValues: tensors, strings, sequences, empty optionals."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from builder.virtualcard.capi import Api, Session, tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"
-"""A tensor, a sequence, or an optional that holds nothing."""
+"""A tensor, a sequence, or (``None``) an empty optional."""
 
 TENSOR, SEQUENCE = 1, 2
-"""Two of ``ONNXType``."""
+"""Two numbers of the C API's enumeration ``ONNXType``."""
 DTYPES = {
     number: helper.tensor_dtype_to_np_dtype(number) for number in TensorProto.DataType.values() if number
 }
-"""``ONNXTensorElementDataType`` has the numbers of ``TensorProto.DataType``."""
+"""numpy's type by its number in ``TensorProto.DataType``, which ``ONNXTensorElementDataType`` shares."""
 _LARGEST_INT4 = 7
 PACKED = frozenset({TensorProto.UINT4, TensorProto.INT4})
-"""Two elements to a byte in an OrtValue, the first in the low half; one to a byte in numpy."""
+"""Types with two elements a byte in an OrtValue, the first in the low half, and one a byte in numpy."""
 
 
 class InexpressibleError(Exception):
-    """A value that this API cannot hand over: the harness's limit, not the library's answer."""
+    """A value that an API cannot take or return: a limit of the harness, not an answer of the library."""
 
 
 class ValueApi(Api):
-    """The C API with the functions that make and read values of every kind."""
+    """The C API, with the functions that create and read values of every kind."""
 
     places: ClassVar[Mapping[str, int]] = {
         **Api.places,
@@ -56,14 +56,14 @@ class ValueApi(Api):
     }
 
     def integer(self, name: str, *arguments: object) -> int:
-        """The C ``int`` that a function returns through its last argument. Raises ``ApiStatusError``."""
+        """Call a function and return the C ``int`` of its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_int()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
 
 class ValueSession:
-    """A session of the C API that takes and gives values as numpy holds them."""
+    """A session of the C API whose inputs and outputs are numpy's values."""
 
     def __init__(self, api: ValueApi, session: Session) -> None:
         self._api = api
@@ -71,7 +71,7 @@ class ValueSession:
         self.inputs, self.outputs = session.inputs, session.outputs
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
+        """Run the model and return its outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
         values = Values(self._api)
         try:
             made = [values.make(value) for value in inputs]
@@ -85,16 +85,19 @@ class ValueSession:
 
 
 class Values:
-    """Makes and reads OrtValues of one library; ``close`` gives all of them back."""
+    """OrtValues of one library, created or read; ``close`` releases all of them."""
 
     def __init__(self, api: ValueApi) -> None:
         self._api = api
         self._made: list[ctypes.c_void_p] = []
         self._buffers: list[Array] = []
-        """The memory that tensors made of numpy arrays lie in."""
+        """Arrays whose memory the created tensors use."""
 
     def make(self, value: Value) -> ctypes.c_void_p:
-        """An OrtValue of what numpy holds."""
+        """Return an OrtValue of numpy's value.
+
+        Raises ``InexpressibleError`` for an empty optional or sequence.
+        """
         if value is None:
             raise InexpressibleError("the C API makes no optional that holds nothing")
         if isinstance(value, list):
@@ -102,7 +105,10 @@ class Values:
         return self._make_strings(value) if value.dtype == object else self._make_tensor(value)
 
     def read(self, handle: ctypes.c_void_p) -> Value:
-        """The value that an OrtValue holds; the OrtValue is released with the others."""
+        """Return the value of an OrtValue, which ``close`` releases.
+
+        Raises ``InexpressibleError`` for a value that is neither a tensor nor a sequence.
+        """
         self._made.append(handle)
         if not self._api.integer("HasValue", handle):
             return None

@@ -1,4 +1,4 @@
-"""How an answer is judged: as onnx's own backend test runner does."""
+"""Verdicts on answers, by the rules of onnx's own runner of backend tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from tests.answers.values import Array, Value
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-7
-"""onnx 1.17.0, ``onnx/backend/test/loader/__init__.py``; no test that lies in the wheel whole has its own."""
+"""Tolerances of onnx 1.17.0, ``onnx/backend/test/loader/__init__.py``; no test of ``KINDS`` has others."""
 
 PASSED, WRONG = "passed", "wrong answer"
 
 
 def judge(got: Sequence[Value], expected: Sequence[Value]) -> str:
-    """``PASSED``, or what is wrong in a word or two that does not depend on the numbers."""
+    """Return ``PASSED``, or the kind of difference in words that do not depend on the numbers."""
     if len(got) != len(expected):
         return f"{WRONG}: {len(got)} values"
     found = [_differs(mine, wanted) for mine, wanted in zip(got, expected, strict=True)]
@@ -48,5 +48,5 @@ def _texts(array: Array) -> list[str]:
 
 
 def _plain(array: Array) -> Array:
-    """numpy compares no types of ml_dtypes (bfloat16, float8, int4): all of them fit into float32."""
+    """Return an array that numpy can compare: types of ml_dtypes (bfloat16, float8, int4) become float32."""
     return array if array.dtype.isbuiltin else array.astype(np.float32)

@@ -1,7 +1,7 @@
-"""As ``worker``, on the official wheel's own Python API: ``wheelworker WHEEL``, its unpacked tree.
+"""Run of tests like ``worker``, by the official wheel's Python API: ``wheelworker WHEEL``, an unpacked wheel.
 
-The truth from outside: its core is a second copy of the library, inside the Python module, and nothing of
-``capi`` and ``values`` lies between it and the numbers.
+This API is an independent reference: the Python module has its own copy of ONNX Runtime and uses neither
+``capi`` nor ``values``.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ KINDS = {
     "InvalidGraph": "INVALID_GRAPH",
     "EPFail": "EP_FAIL",
 }
-"""The Python API's exceptions, one for each code of the C API."""
+"""Error codes of the C API by the exception of the Python API."""
 ODD_TYPES = frozenset(
     {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4"}
 )
-"""What numpy has no type of its own for, and this API no way in and out."""
+"""Types that numpy lacks and the Python API cannot take or return."""
 
 
 class Named(Protocol):
-    """An input or output."""
+    """An input or output of a session."""
 
     name: str
 
 
 class Opened(Protocol):
-    """``onnxruntime.InferenceSession``, as far as it is used."""
+    """The part of ``onnxruntime.InferenceSession`` that this module uses."""
 
     def get_inputs(self) -> Sequence[Named]: ...
     def run(self, outputs: None, feed: dict[str, Value]) -> list[Value]: ...
 
 
 class PythonSession:
-    """Has ``capi.Session``'s ``run`` and ``close``."""
+    """A session of the Python API with the interface ``Runs``."""
 
     def __init__(self, session: Opened) -> None:
         self._session = session
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
+        """Run the model and return its outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
         for value in inputs:
             _refuse_odd(value)
         names = [item.name for item in self._session.get_inputs()]
@@ -66,7 +66,7 @@ class PythonSession:
             raise _translated(error) from error
 
     def close(self) -> None:
-        """Nothing: Python gives it back."""
+        """Do nothing, as Python releases the session."""
 
 
 def _refuse_odd(value: Value) -> None:

@@ -1,8 +1,8 @@
-"""Run tests in a process of their own: ``worker LIBRARY PROVIDER``, folders on stdin, a JSON line for each.
+"""Run of tests in a process of its own: ``worker LIBRARY PROVIDER`` with the tests' folders on stdin.
 
-PROVIDER is ``cpu``, ``cuda`` (may find no device: then the CPU serves) or ``gpu`` (must find one).
-
-The lines come in order and at once, so that the test a crash belongs to is the first without one.
+PROVIDER is ``cpu``, ``cuda`` (with the CPU as its fallback) or ``gpu`` (CUDA without a fallback). The process
+prints a line of JSON for each test, in order and without a buffer: a crash belongs to the first test without
+a line.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.answers.values import InexpressibleError, Value, ValueApi, ValueSessi
 from tests.answers.verdict import PASSED, judge
 
 INEXPRESSIBLE = "inexpressible"
-"""What the harness cannot ask through an API; ``INEXPRESSIBLE: why``."""
+"""Verdict on a test that an API cannot express, in the form ``INEXPRESSIBLE: why``."""
 
 
 class Runs(Protocol):
-    """An open session, of whatever API."""
+    """An open session of any API."""
 
     def run(self, inputs: Sequence[Value]) -> list[Value]: ...
     def close(self) -> None: ...
@@ -34,14 +34,14 @@ Opener: TypeAlias = Callable[[Path], Runs]
 
 
 def main(arguments: list[str]) -> None:
-    """See the module."""
+    """Run the tests on stdin with the library and provider that ``arguments`` name."""
     library, provider = arguments
     with ValueApi(Path(library), log=unheard) as api:
         report(open_with(api, provider))
 
 
 def report(opener: Opener) -> None:
-    """Judge each test named on stdin; ``opener`` opens its model."""
+    """Print the verdict on each test that stdin names; ``opener`` opens its model."""
     for line in sys.stdin:
         case = Path(line.strip())
         said, digest = answer(case, opener)
@@ -49,7 +49,7 @@ def report(opener: Opener) -> None:
 
 
 def answer(case: Path, opener: Opener) -> tuple[str, str]:
-    """``PASSED``, how it was wrong, or the kind of error; and the digest of the outputs."""
+    """Return the verdict on a test, or the kind of error, and the sha256 of its outputs."""
     try:
         session = opener(case / "model.onnx")
         try:
@@ -63,11 +63,11 @@ def answer(case: Path, opener: Opener) -> tuple[str, str]:
 
 
 def unheard(place: str, message: str) -> None:
-    """What sessions log is none of their answers."""
+    """Ignore a message of a session's log."""
 
 
 def open_with(api: ValueApi, provider: str) -> Callable[[Path], ValueSession]:
-    """Opens models on ``provider``, with the CPU's behind it."""
+    """Return a function that opens models on ``provider``, with the CPU's provider as its fallback."""
 
     def opened(model: Path) -> ValueSession:
         session = Session(api, model, SessionSettings(cuda=provider != "cpu"))

@@ -33,10 +33,15 @@ class RegistryFault:
     """A fault of the next request of ``route``.
 
     Kinds for any route: a status (``500``), ``429`` (with Retry-After), ``hangup`` (no answer), ``expire``
-    (the token becomes invalid), ``revoke`` (403 to every write from then on). ``begin``, ``send``,
-    ``finish``, ``put-manifest``: ``landed`` (done, but 502), ``lost`` (done, but no answer). ``send``:
-    ``cut`` (end after ``after`` bytes, which are kept), ``forget`` (the same, and the upload becomes
-    unknown), ``corrupt`` (the last byte changes). ``blob``: ``cut``, ``corrupt``.
+    (the token becomes invalid), ``revoke`` (403 to every write from then on).
+
+    ``begin``, ``send``, ``finish``, ``put-manifest``: ``landed`` (done, but 502), ``lost`` (done, but no
+    answer).
+
+    ``send``: ``cut`` (end after ``after`` bytes, which are kept), ``forget`` (the same, and the upload
+    becomes unknown), ``corrupt`` (the last byte changes).
+
+    ``blob``: ``cut``, ``corrupt``.
     """
 
     route: str

@@ -1,5 +1,5 @@
-/* An application that opens ONNX Runtime as Rust's crate ort does: the absolute path in ORT_DYLIB_PATH, then
- * OrtGetApiBase, its version, and the API by the number the application was compiled for, API. Nothing is linked. */
+/* An application that opens ONNX Runtime like Rust's crate ort: dlopen of the path in ORT_DYLIB_PATH,
+ * OrtGetApiBase, the API of the number API (given by -D), and the version, which it prints. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* NVIDIA's driver as a client sees it, libcuda and NVML in one library: CARDS and DRIVER are given by -D.
- * It says what its cards are and can do nothing else, least of all run a kernel. */
+/* Stand-in for NVIDIA's driver, libcuda and NVML in one library. CARDS, DRIVER and CUDA are given by -D.
+ * The library answers questions on its cards; it cannot run a kernel. */
 #include <string.h>
 
 typedef struct { const char *name; int major, minor, mib; } Card;

@@ -1,4 +1,4 @@
-"""What the toolchain image compiles, gcc on Debian 12: libraries with faults, programs for older systems."""
+"""Libraries with faults and programs for older systems, compiled by the toolchain image's gcc."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ gcc -std=c11 -O2 -I/tmp/headers/usr/include/onnxruntime -no-pie -nostdlib -Wl,--
     -o /out/smoke-debian-11 /system/crt1.o /system/crti.o /smoke.c \
     /system/libdl.so.2 /system/libc.so.6 /system/libc_nonshared.a /system/crtn.o
 """
-"""Linked with that system's own start-up code and C library, whose symbol versions it then asks for."""
+"""Script that links with Debian 11's start-up code and C library, and so with their symbol versions."""
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """gcc in ``image``; what it makes goes to ``folder``."""
+    """The compiler gcc in ``image``, which writes its results to ``folder``."""
 
     image: str
     folder: Path
 
     def make(self, name: str, source: str, *options: str) -> Path:
-        """Compile C; ``/out`` in the options is the folder."""
+        """Compile C and return the path of the result; ``/out`` in the options stands for ``folder``."""
         (self.folder / f"{name}.c").write_text(source, encoding="utf-8")
         self._run(f"gcc -o /out/{name} /out/{name}.c {' '.join(options)}", {})
         return self.folder / name
 
     def smoke_for_debian_11(self) -> Path:
-        """The smoke program as it would be if it had been compiled there."""
+        """Return the smoke program, linked as if it was compiled on Debian 11."""
         shop = Wiring(ROOT)
         system = self.folder / "debian-11"
         system.mkdir()

@@ -1,4 +1,4 @@
-"""A C library made to look older: symbol versions that it defines get a name that nobody asks for."""
+"""Imitation of an older C library: symbol versions that a library defines get another name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERDEF, _VERNEED = 0x6FFFFFFD, 0x6FFFFFFE
 
 
 def elf_hash(name: bytes) -> int:
-    """The System V ABI's, by which the loader compares versions before it compares their names."""
+    """Return the System V ABI's hash, which the loader compares before it compares the names of versions."""
     value = 0
     for byte in name:
         value = (value << 4) + byte
@@ -24,16 +24,17 @@ def elf_hash(name: bytes) -> int:
 
 
 def without(data: bytes, versions: Sequence[str]) -> bytes:
-    """The file with ``versions`` renamed, in what it defines and in what it needs: a system stays of a piece.
+    """Return the file with ``versions`` renamed among those that it defines and those that it needs.
 
-    ``GLIBC_2.36`` becomes ``hidden2.36``. Anything but a library with such versions comes back as it is.
+    ``GLIBC_2.36`` becomes ``hidden2.36``. Both lists change, so that the libraries of a system still fit each
+    other. A file that is not a library with such versions is returned unchanged.
     """
     if not is_elf(data):
         return data
     try:
         sections = read_sections(data)
     except ElfError:
-        return data  # a relocatable object, an i386 file
+        return data  # such as an object, or a library for i386
     changed = bytearray(data)
     for version in versions:
         _rename(changed, sections, version.encode())
@@ -41,7 +42,7 @@ def without(data: bytes, versions: Sequence[str]) -> bytes:
 
 
 def hide(tar: Path, older: Path, versions: Sequence[str]) -> None:
-    """Write ``older``, the file system ``tar`` without these versions."""
+    """Write the file system of ``tar`` without these versions to the tar ``older``."""
     with tarfile.open(tar) as source, tarfile.open(older, "w", format=tarfile.PAX_FORMAT) as made:
         for member in source:
             file = source.extractfile(member) if member.isfile() else None

@@ -1,7 +1,7 @@
-"""Loads the DLLs of a folder one by one and prints a line of JSON: by name, what Windows says, 0 for well.
+"""Program for Windows' Python: it loads each DLL of a folder and prints error codes as a line of JSON.
 
-Run by Windows' Python. Each is tried in a process of its own, first with what lies beside it and Windows'
-own folder to look in, then with the latter alone.
+A DLL's name has two codes, 0 for success: for a search of imports in its own folder and in Windows' folder,
+and for a search in Windows' folder alone. Each load has a process of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 BESIDE, SYSTEM = 0x100, 0x800
-"""``LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR`` and ``LOAD_LIBRARY_SEARCH_SYSTEM32``."""
+"""Flags ``LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR`` and ``LOAD_LIBRARY_SEARCH_SYSTEM32`` of ``LoadLibraryExW``."""
 
 
 def load(path: str, flags: int) -> int:

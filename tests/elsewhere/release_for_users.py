@@ -1,4 +1,4 @@
-"""A release for users' computers: packages of several builds, published to the GitHub double."""
+"""Factory of a release for users' computers: packages of several builds, published to the GitHub double."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-test"
 AS_THEY_COME = Leniency(lean=True, unresolved=True, mixed=True, partial=True)
-"""Minimal packages of another version than the repacked ones are good enough for a test."""
+"""Leniency for a test's release, whose minimal packages have another version than the repacked ones."""
 
 
 class _BothForms(Wiring):
-    """A workshop whose packages come as zstd and as gzip."""
+    """A wiring that packs packages as zstd and as gzip."""
 
     @cached_property
     def project(self) -> Project:
@@ -42,7 +42,7 @@ class _BothForms(Wiring):
 
 
 def cpu_packages(dist: Path) -> Sequence[Path]:
-    """The package without CUDA, as zstd and as gzip."""
+    """Build the package without CUDA and return its archives, zstd and gzip."""
     shop = _BothForms(ROOT, dist=dist, reporter=FakeReporter())
     options = BuildOptions(wishes=Wishes(base="assembled"))
     return VariantBuild(shop, shop.project.providers["cpu"], options, shop.reporter).build()
@@ -50,7 +50,10 @@ def cpu_packages(dist: Path) -> Sequence[Path]:
 
 @contextmanager
 def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
-    """The packages, proved when they were built, on the double, and a client that looks for them there."""
+    """Publish the packages and a client for their index on the GitHub double, inside the block.
+
+    The packages are not verified again, as their builds did so.
+    """
     double = GitHubDouble(folder / "github")
     dist = folder / "dist"
     for package in packages:
@@ -70,12 +73,12 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
 
 
 def address(double: GitHubDouble, name: str) -> str:
-    """Where a file of the release is downloaded from."""
+    """Return the URL of a file of the release."""
     return f"{double.url}/{double.repository}/releases/download/{TAG}/{name}"
 
 
 def _take(package: Path, dist: Path) -> None:
-    """A second name for a package, and its line in SHA256SUMS."""
+    """Link a package into ``dist`` and copy its line of SHA256SUMS."""
     sums = ChecksumFile().read(package.parent)
     ChecksumFile().update(dist, put={package.name: sums[package.name]})
     os.link(package, dist / package.name)

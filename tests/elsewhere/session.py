@@ -1,7 +1,7 @@
-"""Run in the container: a session of the Python wheel, which asks for CUDA and tells in a line of JSON.
+"""Program for the container: it opens a session of the Python wheel for CUDA and prints a line of JSON.
 
-Arguments: the model's path, and the folder whose libraries are loaded before, or nothing. Why a session fell
-back to the CPU is printed by ONNX Runtime itself.
+Arguments: the model's path and, optionally, a folder whose libraries are loaded before. ONNX Runtime itself
+prints why a session falls back to the CPU.
 """
 
 import json

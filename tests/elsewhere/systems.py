@@ -1,6 +1,6 @@
-"""Other Linux systems, as small as the loader needs them: their C and C++ libraries, and no more.
+"""Other Linux systems, reduced to the C and C++ libraries that the loader needs.
 
-mmdebstrap unpacks the packages from the mirror that apt on this machine names; nothing of them is configured.
+mmdebstrap unpacks Debian's packages from the mirror of this machine's apt, without configuring them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.support import ROOT
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _HOOKS = "/usr/share/mmdebstrap/hooks/merged-usr"
 _BARE = ("libc6", "libstdc++6", "zlib1g")
-"""zlib is for NVIDIA's libraries: dpkg and rpm need it, so every system has it."""
+"""Debian packages of every system. NVIDIA's libraries need zlib, which dpkg and rpm need too."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One system: a Debian suite, what it has beyond the libraries, and versions its glibc is to lack."""
+    """A Debian suite with further packages, and the symbol versions to hide in its libraries."""
 
     name: str
     suite: str
@@ -34,18 +34,18 @@ class System:
     hidden: Sequence[str] = ()
 
 
-DEBIAN_11 = System("debian-11", "bullseye", more=("libc6-dev",))  # for programs that are linked for it
-DEBIAN_12 = System("debian-12", "bookworm", more=("bash", "libc-bin"))  # for ldd
+DEBIAN_11 = System("debian-11", "bullseye", more=("libc6-dev",))  # libc6-dev: to link programs for it
+DEBIAN_12 = System("debian-12", "bookworm", more=("bash", "libc-bin"))  # bash and libc-bin: for ldd
 DEBIAN_13 = System("debian-13", "trixie")
 UBUNTU_22_04 = System("ubuntu-22.04", "bookworm", DEBIAN_12.more, hidden=("GLIBC_2.36",))
-"""Debian 12 without what came with glibc 2.36: 2.35, and libstdc++ of GCC 12, as Ubuntu 22.04 has them.
+"""Debian 12 without the symbols of glibc 2.36: glibc 2.35 and GCC 12's libstdc++, as in Ubuntu 22.04.
 
-``GLIBC_ABI_DT_RELR``, also new in 2.36, has to stay: bookworm's own libraries are packed so.
+``GLIBC_ABI_DT_RELR``, also new in 2.36, is not hidden, as bookworm's own libraries need it.
 """
 
 
 def tar(system: System) -> Path:
-    """Its file system, from the cache or made now."""
+    """Return the tar of a system's file system, which the first call writes to the cache."""
     recipe = repr((system, _BARE, Path(__file__).with_name("hidden.py").read_text(encoding="utf-8")))
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     path = Wiring(ROOT).cache / "elsewhere" / f"{system.name}-{digest}.tar"
@@ -62,7 +62,7 @@ def tar(system: System) -> Path:
 
 @contextmanager
 def imported(file_system: Path, name: str) -> Iterator[str]:
-    """A file system's tar as an image, inside the block only: the image's name."""
+    """Import a file system's tar as an image inside the block, and yield the image's name."""
     tag = f"ortpacks/elsewhere-{os.getpid()}:{name}"
     _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(file_system), tag)
     try:
@@ -79,7 +79,10 @@ def run(
     env: Mapping[str, str] | None = None,
     writable: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in a container without a network. ``mounts`` by place inside; others can only be read."""
+    """Run a program in a container without a network.
+
+    ``mounts``: paths of this machine by path in the container. All but the ``writable`` ones are read-only.
+    """
     where = [
         f"--volume={path.resolve()}:{place}{'' if place in writable else ':ro'}"
         for place, path in mounts.items()

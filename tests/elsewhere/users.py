@@ -1,6 +1,7 @@
-"""A user's computer: a container of Debian 12 with Python and zstd, and the NVIDIA driver that it is given.
+"""Users' computers: containers of Debian 12 with Python, zstd and a stand-in for NVIDIA's driver.
 
-It sees this machine's loopback, where the GitHub double listens, and nothing of the project.
+A container can reach this machine's loopback, where the GitHub double listens, and has no file of the
+project.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ CLIENT = ("python3", "/root/ortpacks.pyz")
 _DRIVER = Path(__file__).with_name("cards.c")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _WHERE = "/usr/lib/x86_64-linux-gnu"
-"""Where the driver's libraries lie in a container that was given a GPU."""
+"""Folder of the driver's libraries in a container with a GPU."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU as its driver tells of it."""
+    """A GPU, as its driver describes it."""
 
     name: str
     capability: str
@@ -43,17 +44,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Computer:
-    """A running container."""
+    """A computer, which is a running container."""
 
     container: str
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program in it, with its own environment and ``env``."""
+        """Run a program in the container, with the container's environment and ``env``."""
         told = [f"--env={name}={value}" for name, value in (env or {}).items()]
         return _docker("exec", *told, self.container, *argv)
 
     def sh(self, script: str) -> str:
-        """What a shell script prints; it must succeed."""
+        """Run a shell script, which must succeed, and return its stdout."""
         done = self.run("sh", "-euc", script)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -61,19 +62,19 @@ class Computer:
 
 @dataclass(frozen=True)
 class Bought:
-    """What is in a computer, and what its user should get."""
+    """The GPUs and the driver of a computer, and the package that its user should get."""
 
     cards: Sequence[Card]
     driver: str
     cuda: int
-    """As the driver says it: 12090 is 12.9."""
+    """CUDA version in the driver's form: 12090 is 12.9."""
     variant: str
     support: str = "native"
-    """How the package runs on it."""
+    """Expected support of the computer by the package: native or jit."""
 
     @property
     def version(self) -> str:
-        """ONNX Runtime's: that of the assembled base, but of modern, which is made with --mixed."""
+        """The package's version of ONNX Runtime: the assembled base's, but for modern (--mixed)."""
         project = Wiring(ROOT).project
         mixed = self.variant == "modern"
         return project.onnxruntime.version if mixed else project.bases["assembled"].ort_version
@@ -81,18 +82,18 @@ class Bought:
 
 @dataclass(frozen=True)
 class User:
-    """Somebody with a computer and the release's client."""
+    """A user of a computer with the release's client."""
 
     computer: Computer
     has: Bought
 
     def client(self, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
-        """Run a command of the client; what it printed."""
+        """Run a command of the client, which must exit with ``code``, and return its output."""
         done = self._ran(words, code, env)
         return done.stdout + done.stderr
 
     def ask(self, *words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
-        """The JSON answer of a command. What it says of its doings is on stderr."""
+        """Run a command of the client, which must succeed, and return its JSON answer."""
         return json.loads(self._ran((*words, "--json"), 0, env).stdout)  # type: ignore[no-any-return]
 
     def _ran(
@@ -104,7 +105,7 @@ class User:
         return done
 
     def variant(self, *words: str, env: Mapping[str, str] | None = None) -> object:
-        """Of the package that a command answers with."""
+        """Return the variant of the package in a command's answer."""
         package = self.ask(*words, env=env)["package"]
         assert isinstance(package, dict)
         return package["variant"]
@@ -112,7 +113,7 @@ class User:
 
 @contextmanager
 def image() -> Iterator[str]:
-    """The computer's system, inside the block only: its name."""
+    """Make the image of the computers' system inside the block, and yield its name."""
     shop = Wiring(ROOT)
     tar = shop.rootfs(shop.reporter).tar("bookworm", ["python3", "zstd"])
     with imported(tar, "user") as name:
@@ -121,7 +122,7 @@ def image() -> Iterator[str]:
 
 @contextmanager
 def computer(image: str, mounts: Mapping[str, Path]) -> Iterator[Computer]:
-    """A computer just taken out of its box; ``mounts`` by place inside can only be read."""
+    """Start a new computer inside the block; ``mounts``, by path inside, are read-only."""
     volumes = [f"--volume={path.resolve()}:{place}:ro" for place, path in mounts.items()]
     start = ["run", "--detach", "--rm", "--network=host", f"--label={LABEL}=run", *volumes]
     done = _docker(*start, image, "sleep", "infinity")
@@ -134,7 +135,7 @@ def computer(image: str, mounts: Mapping[str, Path]) -> Iterator[Computer]:
 
 
 def driver(cards: Sequence[Card], version: str, cuda: int, folder: Path) -> dict[str, Path]:
-    """Mounts that are NVIDIA's driver with these cards. ``cuda`` as the driver says it: 12090."""
+    """Compile a driver with these cards and return its mounts. ``cuda``: the version as in 12090."""
     library = folder / "driver.so"
     told = [
         f"-DCARDS={', '.join(card.in_c for card in cards)}",
@@ -146,7 +147,7 @@ def driver(cards: Sequence[Card], version: str, cuda: int, folder: Path) -> dict
 
 
 def compile_c(source: Path, target: Path, *flags: str) -> None:
-    """By this machine's compiler: Debian 12's libraries are older than what they may be linked with."""
+    """Compile C with this machine's compiler; skip the test where there is none."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler for what stands in the container for a driver and an application")

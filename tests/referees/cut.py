@@ -1,4 +1,7 @@
-"""GitHub's OpenAPI description cut to releases and tags: 13 MB become 0.2, and Prism starts in a second."""
+"""Reduction of GitHub's OpenAPI description to releases and tags: from 13 MB to 0.2 MB.
+
+Prism starts with the reduced description within a second.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "b
 
 
 def cut(whole: Json) -> Json:
-    """What the description says of a repository, its releases and their tags, with all that this refers to.
+    """Return the description of a repository, its releases and their tags, with all components they refer to.
 
-    It is made stricter in one thing: a request's body may hold only properties that GitHub names. And what
-    GitHub says in prose only is added: JSON may be asked for by GitHub's own media type (docs.github.com
-    "Getting started with the REST API"), an asset as its bytes ("Get a release asset").
+    The result differs in three rules: a request's body may have only properties that GitHub names; answers
+    have GitHub's own media type for JSON too (docs.github.com, "Getting started with the REST API"); an
+    asset can be answered as bytes ("Get a release asset").
     """
     paths = {path: item for path, item in json_object(whole["paths"]).items() if _wanted(path)}
     kept = {"paths": paths, "components": _reached(json_object(whole["components"]), paths)}
@@ -44,7 +47,7 @@ def _wanted(path: str) -> bool:
 
 
 def _reached(components: Mapping[str, object], paths: object) -> Json:
-    """The components that ``paths`` refer to, by way of others or not."""
+    """Return the components that ``paths`` refer to, directly or through other components."""
     kept: dict[str, Json] = {}
     waiting = list(_references(paths))
     while waiting:
@@ -80,7 +83,7 @@ def _name_every_property(operation: Json) -> None:
 
 
 def _json_contents(description: Json) -> Iterator[Json]:
-    """What JSON answers hold, by media type."""
+    """Yield the contents, by media type, of each answer that can be JSON."""
     shared = json_object(json_object(description["components"]).get("responses", {})).values()
     stated = (json_object(operation["responses"]).values() for operation in _operations(description))
     for response in chain(shared, *stated):

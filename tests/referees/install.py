@@ -1,4 +1,4 @@
-"""The referees: programs of others that judge our GitHub client. Installed from npm, once, into the cache."""
+"""Installation of the referees, programs from npm that check the GitHub client, once into the cache."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ _INSTALL_SECONDS = 300
 
 
 class UnavailableError(Exception):
-    """This machine cannot have the referees; the message is the reason of a skipped test."""
+    """Referees that cannot be installed on this machine; the message is the reason of skipped tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Referees:
-    """What is installed, and the ``node`` that runs it."""
+    """The installed programs in ``folder``, and the ``node`` that runs them."""
 
     node: str
     folder: Path
 
     @property
     def prism(self) -> Path:
-        """Stoplight's judge of requests by an OpenAPI description."""
+        """Path of Stoplight's Prism, which checks requests by an OpenAPI description."""
         return self.folder / "node_modules/@stoplight/prism-cli/dist/index.js"
 
     @property
     def emulate(self) -> Path:
-        """Vercel's server that keeps releases as GitHub does, but for what assets hold."""
+        """Path of Vercel's emulate, a server with GitHub's releases, but without the contents of assets."""
         return self.folder / "node_modules/emulate/dist/index.js"
 
     @property
     def description(self) -> Path:
-        """GitHub's own OpenAPI description, whole."""
+        """Path of GitHub's whole OpenAPI description."""
         return self.folder / _DESCRIPTION
 
 
 def install(cache: Path, env: Mapping[str, str]) -> Referees:
-    """The referees below ``cache``. Raises ``UnavailableError``: no node, no npm, no registry.
+    """Install the referees below ``cache`` if they are not there, and return them.
 
-    Anything else that goes wrong is an ``AssertionError`` with npm's words: what is pinned has changed.
+    Raises ``UnavailableError`` without node, npm or a reachable registry, and ``AssertionError`` with npm's
+    output if npm fails for another reason, such as a changed package.
     """
     node, npm = (_program(name, env) for name in ("node", "npm"))
     folder = cache / "referees" / hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
@@ -80,7 +81,7 @@ def _make(folder: Path, npm: str, env: Mapping[str, str]) -> None:
 def _fetch(folder: Path, npm: str, env: Mapping[str, str]) -> None:
     _run(
         (npm, "ping", "--fetch-retries=0"), folder, env
-    )  # half a second; without it, a minute to the same end
+    )  # fails within half a second without a network, npm ci after a minute
     done = _run((npm, "ci", "--ignore-scripts", "--prefer-offline"), folder, env)
     assert done.returncode == 0, f"npm ci exited with {done.returncode}:\n{done.stderr[-3000:]}"
 
@@ -102,7 +103,7 @@ def _run(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> subproces
 
 
 def _keep_one(description: Path) -> None:
-    """Remove GitHub's other descriptions: four fifths of all bytes that npm brought."""
+    """Remove the package's other descriptions, four fifths of all bytes that npm installs."""
     for path in description.parent.iterdir():
         if path != description:
             path.unlink()

@@ -1,4 +1,4 @@
-// Loaded before a server that listens on every interface: it listens on this machine's own only.
+// Preloaded into a server that would listen on every interface: it makes the server listen on 127.0.0.1.
 const { Server } = require("node:net");
 
 const listen = Server.prototype.listen;

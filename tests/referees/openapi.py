@@ -1,4 +1,4 @@
-"""An OpenAPI description, asked what a request may hold and what an answer must look like."""
+"""Queries of an OpenAPI description: the parameters of a request, and the validity of an answer."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Json = dict[str, object]
 
 
 def template(description: Json, path: str) -> str:
-    """The path of the description that ``path`` is an instance of; more words beat more placeholders."""
+    """Return the description's path with the fewest placeholders that ``path`` matches; empty for none."""
     fits = [item for item in json_object(description["paths"]) if re.fullmatch(_pattern(item), path)]
     return min(fits, key=lambda item: item.count("{"), default="")
 
 
 def query_names(description: Json, method: str, path: str) -> set[str]:
-    """The query parameters that an operation takes (``path`` as in the description)."""
+    """Return the names of an operation's query parameters. ``path`` is one of the description."""
     stated = cast("list[Json]", at(description, "paths", path, method.lower()).get("parameters", []))
     resolved = [_resolved(description, item) for item in stated]
     return {str(item["name"]) for item in resolved if item["in"] == "query"}
 
 
 def misfits(description: Json, method: str, path: str, status: int, answer: object) -> list[str]:
-    """What of a JSON answer is not as described; formats (dates, addresses) are not looked at."""
+    """Return a JSON answer's differences from the description; formats (dates, addresses) are ignored."""
     responses = at(description, "paths", path, method.lower(), "responses")
     if str(status) not in responses:
         return [f"{status} is no answer to {method} {path}"]
@@ -40,20 +40,20 @@ def misfits(description: Json, method: str, path: str, status: int, answer: obje
 
 
 def at(value: Json, *keys: str) -> Json:
-    """The object found by going down ``keys``."""
+    """Return the object at the path ``keys`` in ``value``."""
     for key in keys:
         value = json_object(value[key])
     return value
 
 
 def json_object(value: object) -> Json:
-    """``value``, known to be an object."""
+    """Return ``value``, which must be a JSON object."""
     assert isinstance(value, dict), f"an object was wanted: {value!r}"
     return value
 
 
 def _nulls_spelt_out(schema: object) -> object:
-    """The schema in the words of JSON Schema, which has no ``nullable``."""
+    """Return the schema with ``nullable``, which JSON Schema lacks, written as ``anyOf`` with null."""
     if isinstance(schema, list):
         return [_nulls_spelt_out(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
-"""A front on loopback before an API: it hands every request on as it came, and notes what was answered.
+"""A proxy on loopback for an API, which forwards every request unchanged and records the answers.
 
-GitHub takes uploads on a host of its own, named in ``upload_url``. The front shows that host as ``/uploads``
-of its own, so that an upload sent anywhere else is seen as such.
+GitHub has a separate host for uploads, named in ``upload_url``. The proxy replaces this host by its own path
+``/uploads``, so that an upload to any other address is noticed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding", "content-leng
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What came in. ``host`` is ``api`` or ``uploads``; ``path`` is still quoted."""
+    """A received request. ``host`` is ``api`` or ``uploads``; ``path`` is still quoted."""
 
     host: str
     method: str
@@ -35,13 +35,13 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """A request and what the API made of it. ``objection`` is Prism's, empty when it has none."""
+    """A request and its answer. ``objection`` is Prism's complaint about the request; empty for none."""
 
     request: Request
     status: int
     objection: str
     answer: object
-    """The JSON answered, ``None`` when it was something else."""
+    """JSON of the answer; ``None`` for an answer of another type."""
 
 
 Amend = Callable[[Request, object], object]
@@ -49,9 +49,9 @@ Amend = Callable[[Request, object], object]
 
 @dataclass(kw_only=True)
 class Front:
-    """Before the API at ``api``, whose uploads go to ``uploads``; ``named`` is that host in its answers.
+    """A proxy for the API at ``api`` with uploads to ``uploads``; ``named`` is this host's URL in answers.
 
-    ``amend`` may change a JSON answer on its way to the client; what is noted is the API's own.
+    ``amend`` may change a JSON answer for the client; ``exchanges`` has the API's own answers.
     """
 
     api: str
@@ -67,7 +67,7 @@ class Front:
             yield self
 
     def objections(self) -> list[str]:
-        """What was objected to, a line each."""
+        """Return a line for each request with an objection."""
         return [
             f"{item.request.method} {item.request.path}: {item.status} {item.objection}"
             for item in self.exchanges
@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
-        """Quiet: the front keeps its own log."""
+        """Print nothing, as ``Front.exchanges`` is the log."""
 
     def do_GET(self) -> None:
         self._exchange()
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, headers, _for_client(front, request, answer, data))
 
     def _read(self, front: Front) -> tuple[Request, str]:
-        """The request, and the address it goes to."""
+        """Read the request and return it with the URL to which it is forwarded."""
         uploading = self.path.startswith(f"{_UPLOADS}/")
         path = self.path.removeprefix(_UPLOADS) if uploading else self.path
         split = urlsplit(path)
@@ -158,7 +158,7 @@ def _json(headers: dict[str, str], data: bytes) -> object:
 
 
 def _objection(headers: dict[str, str], answer: object) -> str:
-    """Prism's to the request: in a header when GitHub describes an answer for it, else a body of its own."""
+    """Return Prism's objection to the request, from the header ``sl-violations`` or from a problem's body."""
     said = {name.lower(): value for name, value in headers.items()}
     if said.get("content-type", "").startswith("application/problem+json"):
         return json.dumps(answer)

@@ -1,4 +1,4 @@
-"""A release's life through our client: every request it can make, in the order it makes them."""
+"""The life of a release by the GitHub client: every request of the client, in its usual order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMIT = "e83c5163316f89bfbde7d9ab23ca2e25604af290"
 
 
 def client(api: str, token: str, repository: str) -> GitHub:
-    """Our client at ``api``: what fails is not tried again."""
+    """Return the client for the API at ``api``, which does not repeat failed requests."""
     reporter = FakeReporter()
     patience = Patience(attempts=1, between_writes=0)
     http = GitHubHttp(
@@ -34,7 +34,7 @@ def file_of(folder: Path, name: str, data: bytes) -> LocalFile:
 
 
 def live(host: GitHub, file: LocalFile) -> Release:
-    """From nothing to a published release of one file, and back to a draft."""
+    """Create, fill and publish a release of one file, and withdraw it to a draft."""
     host.require_access()
     host.has_immutable_releases()
     host.commit_of(TAG)

@@ -1,4 +1,4 @@
-"""Start a referee on a free port of this machine, and stop it."""
+"""Runners of the referees that are servers, each on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _STOP_SECONDS = 10
 
 @contextmanager
 def prism(referees: Referees, description: Path, log: Path) -> Iterator[str]:
-    """Prism at an address: it answers with the description's examples, and 4xx to what does not fit it.
+    """Run Prism inside the block and yield its URL.
 
-    Not with ``--errors``: GitHub's example of a repository does not fit GitHub's own schema.
+    Prism answers with the description's examples, and with 4xx to a request that does not fit the
+    description. The option ``--errors`` is not used, as GitHub's example of a repository does not fit
+    GitHub's own schema.
     """
     port = _free_port()
     words = [str(referees.prism), "mock", "--host=127.0.0.1", f"--port={port}", str(description)]
@@ -31,7 +33,7 @@ def prism(referees: Referees, description: Path, log: Path) -> Iterator[str]:
 
 @contextmanager
 def emulate(referees: Referees, log: Path) -> Iterator[str]:
-    """emulate's GitHub at an address. It would listen on every interface: ``loopback.cjs`` forbids it."""
+    """Run emulate's GitHub inside the block and yield its URL; ``loopback.cjs`` limits it to 127.0.0.1."""
     port = _free_port()
     guard = f"--require={HERE / 'loopback.cjs'}"
     words = [guard, str(referees.emulate), "start", "--service=github", f"--port={port}"]

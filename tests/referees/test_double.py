@@ -1,4 +1,4 @@
-"""Our own double of GitHub, judged by the schemas that GitHub describes its answers with."""
+"""Tests of the GitHub double: its answers must fit the schemas of GitHub's OpenAPI description."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.referees
 
 MISSING = "is a required property"
 IN_PART = "GET /repos/{owner}/{repo} 200"
-"""Of what GitHub tells of a repository, the double tells what a publisher asks: eighty keys are left out."""
+"""Operation with an incomplete answer: the double leaves out eighty keys that publishing does not read."""
 
 
 @pytest.fixture
 def said(description: Json, tmp_path: Path) -> dict[str, list[str]]:
-    """What of the double's answers GitHub would not say: in a release's life, and to a bad request."""
+    """Return the misfits of the double's answers by operation, for a release's life and a bad request."""
     with GitHubDouble(tmp_path / "github").running() as double:
         front = Front(api=double.url, uploads=double.storage.url, named=double.storage.url)
         with front.running():

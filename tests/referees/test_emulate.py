@@ -1,7 +1,7 @@
-"""Our client against emulate, which keeps releases as GitHub does.
+"""Tests of the GitHub client on emulate, an independent server with GitHub's releases.
 
-What it does otherwise, and so is not asked: it shows a draft under its tag, takes an asset's name twice,
-forgets the bytes of assets, tells no digest, and takes any token.
+Unlike GitHub, emulate shows a draft under its tag, accepts an asset's name twice, forgets the bytes of
+assets, reports no digest and accepts any token; tests do not depend on these points.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TIMEOUT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """An empty repository at emulate, and our client."""
+    """An empty repository at emulate, and the client for it."""
 
     host: GitHub
     latest_url: str
 
     def latest(self) -> requests.Response:
-        """Asked by anybody, without a token."""
+        """Request the latest release without a token."""
         return requests.get(self.latest_url, timeout=TIMEOUT)
 
 

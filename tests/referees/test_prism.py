@@ -1,6 +1,6 @@
-"""Every request of our client, judged by Prism against GitHub's own OpenAPI description.
+"""Tests of every request of the GitHub client by Prism, which checks them by GitHub's OpenAPI description.
 
-What must be judged is written down from docs.github.com, "REST API endpoints for repositories", "for
+The list of operations was written from docs.github.com, "REST API endpoints for repositories", "for
 releases", "for release assets", "for Git references" and "for Git tags".
 """
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.referees
 
 REPOSITORY = "octocat/Hello-World"
 BYTES = b"bytes"
-"""The content of every asset: what Prism answers when an asset's bytes are asked for (``cut``)."""
+"""Content of every asset: the example in the reduced description (``cut``), with which Prism answers."""
 OPERATIONS = {
     "GET /repos/{owner}/{repo}",
     "GET /repos/{owner}/{repo}/immutable-releases",
@@ -49,7 +49,7 @@ UPLOAD = "POST /repos/{owner}/{repo}/releases/{release_id}/assets"
 
 
 def amended(request: Request, answer: object) -> object:
-    """Prism keeps nothing, it answers with GitHub's examples; here they are made to fit what was asked."""
+    """Return an answer of Prism, one of GitHub's examples, changed to fit the request."""
     if isinstance(answer, list):
         full = request.query.get("page") == "1"
         return answer[:1] * 100 if full else []
@@ -68,11 +68,11 @@ def amended(request: Request, answer: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What our client did, and what Prism made of it."""
+    """The client's requests, and Prism's answers to them."""
 
     front: Front
     called: set[str]
-    """Methods of our client."""
+    """Names of the client's methods that were called."""
     description: Json
 
     def operation(self, exchange: Exchange) -> str:

@@ -1,4 +1,4 @@
-"""Mutated headers against the readers of untrusted files: they answer or refuse, and soon.
+"""Fuzzing of the readers of untrusted files: on mutated headers they must answer or refuse within a second.
 
-``python -m tests.fuzz --executions 1000000 --seed 1`` runs as long as it takes and prints one line.
+``python -m tests.fuzz --executions 1000000 --seed 1`` runs so many files and prints a line.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: a long run over real and made-up headers."""
+"""Run the readers on mutations of real and made-up files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of mutated files, one after the other."""
+"""Run of the readers on mutated files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzz.properties import outcome
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1.0
-"""Seconds of the processor that one file may take."""
+"""Largest processor time in seconds for a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Crash:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """``seconds`` of the run, ``longest`` of one file, ``outcomes`` that differ."""
+    """The result of a run: its ``seconds``, those of the ``longest`` file, the number of ``outcomes``."""
 
     executions: int
     seconds: float
@@ -41,8 +41,8 @@ class Result:
 
 
 def run(seeds: Sequence[Seed], executions: int, seed: int) -> Result:
-    """Mutate and read ``executions`` files; the same ``seed`` makes the same ones."""
-    source = random.Random(seed)  # noqa: S311 - mutations that repeat
+    """Mutate and read ``executions`` files; the same ``seed`` gives the same files."""
+    source = random.Random(seed)  # noqa: S311 - mutations must be repeatable
     outcomes: set[str] = set()
     crashes: list[Crash] = []
     longest = 0.0
@@ -52,7 +52,7 @@ def run(seeds: Sequence[Seed], executions: int, seed: int) -> Result:
         before = process_time()
         try:
             outcomes.add(outcome(data))
-        except Exception as error:  # noqa: BLE001 - whatever a reader lets out is what we look for
+        except Exception as error:  # noqa: BLE001 - any exception of a reader is a defect
             crashes.append(Crash(data=data, reason=repr(error)))
         took = process_time() - before
         longest = max(longest, took)

@@ -1,8 +1,8 @@
-"""``python -m tests.fuzz.guided PARSER``: mutations that are kept where they reach new code, by atheris.
+"""Coverage-guided fuzzing of a parser by atheris: ``python -m tests.fuzz.guided PARSER``.
 
-atheris is no dependency: ``pip install atheris`` into an environment of its own, with what is imported.
-libFuzzer's own flags stand behind the parser's name: ``-runs=1000000 -max_len=4096 FOLDER``. A parser that
-lets an exception out, or takes more than a second of the processor, ends the run with the file that did.
+atheris is not a dependency: install it with the project's dependencies into an environment of its own.
+libFuzzer's flags follow the parser's name: ``-runs=1000000 -max_len=4096 FOLDER``. An exception of the
+parser, or more than a second of processor time, ends the run and keeps the file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ with atheris.instrument_imports(include=["builder"]):
     from tests.fuzz.parsers import PARSERS
 
 LONGEST = 1.0
-"""Seconds of the processor."""
+"""Largest processor time in seconds for a file."""
 
 
 def main() -> None:
-    """Run libFuzzer until it has done ``-runs``."""
+    """Run libFuzzer on the parser that the command line names."""
     name, *flags = sys.argv[1:]
     parser = PARSERS[name]
     folder = Path(mkdtemp(prefix=f"fuzz-{name}-"))

@@ -1,4 +1,4 @@
-"""Ways to spoil a file."""
+"""Mutations of files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _MOST_BYTES = 1 << 16
 
 
 def mutated(seeds: Sequence[Seed], source: random.Random) -> bytes:
-    """One of ``seeds`` with one to four mutations, most of them in its headers."""
+    """Return one of ``seeds`` with one to four mutations, most of them in its headers.
+
+    One in twenty ends with a part of another seed.
+    """
     seed = source.choice(seeds)
     data = bytearray(seed.data)
     for _ in range(source.choice((1, 1, 2, 3, 4))):
@@ -32,7 +35,7 @@ def mutated(seeds: Sequence[Seed], source: random.Random) -> bytes:
 
 
 def _set_field(data: bytearray, seed: Seed, source: random.Random) -> None:
-    """A number that a reader believes becomes an edge case, a near miss, or another field's."""
+    """Replace a header's number by an edge case, a near value, another field's, or one with a flipped bit."""
     at, width = source.choice(seed.fields)
     now = _number(data, (at, width))
     other = _number(data, source.choice(seed.fields))
@@ -54,7 +57,7 @@ def _set_byte(data: bytearray, source: random.Random) -> None:
 
 
 def _repeat_header(data: bytearray, seed: Seed, source: random.Random) -> None:
-    """A header stands a second time where another one was, or in the middle of it."""
+    """Overwrite a header, or bytes near its start, with another header."""
     start, size = source.choice(seed.headers)
     there, _ = source.choice(seed.headers)
     there += source.choice((0, 0, 0, 8, 16, -16))

@@ -1,4 +1,4 @@
-"""Each parser of what others made, alone: bytes in, an answer or one of its own errors out."""
+"""The parsers of untrusted files, each as a function of bytes that catches the parser's own errors."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ from tests.support.fakes.ports import FakeReporter
 
 @dataclass(frozen=True)
 class Parser:
-    """``read`` lets nothing out but what it says; ``begins`` are the first bytes of its seeds."""
+    """A parser under test: any exception of ``read`` is a defect.
+
+    Its corpus has the synthetic seeds that begin with one of ``begins``, and ``seeds``.
+    """
 
     read: Callable[[bytes], object]
     begins: tuple[bytes, ...] = ()
     seeds: tuple[bytes, ...] = ()
 
     def corpus(self) -> tuple[bytes, ...]:
-        """Files to begin from."""
+        """Return the files with which fuzzing begins."""
         kept = (seed.data for seed in synthetic() if seed.data.startswith(self.begins))
         return (*(kept if self.begins else ()), *self.seeds)
 
@@ -54,7 +57,7 @@ def _reader(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 
 def _unpacked(data: bytes) -> object:
-    """All images of all containers."""
+    """Unpack all images of all containers."""
     return read_payloads(data, read_containers(data))
 
 
@@ -64,7 +67,7 @@ _PTX = b"PTX file    1: a.1.sm_90.ptx\n"
 
 
 def _cuobjdump(data: bytes) -> object:
-    """Two exit codes, and two answers with a zero byte between."""
+    """Parse listings of cuobjdump: two bytes for exit codes, then two outputs that a zero byte separates."""
     codes = {0: 0, 1: 255, 2: 1}
     first, _, second = data[2:].decode(errors="replace").partition("\0")
     elf, ptx = (codes.get(code, code) for code in data[:2].ljust(2, b"\0"))
@@ -80,7 +83,7 @@ def _folder() -> Path:
 
 
 def _archive(data: bytes) -> object:
-    """As a zip and as a tar file, with what lies in them."""
+    """Read the bytes as a zip file and as a tar file, with the archives inside."""
     file, unpacked = _folder() / "file", _folder() / "unpacked"
     file.write_bytes(data)
     for read in (

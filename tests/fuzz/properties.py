@@ -1,4 +1,4 @@
-"""What must hold of any bytes at all. Broken, it is an ``AssertionError`` or whatever the reader let out."""
+"""Properties of the readers that hold for any bytes; a broken one raises an exception."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _JOINED, _MAGIC = 0x100, struct.pack("<I", 0xBA55ED50)
 _DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
 
 LIBRARIES = ("lib/libonnxruntime_providers_cuda.so", "lib/libcudnn_ops.so.9", "lib/libnvrtc.so.12")
-"""Each of whose versions is looked for in a way of its own."""
+"""Names of libraries, for each of which the reader finds the version in another way."""
 
 
 def outcome(data: bytes) -> str:
-    """What the readers say, numbers and names left out; equal for files that fare alike."""
+    """Return the readers' results without numbers and names, so that equal results mean similar files."""
     return f"{_containers(data)}; {_elf(data)}; {_library(data)}; {_deep(data)}"
 
 
@@ -50,7 +50,7 @@ def _elf(data: bytes) -> str:
 
 
 def _library(data: bytes) -> str:
-    """Read whole, under one of the names by turns; it never raises."""
+    """Read the file as a whole library, under a name of ``LIBRARIES`` that its CRC selects."""
     found = read_library(LIBRARIES[zlib.crc32(data) % len(LIBRARIES)], data)
     assert found.elf is None or found.kind in {FileKind.LIBRARY, FileKind.OBJECT}
     assert found.dll is None or found.kind is FileKind.DLL
@@ -63,7 +63,7 @@ def _library(data: bytes) -> str:
 
 
 def _deep(data: bytes) -> str:
-    """Its images unpacked; what is damaged is told, and serves nothing."""
+    """Unpack all images; each one must be counted as read, unread, damaged or without code."""
     try:
         containers = read_containers(data)
     except FormatError:
@@ -86,11 +86,11 @@ def _refusal(error: FormatError) -> str:
 
 
 def _check_containers(data: bytes, containers: Sequence[Container]) -> None:
-    """In the file, in order, one behind the other; the images likewise within each."""
+    """Assert that containers lie in the file in order and without overlap, and images so in containers."""
     past = 0
     for container in containers:
         if not data.startswith(_MAGIC, container.offset):
-            assert len(container.images) == 1  # a bare one
+            assert len(container.images) == 1  # a bare cubin has no container
             continue
         assert container.offset >= past
         magic, size = struct.unpack_from("<I4xQ", data, container.offset)

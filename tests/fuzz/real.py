@@ -1,4 +1,4 @@
-"""Whole files to begin from that NVIDIA's packer and a linker made."""
+"""Seeds from real tools: NVIDIA's compiler and packer, and a linker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.factories.nvidia import SMALL, compiled, compiled_lto, packed
 
 
 def real() -> tuple[Seed, ...]:
-    """Files of NVIDIA's packer, bare and in a library, and a library that a linker made."""
+    """Return fatbins of NVIDIA's packer, bare and in libraries, cubins, and a linker's library."""
     old = packed((*compiled(SMALL, "50"), compiled_lto(SMALL, "50")), "-compress=false")
     new = packed(
         [

@@ -1,4 +1,4 @@
-"""Whole files to begin from, and where in them the numbers stand that a reader believes."""
+"""Seeds of fuzzing: whole files, with the offsets of the headers and numbers that readers use."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ _SECTION = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4))
 _CONTAINER = ((0, 4), (4, 2), (6, 2), (8, 8))
 _IMAGE = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (28, 4), (40, 8), (56, 8))
 _PE = ((4, 2), (6, 2), (20, 2), (24, 2), (48, 8), (132, 4), (136, 4), (144, 4), (240, 4))
-"""Machine, sections, size of the optional header and its magic number, base, directories."""
+"""Fields of a PE header: machine, sections, optional header's size and magic number, base, directories."""
 
 _PE_SECTION = ((0, 8), (8, 4), (12, 4), (16, 4), (20, 4), (36, 4))
 _MAGIC = bytes.fromhex("50ed55ba01001000")
 _WORDS = {6: 8, 7: 4, 11: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4, 0x6FFFFFFF: 2}
-"""Tables by section type: dynamic, notes, symbols, versions defined, needed, of symbols. A word's bytes."""
+"""Bytes of a word by section type: dynamic, notes, symbols, versions defined, needed and of symbols."""
 
 Field = tuple[int, int]
-"""Offset and width in bytes."""
+"""Offset and width in bytes of a number or header."""
 
 
 @dataclass(frozen=True)
 class Seed:
-    """One whole file."""
+    """A whole file that mutations begin with."""
 
     data: bytes
 
     @cached_property
     def headers(self) -> tuple[Field, ...]:
-        """Each header: a section's, a container's, an image's."""
+        """The headers of sections, containers and images; without any, the first half of the file."""
         sections = ((at, 64) for at in _section_headers(self.data))
         containers = ((at, 16) for at in _containers(self.data))
         images = ((at, 64) for at in _images(self.data))
@@ -65,7 +65,7 @@ class Seed:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """Each number in a header."""
+        """The numbers in headers and tables; without any, all words of eight bytes."""
         return (
             *(_ELF if self.data.startswith(b"\x7fELF") else ()),
             *_below(_program_headers(self.data), _SEGMENT),
@@ -79,7 +79,7 @@ class Seed:
 
 
 def synthetic() -> tuple[Seed, ...]:
-    """Files made from the published formats alone, bare and in a library."""
+    """Return seeds of the factories, which follow published formats: fatbins, libraries and other kinds."""
     packs = container(
         image(SASS, 60),
         image(SASS, 90, A | LZ4, payload=40, packed=33),
@@ -107,7 +107,7 @@ def synthetic() -> tuple[Seed, ...]:
 
 
 def _other_kinds(code: bytes) -> tuple[bytes, ...]:
-    """DLLs, an object, an archive, a cubin without code, PTX."""
+    """Return DLLs, an object, a static library, cubins, PTX and containers of kernels."""
     unit = as_object(elf({".nv_fatbin": code, "__nv_relfatbin": sass(80)}))
     sections = {".text": _MAGIC * 3, ".nv_fatbin": code, ".data": bytes(8) + sass(70)}
     dll = pe(sections, soname="demo.dll", needed=("cudart64_12.dll",), delayed=("cudnn64_9.dll",))
@@ -127,13 +127,13 @@ def _other_kinds(code: bytes) -> tuple[bytes, ...]:
 
 
 def _with_symbols() -> bytes:
-    """A provider: it shows one symbol, and asks for one with a version and for one without."""
+    """Return a provider that exports a symbol and needs two, one of them with a version."""
     rows = (Row("GetProvider"), Row("cublasCreate_v2", UNDEFINED, 2), Row("Provider_GetHost", UNDEFINED))
     return linked(*rows, needed=("libcublas.so.12",), asked={"libcublas.so.12": {2: "libcublas.so.12"}})
 
 
 def _stamped() -> tuple[bytes, ...]:
-    """Libraries with a version in them, one for each way of telling it."""
+    """Return libraries with a version, one for each way in which the reader finds versions."""
     numbers = {"cudnn_ops_version": (".rodata", 4), "cudnn_ops_infer_version": (".rodata", 8)}
     return (
         elf({".rodata": b"\x00Delete\x001.23.2\x00\x001.23.2\x00", ".nv_fatbin": sass(60)}),
@@ -144,7 +144,7 @@ def _stamped() -> tuple[bytes, ...]:
 
 
 def _crowded(library: bytes) -> bytes:
-    """The library with 30 more headers for each section of plain data, over the same bytes."""
+    """Return the library with 30 further headers for the bytes of each section of plain data."""
     headers = [library[at : at + 64] for at in _section_headers(library)]
     more = [header for header in headers if header[4:8] == b"\1\0\0\0"] * 30
     count = struct.pack("<H", len(headers) + len(more))
@@ -180,7 +180,7 @@ def _pe_sections(data: bytes) -> Iterator[int]:
 
 
 def _containers(data: bytes) -> Iterator[int]:
-    """Containers with a size: a bare magic in machine code is none."""
+    """Yield the offsets of containers; a magic number that another one follows has no size and is skipped."""
     at = data.find(_MAGIC)
     while at >= 0:
         if data[at + 8 : at + 16] != _MAGIC and at + 16 <= len(data):

@@ -1,7 +1,7 @@
-"""Embeds texts with all-MiniLM-L6-v2 through a host library's C API, by the client's own calls and no other.
+"""Program that embeds texts with all-MiniLM-L6-v2 by a host library's C API, through the client's own calls.
 
-It is run by an emulated Python: arguments are the project's folder, the library, the model and a file of JSON
-with the model's inputs. Prints the version and the dot products of the first embedding with each.
+Emulated Pythons run it. Arguments: the project's folder, the library, the model and a JSON file with the
+model's inputs. Output: the version, and the dot products of the first embedding with each.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 WIDTH = 384
 
 INT64 = 7
-"""Of ``ONNXTensorElementDataType``."""
+"""Number of int64 in the C API's enumeration ``ONNXTensorElementDataType``."""
 
 
 def main(root: str, library: str, model: str, inputs: str) -> None:
     sys.path.insert(0, root)
-    from builder.client.trials import ort_calls as ort  # noqa: PLC0415 - from the folder that is named
+    from builder.client.trials import ort_calls as ort  # noqa: PLC0415 - imported from ``root``
 
     runtime = ort.OrtApi(library)
     env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))

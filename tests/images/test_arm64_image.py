@@ -1,6 +1,6 @@
-"""The image for ARM: every file in it is for that processor, and the service answers under an emulator.
+"""Tests of the image for ARM: all files in it are for this processor, and the service runs under QEMU.
 
-QEMU's is a program of this machine's, brought into the container: nothing of the kernel is set up for it.
+The emulator is a program of this machine that is mounted into the container, so the kernel needs no setup.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.images
 IMAGE = "ortpacks/cpu:1.21.0-service-arm64"
 
 AARCH64 = 183
-"""``EM_AARCH64`` of ``elf.h``."""
+"""Machine number ``EM_AARCH64`` of ``elf.h``."""
 
 HARD = ("--platform=linux/arm64", "--read-only", "--tmpfs=/tmp", "--label=io.ortpacks=run")
 
 TEXTS = ("The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium.")
 
 SIMILARITIES = (1.0, 0.6660, 0.1046)
-"""Of the first text to each, as Sentence Transformers' documentation has them."""
+"""Similarities of the first text to each. Source: Sentence Transformers' documentation, Quickstart."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,10 +47,10 @@ def _image(dist: Path) -> Iterator[None]:
 
 @dataclass
 class Files:
-    """What an image holds."""
+    """The files of an image."""
 
     machines: Counter[int] = field(default_factory=Counter)
-    """ELF files by their processor."""
+    """Number of ELF files by machine number."""
     paths: set[str] = field(default_factory=set)
 
 
@@ -76,7 +76,7 @@ def files(_image: None) -> Files:
 
 @pytest.fixture(scope="module")
 def emulated() -> tuple[str, ...]:
-    """Flags of a container that runs a program of the image by QEMU: the program's path follows."""
+    """Return flags of a container that runs a program by QEMU; the program's path follows them."""
     program = debian_program("qemu-user-static", "usr/bin/qemu-aarch64-static")
     return (*HARD, f"--volume={program}:/qemu:ro", "--entrypoint=/qemu")
 

@@ -1,7 +1,7 @@
-"""The official GPU wheel for ARM: its libraries by the loader and MiniLM on the CPU, both under an emulator.
+"""Tests of the official GPU wheel for ARM under an emulator: loading its libraries, and MiniLM on the CPU.
 
-Debian 12's QEMU shows a program the host's /proc/cpuinfo: 1.31.1's CPU detection dies of SIGSEGV where that
-is no ARM machine's. Debian 13's makes one up.
+The emulator is Debian 13's QEMU, which gives programs an ARM machine's /proc/cpuinfo. With the host's, which
+Debian 12's QEMU gives, the CPU detection of ONNX Runtime 1.31.1 crashes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION = "1.31.1"
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str | Path], Path]:
-    """The words before a program of a slim Debian for ARM, and that system's root."""
+    """Return the command that runs a program of a slim Debian for ARM, and the root folder of this system."""
     wiring, root = Wiring(ROOT), tmp_path_factory.mktemp("arm64")
     suite, packages = wiring.project.image.suite, wiring.project.image.packages
     tar = wiring.rootfs(wiring.reporter).slim(suite, list(packages), "arm64")

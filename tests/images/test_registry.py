@@ -1,4 +1,7 @@
-"""Images and a release in Debian's ``docker-registry``: pushed, read by others' programs, pulled, refused."""
+"""Tests of images and releases in Debian's ``docker-registry``: push, pull, install, refusals.
+
+Docker's own tools read the results.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,17 @@ TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.oci.image.index.v1+json"
 )
-"""Docker's kind of manifest, OCI's, which an engine with containerd's image store pushes, and our index."""
+"""Media types of Docker's manifest, of OCI's, which containerd's image store pushes, and of the index."""
 
 Push = Callable[[str], subprocess.CompletedProcess[str]]
 
 
 @contextmanager
 def registry(folder: Path, *more: str) -> Iterator[str]:
-    """The ``HOST:PORT`` of a registry that keeps its images in ``folder``, inside the block only."""
+    """Run a registry with its data in ``folder`` inside the block, and yield its ``HOST:PORT``.
+
+    Tags of the registry in the local engine are removed at the end.
+    """
     with registry_server(folder, *more) as server:
         at = f"localhost:{server.port}"
         try:
@@ -52,7 +58,7 @@ def registry(folder: Path, *more: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def push(dist: Path) -> Iterator[Push]:
-    """Make the image for the CPU and push it."""
+    """Yield a function that makes the image for the CPU and pushes it to a repository."""
     flags = ("--variant", "cpu", "--base", "assembled", "--dist", dist)
     with image_made_here(IMAGE, dist):
         yield lambda repository: invoke("image", *flags, "--push", repository)
@@ -98,16 +104,16 @@ cd /var/lib/dpkg/status.d
 grep -h -E '^(Package|Version|Architecture|SHA256):' * | sed 's/.*: //' | paste -d' ' - - - -
 sha256sum /opt/ortpacks/lib/*
 """
-"""A line of each package of Debian's, and of each library."""
+"""Script that prints a line for each Debian package and for each library."""
 
 
 def inspected(reference: str, what: str) -> Any:  # noqa: ANN401 - JSON
-    """What Docker's own tool finds beside an image in a registry."""
+    """Return an attestation or property of an image in a registry, read by Docker's own tool."""
     return json.loads(docker("buildx", "imagetools", "inspect", f"--format={{{{json .{what}}}}}", reference))
 
 
 def require_sbom(sbom: Any, index: Any, listed: str) -> None:  # noqa: ANN401 - JSON
-    """It is about the image, and names each package of Debian, wheel and library in there, and no other."""
+    """Assert that the SBOM describes the image and names exactly its packages, wheels and libraries."""
     packages = {one["SPDXID"]: one for one in sbom["packages"]}
     (root,) = (
         one["relatedSpdxElement"] for one in sbom["relationships"] if one["relationshipType"] == "DESCRIBES"
@@ -192,7 +198,7 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
 def test_a_release_is_an_artifact_that_others_read_and_clients_install(
     dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a dist with the package for the CPU alone, into a registry that wants a login."""
+    """The release has the package for the CPU alone, and the registry requires a login."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     alone, known = tmp_path / "dist", tmp_path / "htpasswd"
     known.write_text(f"ada:{BCRYPT}\n")

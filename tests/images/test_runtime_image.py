@@ -1,4 +1,4 @@
-"""Runtime images, looked at from inside with testinfra: a read-only root, a user that is not ours."""
+"""Tests of runtime images from inside, by testinfra: with a read-only root and an unknown user."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.support.real_packages import (
 pytestmark = pytest.mark.images
 
 SECONDS = 20
-"""What the doctor may take to refuse a GPU; on two busy cores it took 3."""
+"""Time limit in seconds of the doctor's refusal of a GPU; measured on two busy cores: 3."""
 
 IMAGES = {
     "cpu": ("ortpacks/cpu:1.21.0", ()),
     "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
     "modern": ("ortpacks/modern:1.23.2-service", ("--mixed", "--service")),
 }
-"""Their names, and flags that make them. That with all of CUDA has the service too."""
+"""Name of each variant's image, and the flags that make it. The image of modern has the service too."""
 
 HELD = {
     "cpu": {"libonnxruntime.so.1", "libonnxruntime_providers_shared.so"},
@@ -93,7 +93,7 @@ REFUSALS = {
         "In a container, start the image as it was built.",
     ),
 }
-"""Flags of a container, the words of NVIDIA's runtime or of the loader there, and the advice."""
+"""Flags of a container, the message of NVIDIA's runtime or of the loader in it, and the advice."""
 
 CLOSURE = """
 for file in $(find / -xdev -type f \\( -name '*.so' -o -name '*.so.*' \\) 2>/dev/null) /usr/bin/python3.11; do
@@ -109,7 +109,7 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def image(variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The variant's image, which is removed again unless somebody had one of its name."""
+    """Make the variant's image and yield its name; the image is removed unless the name existed before."""
     if variant != "cpu":
         request.getfixturevalue(f"{variant}_package")
     name, flags = IMAGES[variant]
@@ -121,7 +121,7 @@ def image(variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model and its inputs, that any user may read."""
+    """Return a folder with a model and its inputs, readable by any user."""
     folder = tmp_path_factory.mktemp("given")
     write_silero_inputs(folder)
     (folder / "silero_vad.onnx").write_bytes(silero_model().read_bytes())
@@ -133,7 +133,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def sleeping(image: str, *flags: str) -> Iterator[Host]:
-    """A container without a network that sleeps."""
+    """Run a container without a network, which sleeps, inside the block."""
     label = "--label=io.ortpacks=run"
     container = docker("run", "--detach", "--rm", label, "--network=none", *flags, image, "sleep", "600")
     try:
@@ -144,7 +144,7 @@ def sleeping(image: str, *flags: str) -> Iterator[Host]:
 
 @contextmanager
 def serving(image: str, *flags: str, command: Sequence[str]) -> Iterator[Served]:
-    """A container with the service."""
+    """Run a container with the service inside the block."""
     port = free_port()
     argv = ("--detach", "--label=io.ortpacks=run", f"--publish=127.0.0.1:{port}:9900", *flags)
     container = docker("run", *argv, image, *command)
@@ -156,14 +156,14 @@ def serving(image: str, *flags: str, command: Sequence[str]) -> Iterator[Served]
 
 @pytest.fixture(scope="module")
 def host(image: str, given: Path) -> Iterator[Host]:
-    """A container with /tmp alone to write to, and an unknown user."""
+    """Yield a container in which only /tmp is writable and the user is unknown."""
     with sleeping(image, *READ_ONLY, "--user=4242:4242", f"--volume={given}:/in:ro") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Flags that bring the stand-in of a driver, where NVIDIA's container toolkit puts the real one."""
+    """Return flags that mount a stand-in for the driver where NVIDIA's container toolkit mounts a driver."""
     folder = tmp_path_factory.mktemp("driver")
     folder.chmod(0o755)
     libraries = {"libcuda.so.1": "libcuda", "libnvidia-ml.so.1": "nvml"}
@@ -177,7 +177,7 @@ def test_every_library_is_a_regular_file_of_the_manifests_bytes(host: Host, vari
     manifest = json.loads(host.file("/opt/ortpacks/manifest.json").content_string)
     assert manifest["variant"] == variant
     wanted = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
-    theirs = "! -name manifest.json ! -path './models/*'"  # the models are the service's
+    theirs = "! -name manifest.json ! -path './models/*'"  # models belong to the service, not to the package
     sums = host.check_output(f"cd /opt/ortpacks && find . -type f {theirs} | xargs sha256sum")
     assert {path.removeprefix("./"): sum_ for sum_, path in map(str.split, sums.splitlines())} == wanted
     assert {Path(path).name for path in wanted if path.startswith("lib/")} == HELD[variant]

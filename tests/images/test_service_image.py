@@ -1,4 +1,4 @@
-"""The image with the service, started as README says: asked, limited, refused, restarted, killed."""
+"""Tests of the image with the service, started as README describes: requests, limits, faults, restarts."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(start: Start) -> None:
 
 @pytest.fixture(scope="module")
 def compose() -> Path:
-    """Docker's compose of a Debian that has its second version, unpacked and kept in the cache."""
+    """Return Docker's compose plugin of version 2, from the package of Debian 13."""
     return debian_program("docker-compose/trixie", "usr/libexec/docker/cli-plugins/docker-compose")
 
 

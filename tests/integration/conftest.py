@@ -10,7 +10,7 @@ from tests.support.browser import Browser
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Browser]:
-    """A browser with a profile of its own."""
+    """Yield a browser with a profile of its own."""
     made = Browser(tmp_path / "profile")
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""`build` as a process that faults are done to, and what must be true of its folder afterwards."""
+"""Runner of `build` as a process that tests interrupt, and assertions on its folder afterwards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support import ROOT
 from tests.support.real_packages import manifest, sha256
 
 VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ("--mixed",)}
-"""One that is compiled, and is small; one that is repacked, and is large."""
+"""Flags of a variant that is compiled and small, and of one that is repacked and large."""
 STEP = "• "
 
 
 class Run:
-    """The real command in a session of its own; its lines, stderr among them, as they come."""
+    """The real command in a session of its own. ``lines`` has its output so far, stdout and stderr."""
 
     _started: ClassVar[list[Run]] = []
 
@@ -56,20 +56,20 @@ class Run:
 
     @classmethod
     def end_all(cls) -> None:
-        """Nothing that a test started outlives it, however it ended."""
+        """End all processes of all runs, whatever their state."""
         while cls._started:
             run = cls._started.pop()
             end_session(run._process.pid)
             run.wait()
 
     def until(self, pattern: str, *, timeout: float = 300) -> None:
-        """Wait for a line in which ``pattern`` is found. Fails when the command ends without one."""
+        """Wait for a line in which ``pattern`` is found. Raises ``AssertionError`` if none comes."""
         with self._news:
             self._news.wait_for(lambda: self._said(pattern) or self._ended(), timeout)
         assert self._said(pattern), f"no {pattern!r} in {timeout} s:\n{self.text}"
 
     def wait(self, *, timeout: float = 300) -> int:
-        """The exit status, once the command has ended and its last line was read."""
+        """Wait for the end of the command and of its output, and return the exit code."""
         code = self._process.wait(timeout)
         self._reader.join(timeout)
         if self._process.stdout and not self._reader.is_alive():
@@ -77,11 +77,11 @@ class Run:
         return code
 
     def signal(self, number: signal.Signals, *, group: bool) -> None:
-        """To the whole process group, as a terminal does, or to the command's own process alone."""
+        """Send a signal to the whole process group, as a terminal does, or to the command's process alone."""
         (os.killpg if group else os.kill)(self._process.pid, number)
 
     def survivors(self, *, grace: float = 10) -> list[str]:
-        """Command lines of what the run started and what is still there after ``grace`` seconds."""
+        """Return the command lines of the run's processes that still exist after ``grace`` seconds."""
         deadline = time.monotonic() + grace
         while (alive := session(self._process.pid)) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def stage(self) -> str:
-        """The step that was begun last."""
+        """The step that began last; ``start`` before the first one."""
         steps = [line.removeprefix(STEP) for line in self.lines if line.startswith(STEP)]
         return steps[-1] if steps else "start"
 
@@ -117,7 +117,7 @@ class Run:
 
 
 def session(leader: int) -> dict[int, str]:
-    """Processes of a session, zombies left out, and their command lines. Source: proc(5), stat."""
+    """Return the command lines of a session's processes by id, without zombies. Source: proc(5), stat."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -137,14 +137,14 @@ def end_session(leader: int) -> None:
 
 
 def promised(dist: Path) -> dict[str, str]:
-    """``SHA256SUMS`` by file name."""
+    """Return the digests of ``SHA256SUMS`` by file name."""
     sums = dist / "SHA256SUMS"
     rows = [line.split("  ") for line in sums.read_text().splitlines()] if sums.exists() else []
     return {name: digest for digest, name in rows}
 
 
 def assert_nothing_half_made(dist: Path, why: str) -> None:
-    """What has a final name is whole: a line in ``SHA256SUMS`` is kept, a package can be read."""
+    """Assert that files with final names are whole: they fit ``SHA256SUMS``, and packages can be read."""
     for name, digest in promised(dist).items():
         assert sha256(dist / name) == digest, f"{name} after {why}"
     for package in dist.glob("*.tar.zst"):
@@ -156,13 +156,13 @@ def assert_nothing_half_made(dist: Path, why: str) -> None:
 
 
 def litter(dist: Path) -> list[str]:
-    """Part files, scratch folders, and packages that never came to be verified."""
+    """Return the relative paths of part files and folders, and of packages that were not verified."""
     left = [*dist.rglob("*.part*"), *dist.glob("*/unverified/*.tar.zst")]
     return sorted(str(path.relative_to(dist)) for path in left)
 
 
 def orphaned_containers() -> list[str]:
-    """Our containers whose build is dead; someone else's build may be running."""
+    """Return the owners of ortpacks' containers whose build process has ended."""
     argv = ["docker", "ps", "--all", "--filter=label=io.ortpacks", '--format={{.Label "io.ortpacks.owner"}}']
     owners = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     return [owner for owner in owners if not Path("/proc", owner.rpartition(":")[2]).exists()]

@@ -1,4 +1,4 @@
-"""The world around a build: an engine of our own that can be killed, a disk that can be too small."""
+"""Surroundings of a build under test: an engine that a test can kill, and a disk that can be too small."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _START_SECONDS = 30
 
 @dataclass(frozen=True)
 class Engine:
-    """A dockerd that belongs to one test."""
+    """A dockerd of a single test."""
 
     host: str
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """SIGKILL for dockerd and its containerd."""
+        """Send SIGKILL to dockerd and its containerd."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A file system of its own, whose size can be changed."""
+    """A file system whose size a test can change."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ def need_root(why: str) -> None:
 
 @contextmanager
 def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
-    """A tmpfs; what lies in it is memory."""
+    """Mount a tmpfs of this size inside the block; its files take memory."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], check=True)
     try:
@@ -66,14 +66,16 @@ def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
 
 @contextmanager
 def dying_engine(data: Path | None = None) -> Iterator[Engine]:
-    """A second dockerd with socket, data, in a folder that is given or removed, and containerd of its own.
+    """Run a second dockerd inside the block, with a socket, data and containerd of its own.
 
-    In namespaces of its own as well: with ``--bridge=none`` it deletes any ``docker0`` that it sees.
+    Its data are in the folder ``data``, or in a temporary folder. It has namespaces of its own too, since a
+    dockerd with ``--bridge=none`` deletes any ``docker0`` that it sees. The test is skipped where no second
+    engine can run.
     """
     need_root("starts an engine of its own")
     if not (shutil.which("dockerd") and shutil.which("unshare")):
         pytest.skip("needs dockerd and unshare on PATH: starts an engine of its own")
-    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # a socket's path has at most 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # short: a socket's path has at most 107 bytes
     host = f"unix://{folder}/docker.sock"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -110,9 +112,9 @@ def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def copy_project(target: Path, tree: str) -> None:
-    """Copy the project, with ``legacy`` for one architecture and a Ninja tree of its own.
+    """Copy the project, and reduce ``legacy`` to one architecture and a Ninja tree of its own.
 
-    ``tree`` is one per checkout: two may be tested at once.
+    ``tree``: name of the tree, which differs for each checkout, as two checkouts may be tested at once.
     """
     left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, target, ignore=left_out)
@@ -122,7 +124,7 @@ def copy_project(target: Path, tree: str) -> None:
 
 
 def replace(path: Path, old: str, new: str) -> None:
-    """Replace a text that stands once in a file."""
+    """Replace a text that must occur once in a file."""
     text = path.read_text()
     assert text.count(old) == 1, f"{old!r} in {path}"
     path.write_text(text.replace(old, new))

@@ -1,4 +1,4 @@
-"""A package's libraries answer onnx's backend tests as the official wheel of their version does."""
+"""Tests that a package's libraries answer onnx's backend tests like the official wheel of their version."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.answers.verdict import PASSED, judge
 
 pytestmark = [pytest.mark.integration, needs_compiler]
 CASES = 1428
-"""model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find | wc -l."""
+"""Number of tests: model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find."""
 SIMILARITIES = ((1.0, 0.6660, 0.1046), (0.6660, 1.0, 0.1411), (0.1046, 0.1411, 1.0))
-"""What Sentence Transformers' documentation gives for its three sentences (sbert.net, Quickstart)."""
+"""Similarities of three sentences. Source: Sentence Transformers' documentation (sbert.net, Quickstart)."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module", params=["fresh", *built()])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """What the tests' own build made, then each package in ``dist/``."""
+    """Return the pair of the package that the tests build, then of each package in ``dist/``."""
     package = request.getfixturevalue("legacy_package") if request.param == "fresh" else request.param
     return compiled(package)
 
@@ -51,13 +51,13 @@ def answers(pair: Pair, cases: list[Path], env: dict[str, str]) -> Table:
 
 @pytest.fixture(scope="module")
 def official(cases: list[Path], env: dict[str, str]) -> Callable[[str], Table]:
-    """The answers of a version's official libraries, asked once for all packages."""
+    """Return a cached function from a version to the answers of its official libraries."""
     return cache(lambda version: ask_library(pairs.official(version), cases, env, "cuda"))
 
 
 @pytest.fixture(scope="module")
 def python(cases: list[Path], env: dict[str, str]) -> Callable[[str], Table]:
-    """The answers of a version's official wheel, asked once for all packages."""
+    """Return a cached function from a version to the answers of its official wheel by the Python API."""
     return cache(lambda version: ask_wheel(version, cases, env))
 
 
@@ -80,8 +80,10 @@ def test_the_same_answers_as_the_official_python_wheel(
 
 
 def test_what_is_known_of_some_answers(answers: Table) -> None:
-    """By hand: ORT's OperatorKernels.md has no BitShift of uint16, its recurrent operators refuse layout 1,
-    and its own list of tests that fail (onnx_backend_test_series_filters.jsonc) has the two last.
+    """Expectations by hand from ONNX Runtime's sources, independent of any library.
+
+    OperatorKernels.md has no BitShift of uint16, recurrent operators refuse layout 1, and ONNX Runtime's
+    own list of failing tests (onnx_backend_test_series_filters.jsonc) has the last two.
     """
     assert answers["test_add"].said == PASSED
     assert answers["test_conv_with_strides_padding"].said == PASSED
@@ -95,7 +97,7 @@ def test_what_is_known_of_some_answers(answers: Table) -> None:
 
 
 def test_what_the_c_api_cannot_ask(answers: Table) -> None:
-    """It makes no sequence without an element, and no optional without a value."""
+    """The C API can create neither an empty sequence nor an empty optional."""
     unasked = {name for name, answer in answers.items() if inexpressible(answer)}
     assert unasked == {"test_loop13_seq", "test_optional_has_element_empty_optional_input"}
 
@@ -109,7 +111,7 @@ def test_minilm_finds_sentences_as_alike_as_published(
 
 
 def test_a_difference_is_seen(official: Callable[[str], Table]) -> None:
-    """ORT 1.23 casts from and to four-bit integers, 1.21 does not (docs/OperatorKernels.md of each)."""
+    """ONNX Runtime 1.23 casts from and to 4-bit integers, 1.21 does not (docs/OperatorKernels.md of each)."""
     older, newer = map(official, ("1.21.0", "1.23.2"))
     four_bits = {name for name in older if name.startswith("test_cast_") and "INT4" in name}
     assert {line.partition(":")[0] for line in differing(older, newer)} == four_bits
@@ -151,7 +153,7 @@ def test_an_answer_is_judged(got: list[Value], expected: list[Value], said: str)
 
 
 def test_a_crash_is_one_test_s_answer(cases: list[Path]) -> None:
-    """The official provider where CUDA's libraries are and no driver is: see ``driver.c``."""
+    """The official provider crashes with CUDA's libraries and without a driver: see ``driver.c``."""
     if pairs.has_driver():
         pytest.skip("a driver is installed: the official provider loads")
     version = pairs.shop().project.bases["assembled"].ort_version

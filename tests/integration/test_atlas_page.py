@@ -1,4 +1,4 @@
-"""The atlas in a real browser: it answers by card, capability, generation and project, at any width."""
+"""Tests of the atlas in a real browser: answers by card, capability, generation and project; its width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ SHOWN = "[...document.querySelectorAll('.wheel:not([hidden])')].map(one => one.d
 
 @pytest.fixture
 def page(browser: Browser, tmp_path: Path) -> Browser:
-    """Two releases of ONNX Runtime, ``torch`` for 9.0 and newer by PTX, and a wheel without device code."""
+    """Open an atlas of four wheels.
+
+    Two releases of ONNX Runtime, ``torch`` with code for 9.0 and PTX, and a wheel without device code.
+    """
     torch = wheel_record("2.0", library(unit("90", "90"), name="torch/lib/libtorch_cuda.so"), name="torch")
     plain = wheel_record("3.0", name="plain")
     return opened(browser, tmp_path, *two_releases(), torch, plain)
@@ -38,7 +41,7 @@ def opened(browser: Browser, folder: Path, *records: WheelRecord) -> Browser:
 
 
 def ask(page: Browser, words: str) -> str:
-    """What the page says once it was asked."""
+    """Type words into the search field and return the page's new answer."""
     before = str(page.run("document.querySelector('#state').textContent"))
     page.run(
         f"document.querySelector('#search').value = {words!r};"
@@ -84,7 +87,7 @@ def test_a_row_says_it_in_words_and_its_column_stands_out(page: Browser) -> None
 
 
 def test_a_doubt_is_told(browser: Browser, tmp_path: Path) -> None:
-    """As of Paddle: what a small library lacks."""
+    """Paddle's wheel is such a case: only a small library lacks the code."""
     phi = library(*[unit("75 80")] * 20, name="p/libphi.so")
     page = opened(
         browser, tmp_path, wheel_record("1.0", phi, library(unit("80"), name="p/libflash.so"), name="p")

@@ -1,4 +1,4 @@
-"""Plain ``docker buildx bake`` compiles from the folder of ``./run bake``, wherever that was moved to."""
+"""Test that plain ``docker buildx bake`` compiles from a folder of ``./run bake`` that was moved."""
 
 from __future__ import annotations
 

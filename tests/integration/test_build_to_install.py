@@ -1,4 +1,4 @@
-"""The main job for real: engine, BuildKit, ORT source, NVIDIA wheels, a model; then the way to the user."""
+"""Tests of the real pipeline: BuildKit, ORT's source, NVIDIA's wheels, a release, an install, a model."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_thin_package_leaves_nvidias_libraries_to_nvidias_wheels(modern_packag
 def test_the_wrong_provider_never_gets_into_a_package(
     legacy_package: Path, dist: Path, tmp_path: Path
 ) -> None:
-    """The seed's release: one provider in all three variants."""
+    """Guards against a release with one provider in all variants, here the official one in legacy."""
     shutil.copytree(dist / "legacy", tmp_path / "legacy")
     old = tmp_path / legacy_package.name
     old.write_bytes(b"an older package")
@@ -123,7 +123,7 @@ def test_what_was_compiled_for_one_profile_is_not_packed_as_another(
 
 @pytest.fixture(scope="module")
 def shelf(legacy_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the build of legacy left in ``dist``."""
+    """Return a folder with the kit and the packages of legacy in ``dist``."""
     folder = tmp_path_factory.mktemp("shelf")
     (folder / ".kit-assembled").symlink_to(dist / ".kit-assembled")
     for file in dist.glob("ortpacks-legacy-*"):
@@ -135,7 +135,7 @@ def shelf(legacy_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def release(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Both layouts published to the double; yields the release's download address."""
+    """Publish both layouts to the GitHub double and yield the base URL of the release's files."""
     double = GitHubDouble(tmp_path_factory.mktemp("github"), repository="ortpacks/ortpacks", token="t0ken")
     with double.running():
         environment = {"GITHUB_TOKEN": "t0ken", "GITHUB_REPOSITORY": "ortpacks/ortpacks"}
@@ -161,14 +161,14 @@ def release(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
     release: str, shelf: Path, tmp_path: Path
 ) -> None:
-    """Of a thin package pip fetches the rest, from the index that this machine uses."""
+    """For a thin package pip fetches NVIDIA's wheels from the index that this machine uses."""
     client = shelf / "ortpacks.pyz"
     pips = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     environment = {
         **pips,
         "PATH": "/usr/bin:/bin",
         "HOME": str(tmp_path),
-        "ORTPACKS_FORCE_CC": "5.2",  # Quadro M2200, where it all began
+        "ORTPACKS_FORCE_CC": "5.2",  # Quadro M2200
         "ORTPACKS_FORCE_DRIVER": "535.183.01",
     }
     done = subprocess.run(
@@ -190,7 +190,7 @@ def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
 
 
 def run_model(installed: Path, smoke: Path, folder: Path) -> str:
-    """Silero VAD on the installed host library, without a GPU; the provider that was used."""
+    """Run Silero VAD on the installed host library, without a GPU, and return the provider that ran it."""
     write_silero_inputs(folder)
     done = subprocess.run(
         [smoke, installed / "lib/libonnxruntime.so.1", silero_model(), *silero_arguments(folder)],

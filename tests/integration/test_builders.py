@@ -1,6 +1,6 @@
-"""Two engines of their own compile a variant each; one dies, one is full, and some are not there.
+"""Tests of builders with two real engines: one dies, one has a full disk, some are absent.
 
-A small stage stands for the compile: what is held here is who builds it and what comes back.
+A small stage replaces the compile, as the tests check only which engine builds and what is exported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAR_MORE_THAN_THE_DISK = "head -c 1000000000 /dev/zero | cat >/filled"
 
 
 class Listening(FakeReporter):
-    """Calls ``on_begin`` once, when the stage says that it begins."""
+    """A reporter that calls ``on_begin`` once, when the stage prints that it begins."""
 
     on_begin: Callable[[], None] | None = None
 
@@ -54,7 +54,7 @@ class Listening(FakeReporter):
 
 
 class Farm:
-    """Docker contexts in a configuration of their own, and variants that small stages stand for."""
+    """Docker contexts in a configuration of their own, and two variants with small stages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Farm:
         return named_builders(self.engine, {flag: names})
 
     def build(self, builders: Builders, work: Mapping[str, str]) -> None:
-        """Compile both variants at once, each by its own ``work``; the first is at home on the first."""
+        """Compile both variants at once, each with the command in ``work``; variant n prefers builder n."""
         side_by_side(
             {
                 name: self._variant(builders, name, work.get(name, "sleep 3"), home)
@@ -103,7 +103,7 @@ class Farm:
         return Workplace(self.folder / "dist" / name)
 
     def made(self) -> dict[str, set[str]]:
-        """What stands under its final name, and whatever else does not belong there."""
+        """Return the files in each variant's folder, without the Dockerfile and the log."""
         own = {"Dockerfile", "build.log"}
         return {
             name: {path.name for path in self.place(name).root.iterdir()} - own for name in self.reporters
@@ -174,7 +174,7 @@ def test_a_full_disk_of_one_engine_is_told_by_its_name_and_the_other_goes_on(
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A TLS server, and the certificate of an authority that has not signed its own."""
+    """Run a TLS server; yield its URL and the certificate of an authority that did not sign the server's."""
     for name in ("server", "other"):
         subprocess.run(
             [

@@ -1,7 +1,7 @@
-"""The native reader on code compiled here: it must report what NVIDIA's packer was asked for, image by image.
+"""Tests of the native reader on code that NVRTC 12.9 compiles and nvFatbin 12.9 packs during the test.
 
-Expectations: what nvFatbin 12.9 was given, NVIDIA's description of its options, the payloads unpacked by
-other programs, and the listings of cuobjdump 12.4.
+Expectations: the input of nvFatbin, NVIDIA's description of its options, payloads unpacked by independent
+decoders, and the listings of cuobjdump 12.4.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ MODES: Mapping[str, tuple[Compression, Compression]] = {
     "-compress-all -compress-mode=balance": (ZSTD, ZSTD),
     "-compress-mode=size": (ZSTD, ZSTD),
 }
-"""nvFatbin's options: how SASS is packed, and how PTX and LTO IR are. That ``size`` takes SASS as well, the
-others only with ``-compress-all``, is measured: the payloads are unpacked below."""
+"""Compression of SASS, and of PTX and LTO IR, by nvFatbin's options.
+
+Measured, by unpacking payloads in the tests below: ``size`` compresses SASS too, the other modes only with
+``-compress-all``.
+"""
 
 
 def test_the_compiler_knows_the_published_architectures() -> None:
@@ -85,7 +88,7 @@ def test_every_architecture_in_one_container(mode: str) -> None:
 @pytest.mark.parametrize("arch", ["50", "75", "90a", "100", "120f"])
 @pytest.mark.parametrize("source", [SMALL, BIG], ids=["small", "big"])
 def test_payloads_are_what_was_packed(arch: str, mode: str, source: str) -> None:
-    """Sizes and offsets point at bytes that unpack, by LZ4's and zstd's own rules, to what NVRTC made."""
+    """Independent decoders unpack the bytes at the reader's sizes and offsets to NVRTC's output."""
     sass, ptx = compiled(source, arch)
     data = packed((sass, ptx), *mode.split())
     (container,) = read_containers(data)
@@ -96,7 +99,7 @@ def test_payloads_are_what_was_packed(arch: str, mode: str, source: str) -> None
 
 
 def test_packed_lto_ir_is_obfuscated() -> None:
-    """cuobjdump's word for it. Flag 0x10000 says so, and the key is the number 48 bytes into the header."""
+    """The word is cuobjdump's. The flag is 0x10000, and the key is the number at offset 48 of the header."""
     code = compiled_lto(SMALL, "90a")
     plain, scrambled = packed([code], "-compress=false"), packed([code], "-compress-mode=size")
     assert code.data in plain
@@ -135,7 +138,7 @@ def test_the_blackwell_flag_says_that_capsule_mercury_is_in_the_cubin(arch: str)
 
 
 def test_the_suffix_is_what_the_packer_was_told() -> None:
-    """nvFatbin holds the cubin's number against it, not its suffix; nor can the reader."""
+    """nvFatbin compares a cubin's number with the given one, not its suffix; the reader cannot either."""
     (sass, _) = compiled(SMALL, "90a")
     (container,) = read_containers(packed([Code(Kind.SASS, "90", sass.data)]))
     assert container.images[0].arch == Arch(9, 0)
@@ -151,7 +154,7 @@ def test_a_unit_without_kernels_has_nothing_to_run(arch: str, mode: str) -> None
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], ImageCounts]:
-    """What cuobjdump 12.4 counts in a fatbin."""
+    """Return a function that counts a fatbin's images by cuobjdump 12.4."""
     folder = tmp_path_factory.mktemp("cuobjdump")
     program = unpack_cuobjdump(folder)
 
@@ -168,7 +171,7 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], Ima
 def test_cuobjdump_lists_the_same_images_but_for_the_family_suffix(
     mode: str, cuobjdump: Callable[[bytes], ImageCounts]
 ) -> None:
-    """It lists ``f`` as plain, of SASS and PTX, and nothing else otherwise; 12.4 is older than Blackwell."""
+    """cuobjdump 12.4 is older than Blackwell: it lists the suffix ``f`` as none, for SASS and PTX."""
     data = packed([code for arch in ARCHES for code in compiled(SMALL, arch)], *mode.split())
     listed = cuobjdump(data)
     expected = [Arch.parse(arch.removesuffix("f")) for arch in ARCHES]
@@ -204,7 +207,7 @@ def _told(container: Container) -> list[_Told]:
 
 
 def _asked(codes: Sequence[Code], mode: str) -> list[_Told]:
-    """PTX without a size: nvFatbin takes comments and indentation out of it."""
+    """Return the expected images, PTX without a size, as nvFatbin removes its comments and indentation."""
     sass, others = MODES[mode]
     asked: list[_Told] = []
     for code in codes:
@@ -219,12 +222,12 @@ def _flags(data: bytes) -> int:
 
 
 def _number(data: bytes, at: int) -> int:
-    """Of the first image's header."""
+    """Return the 8-byte number at the offset ``at`` of the first image's header."""
     return int(struct.unpack_from("<Q", data, 16 + at)[0])
 
 
 def _words(ptx: bytes) -> list[bytes]:
-    """PTX without comments and white space."""
+    """Return the words of PTX, without comments and white space."""
     return re.sub(rb"//[^\n]*", b"", ptx.rstrip(b"\0")).split()
 
 
@@ -236,7 +239,7 @@ def _run(*argv: str | Path) -> Completed:
 def test_the_known_file_holds_what_cuobjdump_and_the_native_reader_count(
     cuobjdump: Callable[[bytes], ImageCounts],
 ) -> None:
-    """The file that cuobjdump is tried on before anything is compiled."""
+    """A build tries cuobjdump on this file before it compiles anything."""
     known_file = ROOT / "builder/binary/known-images.so"
     assert cuobjdump(known_file.read_bytes()) == KNOWN_IMAGES
     assert count_images(read_file(known_file.name, known_file).containers) == KNOWN_IMAGES

@@ -1,4 +1,4 @@
-"""From a release to a model's answer on computers that have nothing but Python."""
+"""Tests of the client on users' computers with Python alone, from a release to a model's outputs."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ DOWNLOAD = "import sys, urllib.request as web; web.urlretrieve(sys.argv[1], '/ro
 PREFIX = "/root/.local/share/ortpacks"
 NOTHING_IS_INSTALLED, NOTHING_UNPACKS_ZSTD = 3, 4
 LAST_WITH_MAXWELL = "580.82.07"
-"""Branch 580 is the last with Maxwell, Pascal and Volta, and 570 was the first with Blackwell."""
+"""A driver of branch 580, the last one with Maxwell, Pascal and Volta; 570 was the first with Blackwell."""
 
 
 QUADRO = Card("Quadro M2200", "5.2", 4096)
 RTX_PRO = Card("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0", 97887)
 COMPUTERS = {
-    "quadro": Bought([QUADRO], "535.183.01", 12020, "legacy"),  # where it all began
+    "quadro": Bought([QUADRO], "535.183.01", 12020, "legacy"),  # a Maxwell GPU
     "rtx-a1000": Bought([Card("NVIDIA RTX A1000", "8.6", 8192)], "570.133.07", 12080, "modern"),
-    # The packages compiled here are minimal: one that runs every model goes before them, although by JIT.
+    # modern by JIT: the compiled packages are minimal, and one that runs every model is preferred.
     "rtx-pro": Bought([RTX_PRO], LAST_WITH_MAXWELL, 13000, "modern", "jit"),
     "two-cards": Bought([Card("Tesla M60", "5.2", 8192), RTX_PRO], LAST_WITH_MAXWELL, 13000, "modern", "jit"),
     "kepler": Bought([Card("Tesla K40m", "3.5", 11441)], "470.256.02", 11040, "cpu"),
@@ -58,7 +58,7 @@ Owner = tuple[User, dict[str, object]]
 def release(
     legacy_package: Path, modern_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GitHubDouble]:
-    """Three CUDA packages and the CPU's; that as gzip too."""
+    """Publish three packages for CUDA and one for the CPU, this one as gzip too, to the GitHub double."""
     ours = tmp_path_factory.mktemp("shelf")
     (ours / ".kit-assembled").symlink_to(dist / ".kit-assembled")
     latest = build(ours, "--variant", "latest", "--profile", "minimal")
@@ -77,7 +77,7 @@ def image() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What users bring along: applications, a model, its inputs, the official Python wheels."""
+    """Return mounts of users' own files: applications, a model, its inputs, the official Python wheels."""
     folder = tmp_path_factory.mktemp("brought")
     compile_c(ROOT / "tests/elsewhere/application.c", folder / "application", "-DAPI=21", "-ldl")
     write_silero_inputs(folder)
@@ -99,7 +99,7 @@ def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPath
 def users_of(
     release: GitHubDouble, image: str, brought: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], AbstractContextManager[User]]:
-    """The user of a computer, who has downloaded the client, inside a block only."""
+    """Return a function that starts a named computer inside a block, with the client downloaded."""
 
     @contextmanager
     def make(name: str) -> Iterator[User]:
@@ -114,7 +114,7 @@ def users_of(
 
 @pytest.fixture
 def user(users_of: Callable[[str], AbstractContextManager[User]]) -> Iterator[User]:
-    """Who has just bought a computer without a GPU."""
+    """Yield the user of a new computer without a GPU."""
     with users_of("no-gpu") as user:
         yield user
 
@@ -123,7 +123,7 @@ def user(users_of: Callable[[str], AbstractContextManager[User]]) -> Iterator[Us
 def owner(
     request: pytest.FixtureRequest, users_of: Callable[[str], AbstractContextManager[User]]
 ) -> Iterator[Owner]:
-    """Who has installed, and what ``install`` answered. Tests of one computer run one after another."""
+    """Yield a user and the answer of ``install``. All tests of a computer share it, one after another."""
     with users_of(request.param) as user:
         yield user, user.ask("install")
 
@@ -133,7 +133,7 @@ computers = functools.partial(pytest.mark.parametrize, "owner", indirect=True)
 
 @computers(COMPUTERS)
 def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(owner: Owner) -> None:
-    """Those without one that a package runs on get the CPU's, and are told why."""
+    """A computer without a GPU that a package runs on gets the package for the CPU, with the reason."""
     user, said = owner
     package, device = said["package"], said["device"]
     assert isinstance(package, dict)
@@ -162,7 +162,7 @@ def test_the_reason_for_the_cpu_names_the_gpu_or_its_absence(owner: Owner, reaso
 
 @computers(COMPUTERS)
 def test_what_was_installed_is_whole_and_any_program_runs_on_it(owner: Owner) -> None:
-    """A C program with a model, which has the stock build's numbers, and one that loads as Rust's ``ort``."""
+    """A C program computes the stock build's outputs; another one loads the library like Rust's ``ort``."""
     user, _ = owner
     assert "files are as the manifest says" in user.client("verify")
     environment = 'eval "$(python3 /root/ortpacks.pyz env)"'
@@ -177,7 +177,7 @@ def test_what_was_installed_is_whole_and_any_program_runs_on_it(owner: Owner) ->
 @computers(["two-cards"])
 def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is_for(owner: Owner) -> None:
     user, said = owner
-    second = "GPU-22222222-2222-2222-2222-222222222222"  # by cards.c
+    second = "GPU-22222222-2222-2222-2222-222222222222"  # as in cards.c
     assert said["cuda_visible_devices"] == second
     assert f"export CUDA_VISIBLE_DEVICES={second}" in user.client("env").splitlines()
     variables = user.ask("env")["variables"]
@@ -195,7 +195,7 @@ def test_the_other_card_can_be_asked_for(owner: Owner) -> None:
 
 @functools.cache
 def index(address: str) -> Mapping[str, Mapping[str, object]]:
-    """The release's packages by variant. Their capabilities were read from their bytes, and by cuobjdump."""
+    """Return the release's packages by variant; a build read their capabilities from bytes."""
     with urlopen(address) as answer:
         return {package["variant"]: package for package in json.load(answer)["packages"]}
 
@@ -204,9 +204,15 @@ def index(address: str) -> Mapping[str, Mapping[str, object]]:
 @pytest.mark.parametrize(
     ("gpu", "capability", "driver", "variant", "support"),
     [
-        ("GB10", "12.1", "580.95.05", "modern", "jit"),  # latest, minimal here, has code for 12.0
-        ("B300", "10.3", "580.95.05", "modern", "jit"),  # and for 10.0
-        ("RTX PRO 6000, old driver", "12.0", "565.57.01", "modern", "jit"),  # before 570: only PTX for 9.0
+        ("GB10", "12.1", "580.95.05", "modern", "jit"),  # latest, which is minimal, has code for 12.0
+        ("B300", "10.3", "580.95.05", "modern", "jit"),  # latest has code for 10.0
+        (
+            "RTX PRO 6000, old driver",
+            "12.0",
+            "565.57.01",
+            "modern",
+            "jit",
+        ),  # before 570: by PTX for 9.0 alone
         ("Orin", "8.7", "540.4.0", "cpu", None),  # code for 8.6 is not for Tegra, although the major is equal
         ("M2200, driver without Maxwell", "5.2", "590.44.01", "cpu", None),
         ("Kepler", "3.5", "470.256.02", "cpu", None),
@@ -235,7 +241,7 @@ def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
 
 
 def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: User) -> None:
-    """And out: what is left of it all is nothing."""
+    """After ``uninstall`` no file is left."""
     assert user.variant("install", env={"ORTPACKS_FORCE_CC": "5.2"}) == "legacy"
     ada = {"ORTPACKS_FORCE_CC": "8.9", "ORTPACKS_FORCE_DRIVER": "580.82.07"}
     assert user.variant("install", env=ada) == "modern"
@@ -266,7 +272,7 @@ def test_without_zstd_gzip_is_taken_where_the_release_has_it_and_else_nothing_is
 def session(
     user: User, *, with_env: bool, version: str, preloaded: str = ""
 ) -> tuple[dict[str, object], str]:
-    """What Python's session of the official wheel says of itself, and what ONNX Runtime said."""
+    """Open a session by the official Python wheel; return its JSON line and ONNX Runtime's messages."""
     environment = 'eval "$(python3 /root/ortpacks.pyz env)";' if with_env else ""
     script = f"{environment} python3 /session.py /model.onnx {preloaded}"
     done = user.computer.run("sh", "-euc", script, env={"PYTHONPATH": f"/wheels/{version}:/numpy"})
@@ -281,7 +287,7 @@ def session(
 class TestPython:
     @computers(["quadro", "rtx-a1000"])
     def test_the_wheel_of_the_same_version_runs_on_the_installed_provider(self, owner: Owner) -> None:
-        """It is CUDA that says no, by a driver which cannot compute: every library was found and loaded."""
+        """All libraries load: the refusal is CUDA's, as the stand-in for the driver cannot compute."""
         user, _ = owner
         said, log = session(user, with_env=True, version=user.has.version)
         assert "CUDA failure" in log

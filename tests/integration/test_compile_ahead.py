@@ -1,4 +1,4 @@
-"""compile --arch into a folder, and build --from it, with the real tools: profile minimal."""
+"""Tests of ``compile --arch`` into a folder and of ``build --from`` it, with real tools, profile minimal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEGACY = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled")
 
 
 def ahead(dist: Path, into: Path) -> set[str]:
-    """What a compile of one architecture adds to an empty folder."""
+    """Compile one architecture and return the names of the files that the compile adds to ``into``."""
     done = invoke("compile", *LEGACY, "--arch", "52", "--into", into, "--dist", dist)
     assert done.returncode == 0, done.stdout + done.stderr
     return {file.name for file in into.rglob("*") if file.is_file()}
@@ -23,7 +23,7 @@ def ahead(dist: Path, into: Path) -> set[str]:
 def test_a_compile_that_goes_on_gives_a_whole_store_and_a_build_takes_it(
     legacy_package: Path, tmp_path: Path
 ) -> None:
-    ahead(tmp_path / "one", tmp_path / "with-tools")  # a new tree compiles protoc too
+    ahead(tmp_path / "one", tmp_path / "with-tools")  # the compile of a new tree includes protoc
     first = ahead(tmp_path / "one", tmp_path / "store")
     assert len(first) == 6, "text, PTX and SASS of the one unit, each with its manifest"
     again = ahead(tmp_path / "one", tmp_path / "again")

@@ -1,4 +1,4 @@
-"""Compile caches on a real Redis, moto's S3, Debian's registry; and objects that others have put there."""
+"""Tests of compile caches on Redis, moto's S3 and Debian's registry, and of damaged or false objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["container", "toolchain"]
 
 @dataclass
 class Place:
-    """A server, and the address of a cache on it."""
+    """A server, with the address of a cache on it and the environment of the cache's login."""
 
     server: Server
     address: str
@@ -112,7 +112,7 @@ def test_a_server_that_refuses_is_told_with_the_variables(monkeypatch: pytest.Mo
 
 
 def test_a_registry_wants_docker_login_and_takes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As the Docker CLI writes it into its configuration."""
+    """The login is written into the configuration in the form of the Docker CLI."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     known = tmp_path / "htpasswd"
     known.write_text(f"ada:{BCRYPT}\n")
@@ -127,7 +127,7 @@ def test_a_registry_wants_docker_login_and_takes_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> None:
-    """ccache has a checksum in each."""
+    """ccache's own checksum in each object detects the damage."""
     made = fill(toolchain, "store", "nvcc")
     sound, pieces = (toolchain.folder / "unit.o").read_bytes(), toolchain.made()
     for file in made.values():
@@ -140,7 +140,7 @@ def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> No
 
 
 def test_an_object_of_another_architecture_is_refused_by_nvidias_packer(toolchain: Toolchain) -> None:
-    """Sound by ccache's checksum, under the key of sm_52, and made for sm_50."""
+    """The object under the key of sm_52 is valid for ccache and was made for sm_50."""
     of_50, of_52 = (fill(toolchain, arch, f"NVCC_ONLY={arch} nvcc") for arch in ("50", "52"))
     result_beside(of_52, of_50).write_bytes(result_beside(of_50, of_52).read_bytes())
     with pytest.raises(AssertionError, match="elf arch does not match user-specified arch"):
@@ -154,7 +154,7 @@ def test_a_unit_that_lacks_an_architecture_is_found_by_the_check(toolchain: Tool
 
 
 def test_other_instructions_are_found_by_nothing(toolchain: Toolchain) -> None:
-    """Who may write to a cache is trusted: docs/scaling.md says so."""
+    """Writers of a cache must be trusted (docs/scaling.md), as no check detects other instructions."""
 
     def fill_with_another_factor() -> dict[str, Path]:
         (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
@@ -168,16 +168,16 @@ def test_other_instructions_are_found_by_nothing(toolchain: Toolchain) -> None:
 
 
 SET = ("50:50", "50:52", "60:60", "60:61", "70:70")
-"""That of legacy."""
+"""Architectures of legacy, each virtual and real."""
 
 PIECES = "nvcc -Xcompiler=-fPIC"
 
 WHOLE = "ccache /usr/local/cuda/bin/nvcc -Xcompiler=-fPIC"
-"""ccache stands before the unit too."""
+"""Command with ccache for the whole unit too, not for its pieces alone."""
 
 
 def fill(toolchain: Toolchain, store: str, nvcc: str, codes: tuple[str, ...] = SET) -> dict[str, Path]:
-    """Compile into an empty cache; what it holds then, by key."""
+    """Compile with the empty cache ``store`` and return the cache's files by key."""
     toolchain.sh("rm -rf ccache")
     toolchain.compile(codes, nvcc=f"CCACHE_SECONDARY_STORAGE=file:/unit/{store} {nvcc}")
     folder = toolchain.folder / store
@@ -185,18 +185,21 @@ def fill(toolchain: Toolchain, store: str, nvcc: str, codes: tuple[str, ...] = S
 
 
 def taking(store: str, nvcc: str) -> str:
-    """nvcc on another machine, which takes from the cache."""
+    """Return a command for nvcc as on another machine, which only reads the cache."""
     return f"rm -rf ccache unit.o; CCACHE_SECONDARY_STORAGE='file:/unit/{store}|read-only' {nvcc}"
 
 
 def result_beside(mine: dict[str, Path], others: dict[str, Path]) -> Path:
-    """The one result that the others do not have, by the fourth byte of ccache's header; 1 is a manifest."""
+    """Return the only result in ``mine`` under a key that ``others`` lacks.
+
+    The fourth byte of ccache's header is 0 for a result, 1 for a manifest.
+    """
     (found,) = (mine[key] for key in mine.keys() - others.keys() if mine[key].read_bytes()[3] == 0)
     return found
 
 
 def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[str, ...]) -> None:
-    """Give the unit's key the result of another compile, and compile with that cache."""
+    """Store another compile's result under the unit's key, and compile with this cache."""
     sound = fill(toolchain, "whole", WHOLE)
     ours = result_beside(sound, fill(toolchain, "pieces", PIECES))
     theirs = result_beside(by(), fill(toolchain, "their-pieces", PIECES, less))
@@ -208,7 +211,7 @@ def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[
 
 
 def findings(toolchain: Toolchain) -> list[Finding]:
-    """What the check says of a provider that consists of the unit."""
+    """Return the findings of the check for a provider that is linked from the unit alone."""
     done = toolchain.sh("g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static")
     assert done.returncode == 0, done.stderr
     read = read_library(PROVIDER, (toolchain.folder / "unit.so").read_bytes())

@@ -1,6 +1,6 @@
-"""Faults of a real compile: a compiler that crashes or is killed, a patch that fits and one that does not.
+"""Tests of faults in a real compile: a compiler that crashes or is killed, a good and a stale patch.
 
-One Ninja tree sees them all, so what is told here of units kept and units compiled again is counted there.
+All tests share one Ninja tree, whose record counts the units that are kept and compiled again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support import ROOT
 pytestmark = pytest.mark.integration
 
 CUDA_UNIT = "unary_elementwise_ops_impl.cu"
-"""The one CUDA unit of profile minimal."""
+"""Name of the only CUDA unit of profile minimal."""
 PATCHED = "gpu_data_transfer.cc"
 PATCH = f"""\
 --- a/onnxruntime/core/providers/cuda/{PATCHED}
@@ -34,9 +34,9 @@ PATCH = f"""\
 +    ORT_ENFORCE(dst_data != src_data && "patched by a test");
      memcpy(dst_data, src_data, bytes);
 """
-"""Its words come into the library: the message of a failed assertion quotes it."""
+"""Patch whose words appear in the library, as the message of a failed assertion quotes the condition."""
 STALE = PATCH.replace("-    ORT_ENFORCE(dst_data != src_data)", "-    ORT_ENFORCE(target != source)")
-"""The line it takes out is not there. (Context lines alone may differ: patch has its fuzz.)"""
+"""Patch that removes a line which the source lacks; differences in context lines alone would be tolerated."""
 MINUTES_15 = 900
 NINJA = re.compile(r" \[(\d+)/(\d+)\] ")
 DRIVE = "python3 -m builder.inside.drive"
@@ -46,8 +46,8 @@ FRESHEN = "python3 -m builder.inside.freshen"
 class World:
     """A copy of the project for one architecture, with a Ninja tree of its own, empty at first.
 
-    The machine's ccache has the host units of ``legacy_package``; it is read and not written. The CUDA unit
-    reads a header of this test, so no piece of it is ever in it.
+    The machine's ccache, which has the host units of ``legacy_package``, is read and not written. The CUDA
+    unit includes a header of this test, so ccache has no piece of this unit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,39 +64,39 @@ class World:
         self._pure = {path: path.read_text() for path in (self.variants, self.template)}
 
     def plant(self, name: str) -> None:
-        """nvcc's code generator ends by a signal. Put in after the toolchain was hashed: the caches stay."""
+        """Let nvcc's code generator end by a signal; the toolchain's hash and so cache keys stay equal."""
         cicc = "/usr/local/cuda/nvvm/bin/cicc"
         replace(self.template, DRIVE, f"printf '#!/bin/sh\\nkill -{name} $$\\n' >{cicc}\n{DRIVE}")
 
     def patch(self, name: str, text: str) -> None:
-        """A patch to ORT's source, named in ``variants.yaml``."""
+        """Add a patch of ORT's source and name it in ``variants.yaml``."""
         (self.project / "patches" / name).write_text(text)
         replace(self.variants, "    patches:\n", f"    patches:\n      - patches/{name}\n")
 
     def step_changes(self) -> None:
-        """What BuildKit has of the compile step from an earlier build is no answer: Ninja has to look."""
+        """Change the compile step, so that BuildKit runs Ninja instead of using an earlier build's result."""
         replace(self.template, DRIVE, f"# {time.time_ns()}\n{DRIVE}")
 
     def heal(self) -> None:
-        """Take away what was planted and patched."""
+        """Undo ``plant`` and ``patch``."""
         for path, text in self._pure.items():
             path.write_text(text)
 
     def fails(self) -> str:
-        """What is printed by a build that must end with exit code 5."""
+        """Run a build, which must end with exit code 5, and return its output."""
         run = Run(self.dist, root=self.project)
         assert run.wait(timeout=MINUTES_15) == 5, run.text
         assert "Traceback" not in run.text
         return run.text
 
     def builds(self) -> str:
-        """What is printed by a build that must come to a package."""
+        """Run a build, which must succeed, and return its output."""
         run = Run(self.dist, root=self.project)
         assert run.wait(timeout=MINUTES_15) == 0, run.text
         return run.text
 
     def is_killed(self) -> None:
-        """A build ends at random once a tenth of the work is done and the planted unit has failed."""
+        """Run a build and kill it at random after a tenth of the work and the planted unit's failure."""
         run = Run(self.dist, root=self.project)
         run.until(" units to compile", timeout=MINUTES_15)
         log = self.dist / "legacy/build.log"
@@ -106,31 +106,31 @@ class World:
         while not self.has_failed():
             assert run.goes_on, run.text
             time.sleep(0.05)
-        time.sleep(random.uniform(0, 3))  # noqa: S311 - no secret: a moment
+        time.sleep(random.uniform(0, 3))  # noqa: S311 - the moment is no secret
         run.signal(signal.SIGKILL, group=True)
         run.wait()
 
     def has_failed(self) -> bool:
-        """Whether a unit has failed. One that does so while its build is killed may be noted or not."""
+        """Return whether the log has a failed unit; a failure during the kill may be missing."""
         log = (self.dist / "legacy/build.log").read_text()
         return re.search(r"^#\d+ \S+ FAILED: ", log, re.MULTILINE) is not None
 
     def compiles(self) -> str:
-        """What is printed by a build that is stopped once it has compiled: nothing is packed."""
+        """Run a build up to the end of its compile step, and return its output; nothing is packed."""
         run = Run(self.dist, root=self.project)
         run.until("^✓ compile legacy", timeout=MINUTES_15)
         Run.end_all()
         return run.text
 
     def record(self) -> dict[str, int]:
-        """What all compiles in the tree took so far."""
+        """Return the numbers of units and compilations in the tree so far."""
         return json.loads((self.dist / "legacy/artifact/record.json").read_text())  # type: ignore[no-any-return]
 
     def provider(self) -> bytes:
         return (self.dist / "legacy/artifact/libonnxruntime_providers_cuda.so").read_bytes()
 
     def packages(self) -> dict[str, str]:
-        """sha256 by name of the packages that stand in ``dist``; what speaks of them tells times too."""
+        """Return the sha256 of the packages in ``dist`` by name, without files that contain times."""
         return {name: sha for name, sha in promised(self.dist).items() if name.endswith(".tar.zst")}
 
 
@@ -147,12 +147,12 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 def to_compile(text: str) -> int:
-    """How many units a build says that it has before it."""
+    """Return the number of units to compile that a build printed last."""
     return int(re.findall(r"(\d+) units to compile", text)[-1])
 
 
 def the_failure(text: str) -> list[str]:
-    """The error's lines, from the failed unit on."""
+    """Return the error's lines, from the failed unit on."""
     lines = text[text.index("error: ") :].splitlines()
     return lines[next(number for number, line in enumerate(lines) if line.startswith("FAILED ")) :]
 

@@ -1,6 +1,6 @@
-"""The native reader over real libraries. Expected counts: cuobjdump 12.4.131, image for image.
+"""Tests of the native reader on real libraries. Expected counts of images are those of cuobjdump 12.4.131.
 
-The fixture ``packaged_library`` gives the path of a bundled library by its name.
+The fixture ``packaged_library`` returns the path of a bundled library by its name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SASS = {
     "libcurand.so.10": "50:11 60:11 70:11 75:11 80:11 86:11 89:11 90:11 100:11 101:11 103:11 120:11 121:11",
     "libcudart.so.12": "",
 }
-"""CUDA 12.9 and cuDNN 9.10.2.21: images by architecture, suffixes summed up."""
+"""Number of SASS images by architecture without suffix, in CUDA 12.9 and cuDNN 9.10.2.21."""
 
 PROVIDER = "libonnxruntime_providers_cuda.so"
 
@@ -61,7 +61,7 @@ CUDNN_9_28 = {
     "libcudnn_graph.so.9": ("", ""),
     "libcudnn_heuristic.so.9": ("", ""),
 }
-"""SASS and PTX of cuDNN 9.28.0.42 in the same way."""
+"""Numbers of SASS and PTX images of cuDNN 9.28.0.42, in the form of ``SASS``."""
 
 
 @pytest.mark.parametrize("name", CUDNN_9_28)
@@ -74,7 +74,7 @@ def test_images_of_a_newer_cudnn(name: str) -> None:
 def test_what_has_nothing_to_run_has_no_code(
     name: str, count: int, packaged_library: Callable[[str], Path]
 ) -> None:
-    """A kernel ``f`` lies in section ``.text.f`` of its cubin; the next larger cubins have one each."""
+    """A kernel ``f`` is the section ``.text.f`` of its cubin; all cubins of 9000 bytes or more have one."""
     data = packaged_library(name).read_bytes()
     small = [
         (image.runnable, b".text." in unpacked(data, image))
@@ -87,7 +87,7 @@ def test_what_has_nothing_to_run_has_no_code(
 
 
 def test_a_library_without_a_kernel_in_any_container_has_nothing_to_run() -> None:
-    """libcudnn_ext 9.28 has 168 cubins, and section ``.text.f`` in none of them."""
+    """libcudnn_ext 9.28 has 168 cubins, none of them with a section ``.text.f``."""
     data = (cudnn928.libraries() / "libcudnn_ext.so.9").read_bytes()
     images = [image for one in read_containers(data) for image in one.images]
     assert (len(images), any(b".text." in unpacked(data, image) for image in images)) == (168, False)
@@ -101,7 +101,7 @@ ELSEWHERE = {
     "libcublas.so.12": {},
     "libcudart.so.12": {},
 }
-"""Containers where cuobjdump does not look, counted with a search for their first eight bytes."""
+"""Numbers of containers in sections that cuobjdump does not read, by a search for their first bytes."""
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
@@ -115,7 +115,7 @@ def test_containers_that_cuobjdump_does_not_list(name: str, packaged_library: Ca
 def test_cufft_runs_on_every_card_although_cuobjdump_sees_one_image(
     packaged_library: Callable[[str], Path],
 ) -> None:
-    """11,651 of its containers are LTO IR; the CUDA 12.9 release notes list what it runs on."""
+    """cuFFT has 11,651 containers of LTO IR. The CUDA 12.9 release notes list the GPUs that it runs on."""
     found = cover("lib/libcufft.so.11", _containers(packaged_library("libcufft.so.11")), specialised=True)
     assert found is not None
     assert found.nothing_to_run == 11_651 + 1, "the one image in .nv_fatbin has no kernel"
@@ -133,7 +133,7 @@ def test_nvidia_s_libraries_are_native_from_maxwell_to_blackwell(
 
 
 def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
-    """onnxruntime-gpu 1.23.2: 184 containers, all alike, and SASS for 9.0 is ``sm_90a``."""
+    """onnxruntime-gpu 1.23.2 has 184 containers with the same architectures; SASS for 9.0 is ``sm_90a``."""
     started = process_time()
     containers = _containers(packaged_library(PROVIDER))
     assert process_time() - started < 1
@@ -150,7 +150,7 @@ def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
 
 
 def _listed(library: Path, kind: Kind) -> str:
-    """Images by architecture where cuobjdump looks."""
+    """Return the number of images of a kind by architecture, in the sections that cuobjdump reads."""
     found = Counter(
         image.arch.number
         for container in _containers(library)

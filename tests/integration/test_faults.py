@@ -1,6 +1,6 @@
-"""Faults of a real build: kill -9 in each stage, Ctrl-C, a second build, an engine that dies, a full disk.
+"""Tests of faults in a real build: kill -9 in each stage, Ctrl-C, two builds, a dying engine, a full disk.
 
-After each of them nothing half-made has a final name, and the same command again goes to the end.
+After each fault every file with a final name is whole, and the same command succeeds at the next try.
 """
 
 from __future__ import annotations
@@ -49,20 +49,26 @@ FAULTS = [
     ("modern", "unpack and hash", 4, INTERRUPT, EVERYTHING),
     ("legacy", "run models", 1, KILL, EVERYTHING),
 ]
-"""Variant, step, seconds it goes on at least, signal, to whom; without children, to whom is the same."""
+"""Variant, step, least seconds that the step takes, signal, and whether the whole process group gets it.
+
+A step without child processes needs one entry only.
+"""
 
 
 @pytest.fixture(scope="module")
 def chance() -> random.Random:
-    """Where in a stage a fault falls. A failure shows the seed: ORTPACKS_FAULT_SEED=... repeats it."""
+    """Return the random numbers for the moments of faults.
+
+    A failed test prints their seed: ORTPACKS_FAULT_SEED=... repeats them.
+    """
     seed = os.environ.get("ORTPACKS_FAULT_SEED") or str(time.time_ns())
     print(f"ORTPACKS_FAULT_SEED={seed}")  # noqa: T201 - pytest shows it with a failure
-    return random.Random(seed)  # noqa: S311 - no secret: a moment
+    return random.Random(seed)  # noqa: S311 - the moment is no secret
 
 
 @pytest.fixture(scope="module")
 def battered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ``dist`` that every kill and every full disk of this module hits, one after the other."""
+    """Return a ``dist`` folder that all kills and the full disk of this module share, one after the other."""
     return tmp_path_factory.mktemp("battered")
 
 
@@ -80,7 +86,7 @@ def test_a_kill_leaves_nothing_half_made(
     number: signal.Signals,
     group: bool,
 ) -> None:
-    """Alone: the children of the process are still there, and have to notice."""
+    """With ``ALONE`` the child processes get no signal, and must end by themselves."""
     run = Run(battered, variant)
     run.until(rf"^• {step}")
     delay = chance.uniform(0, lasts)
@@ -91,7 +97,7 @@ def test_a_kill_leaves_nothing_half_made(
 
 
 def _assert_ended_by(run: Run, number: signal.Signals) -> None:
-    """At once, not at the end of the stage; and with it all that it had started."""
+    """Assert that the run ends within 10 seconds by the signal, and with it all its processes."""
     code = run.wait(timeout=10)
     if number is INTERRUPT:
         assert code == 130, run.text
@@ -103,7 +109,7 @@ def _assert_ended_by(run: Run, number: signal.Signals) -> None:
 
 
 def test_a_full_disk_is_a_message_and_loses_nothing(battered: Path, tmp_path: Path) -> None:
-    """Two disks that are too small; what they were left with is moved to the disk of the other faults."""
+    """Two disk sizes are too small; the result is copied into the folder of the other faults."""
     need_root("mounts a file system")
     with small_disk(tmp_path / "small", megabytes=600) as disk:
         refused = Run(disk.folder, "modern")
@@ -122,7 +128,7 @@ def test_a_full_disk_is_a_message_and_loses_nothing(battered: Path, tmp_path: Pa
 
 
 def _copy_anew(source: str, target: str) -> None:
-    """A new file: what is there may be a link to the input cache, which others read."""
+    """Copy a file over a removed target, which may be a link into the input cache."""
     Path(target).unlink(missing_ok=True)
     shutil.copy2(source, target)
 
@@ -141,7 +147,7 @@ def _assert_full(run: Run, dist: Path) -> None:
 def test_after_all_faults_two_builds_at_once_give_the_same_bytes(
     battered: Path, variant: str, request: pytest.FixtureRequest
 ) -> None:
-    """Without a network, and to the bytes of the build that nothing disturbed: the inputs are the same."""
+    """The builds run without a network, and their bytes equal those of an undisturbed build."""
     undisturbed: Path = request.getfixturevalue(f"{variant}_package")
     runs = [Run(battered, variant, "--offline"), Run(battered, variant, "--offline")]
     assert [run.wait() for run in runs] == [0, 0], "\n---\n".join(run.text for run in runs)
@@ -161,7 +167,7 @@ def test_after_all_faults_two_builds_at_once_give_the_same_bytes(
 
 @pytest.fixture
 def other_project(tmp_path: Path) -> Path:
-    """A copy of the project whose compile step is in no cache: an empty Ninja tree, an empty ccache."""
+    """Return a copy of the project whose compile step begins with an empty Ninja tree and an empty ccache."""
     project = tmp_path / "project"
     tree = f"ortpacks-faults-{zlib.crc32(bytes(ROOT)):08x}"
     copy_project(project, tree)
@@ -175,7 +181,7 @@ def other_project(tmp_path: Path) -> Path:
 
 
 def _cheapest_first(table: Path) -> None:
-    """Turn the order of the units around: three of them are finished in seconds."""
+    """Reverse the order of the units, so that three of them are finished within seconds."""
     row = re.compile(r"^(\S+\t)([0-9.]+)", re.MULTILINE)
     text, count = row.subn(lambda found: f"{found[1]}{1000 / float(found[2]):.2f}", table.read_text())
     assert count > 100
@@ -185,7 +191,7 @@ def _cheapest_first(table: Path) -> None:
 def test_an_interrupted_compile_goes_on_where_it_was(
     other_project: Path, tmp_path: Path, chance: random.Random
 ) -> None:
-    """Ctrl-C reaches the whole group, a CI runner's cancel only the command itself."""
+    """Ctrl-C sends the signal to the whole group, the cancellation of a CI runner to the command alone."""
     dist = tmp_path / "dist"
     units, finished = [], []
     for group in (EVERYTHING, ALONE):
@@ -227,19 +233,19 @@ def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
 
 
 def _networks() -> list[str]:
-    """The machine's networks, but for those of containers and of Docker networks: other tests make some."""
+    """Return the machine's network devices, without those of containers and Docker networks."""
     names = sorted(device.name for device in Path("/sys/class/net").iterdir())
     return [name for name in names if not name.startswith(("veth", "br-"))]
 
 
 def _units(dist: Path) -> int:
-    """How many units Ninja had before it in the last build."""
+    """Return the number of units that Ninja had to compile in the last build."""
     log = (dist / "legacy" / "build.log").read_text()
     return max(int(total) for total in re.findall(r"\[\d+/(\d+)\] Building", log))
 
 
 def _await_units(run: Run, dist: Path) -> None:
-    """Wait until three units are made."""
+    """Wait until three units are compiled."""
     run.until("^• compile legacy")
     while len(_finished(dist)) < 3:
         assert run.goes_on, run.text
@@ -247,7 +253,7 @@ def _await_units(run: Run, dist: Path) -> None:
 
 
 def _finished(dist: Path) -> set[str]:
-    """Objects that the last build says it has made: Ninja tells each when it is there."""
+    """Return the objects that the last build's log lists; Ninja prints each when it exists."""
     log = dist / "legacy" / "build.log"
     made = re.compile(r"\[\d+/\d+\] Building \w+ object (\S+)")
     return set(made.findall(log.read_text())) if log.exists() else set()

@@ -1,4 +1,7 @@
-"""DLLs and static libraries as NVIDIA ships them: the counts of another reader, and of the same on Linux."""
+"""Tests of the reader on NVIDIA's DLLs and static libraries.
+
+Expectations: for a DLL the library for Linux of the same version, for a static library cuobjdump's counts.
+"""
 
 from __future__ import annotations
 
@@ -63,5 +66,5 @@ def test_cuobjdump_counts_the_same_in_a_static_library(tmp_path: Path) -> None:
 
 
 def _without_members(text: str) -> str:
-    """Each object's name stands in a line before its images."""
+    """Return cuobjdump's listing without the lines that name the archive's members."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("member "))

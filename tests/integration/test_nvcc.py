@@ -1,4 +1,7 @@
-"""The stand-in for nvcc against NVIDIA's own in the toolchain image: kernels, symbols, ccache's entries."""
+"""Tests of the stand-in for nvcc in the toolchain image.
+
+Kernels and symbols must equal those of NVIDIA's nvcc, and ccache must hold each piece once.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ void sum(float* data, size_t bytes) {{ cub::DeviceScan::ExclusiveSum(data, bytes
 """
 LEGACY = ("50:50", "50:52", "70:70")
 MODERN = ("75:75", "80:80", "80:86")
-"""Each the virtual architecture and the real one."""
+"""Architectures, each virtual and real, of sets like those of the variants."""
 VOLTA = "-std=c++17 --generate-code=arch=compute_70,code=[sm_70] -x cu -c"
 TWO_UNITS = f"""\
 for name in one two; do
@@ -59,9 +62,9 @@ ls /unit/ptxas.* | wc -l >>/unit/met
 /tmp/ptxas "$@"
 rm /unit/ptxas.$$
 """
-"""A ptxas that waits for others, for 2 s at most, and writes down how many run at once."""
+"""Script of a ptxas that waits at most 2 s for other ones, and records how many run at the same time."""
 MACHINE, X86_64 = 18, b"\x3e\0"
-"""Where an ELF header names the machine, and a value (ELF-64 Object File Format; x86-64 psABI)."""
+"""Offset of the machine in an ELF header, and x86-64's value (ELF-64 Object File Format; x86-64 psABI)."""
 INSTALL = """\
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
@@ -74,12 +77,12 @@ export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one N
 export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900
 """
-"""As templates/variant.Dockerfile.j2 has it."""
+"""Environment of a compile, the same as in templates/variant.Dockerfile.j2."""
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A container of the toolchain image with the stand-in in nvcc's place. ``folder`` is its ``/unit``."""
+    """A container of the toolchain image with the stand-in for nvcc. ``folder`` is its ``/unit``."""
 
     container: str
     folder: Path
@@ -110,14 +113,14 @@ class Toolchain:
         return self.folder / "unit.o"
 
     def made(self) -> list[str]:
-        """What ccache did not have since this was asked last, by what was compiled."""
+        """Return the names of the pieces that ccache lacked since the last call, sorted."""
         log = self.folder / "pieces.log"
         found = re.findall(r"^# (\S+)\ncache_miss$", log.read_text() if log.exists() else "", re.MULTILINE)
         log.unlink(missing_ok=True)
         return sorted(name.rpartition(".pieces/")[2] for name in found)
 
     def device_code(self) -> dict[str, dict[str, str]]:
-        """The digests of all kernels of ``unit.o`` by architecture, as cuobjdump takes them out of it."""
+        """Return the digests of all kernels of ``unit.o`` by architecture and name, with cuobjdump."""
         assert (
             self.sh("rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../unit.o").returncode == 0
         )
@@ -126,8 +129,8 @@ class Toolchain:
 
 
 def kernels(cubin: bytes) -> dict[str, str]:
-    """The digest of each kernel's instructions by its mangled name."""
-    as_ours = cubin[:MACHINE] + X86_64 + cubin[MACHINE + 2 :]  # the one that the reader knows
+    """Return the sha256 of each kernel's instructions by mangled name."""
+    as_ours = cubin[:MACHINE] + X86_64 + cubin[MACHINE + 2 :]  # the only machine that the reader accepts
     return {
         section.name.removeprefix(".text."): sha256(
             cubin[section.offset : section.offset + section.size]
@@ -170,7 +173,7 @@ def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def toolchain(container: Toolchain) -> Toolchain:
-    """The container with a new unit and an empty ccache."""
+    """Return the container with a new unit and an empty ccache."""
     container.sh("rm -rf /unit/*")
     (container.folder / "unit.cu").write_text(SOURCE)
     (container.folder / "scale.h").write_text("#define SCALE 2\n")
@@ -194,7 +197,7 @@ def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> 
 
 
 def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
-    """Each in its own tree, where the unit has the same name."""
+    """The builds have a tree each, and the unit the same name in both."""
     trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
     unit = f"nvcc {VOLTA} unit.cu -o unit.o"
     done = toolchain.sh(f"{trees}; export UNIT_POOL=/unit/pool; (cd one; {unit}) & (cd two; {unit}); wait $!")
@@ -206,7 +209,7 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
 def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     toolchain: Toolchain, jobs: int, blocks: int, at_once: int
 ) -> None:
-    """The three of sm_50, 52 and 70; an unlisted unit's memory is two blocks."""
+    """The pieces are those of sm_50, 52 and 70; a unit without a row of costs takes two blocks of memory."""
     alone = toolchain.compile(LEGACY).read_bytes()
     ptxas = "/usr/local/cuda/bin/ptxas"
     pool = f"UNIT_POOL=/unit/pool UNIT_JOBS={jobs} UNIT_MEMORY={blocks} MEET={at_once}"
@@ -269,7 +272,7 @@ def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolcha
 
 
 def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> None:
-    """Each has a ccache of its own. What the last one packs is what one machine makes alone."""
+    """Each machine has its own ccache. The last one's object must equal that of a single machine."""
     toolchain.compile(LEGACY)
     alone = (toolchain.folder / "unit.o").read_bytes()
     toolchain.sh("rm -rf ccache")
@@ -312,7 +315,7 @@ def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> N
 
 
 def test_units_of_one_name_are_linked_together(toolchain: Toolchain) -> None:
-    """Their nameless kernels have different names: by the object's path."""
+    """Kernels in anonymous namespaces get different mangled names, from the object's path."""
     done = toolchain.sh(TWO_UNITS)
     assert done.returncode == 0, done.stderr
     assert len(set(re.findall(r"_GLOBAL__N__(\w{8})_7_unit_cu", done.stdout))) == 2

@@ -1,4 +1,4 @@
-"""The table of what NVIDIA's pinned libraries do not serve, against the bytes of these libraries."""
+"""Tests of the table of capabilities that NVIDIA's pinned libraries lack, by the libraries' bytes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ pytestmark = pytest.mark.integration
 
 
 def bundled(wiring: Wiring) -> dict[str, Input]:
-    """NVIDIA's wheels by spec: those of every variant, whatever its platform and toolkit."""
+    """Return NVIDIA's wheels of every variant, of any platform and toolkit, by spec."""
     project = wiring.project
     projects = [project, *(project.of(variant) for variant in project.variants.values())]
     return {wheel.spec: wheel for one in projects for wheel in one.bundled}
 
 
 def test_the_table_has_every_bundled_wheel_and_no_other(root: Path) -> None:
-    """./run lock writes it when a pin moves."""
+    """``./run lock`` writes the table when a pin changes."""
     assert MISSING.keys() == bundled(Wiring(root)).keys()
 
 
 @pytest.mark.parametrize("spec", sorted(MISSING))
 def test_a_row_is_what_the_wheel_holds(root: Path, spec: str) -> None:
-    """Wheels of the default variants are fetched; those of another platform or toolkit only read if there."""
+    """Wheels of the default variants are fetched; other wheels are tested if the cache has them."""
     wiring = Wiring(root)
     store = wiring.store(wiring.lock)
     wheel = bundled(wiring)[spec]

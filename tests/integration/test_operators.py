@@ -1,4 +1,4 @@
-"""The operators of real providers, told by asking them, against what ONNX Runtime's authors publish."""
+"""Tests of the operators that real providers report, by the list of ONNX Runtime's authors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support import ROOT
 
 pytestmark = [pytest.mark.integration, needs_compiler]
 PUBLISHED = ROOT / "tests/data/operators/cuda-1.21.0.md"
-"""docs/OperatorKernels.md of onnxruntime v1.21.0, made by its authors from the kernels of a build."""
+"""docs/OperatorKernels.md of onnxruntime v1.21.0, which its authors generate from a build's kernels."""
 COPIES = {"MemcpyFromHost", "MemcpyToHost"}
-"""No model has them: ONNX Runtime puts them between the GPU's nodes and the CPU's, in every profile."""
+"""Operators that ONNX Runtime inserts between nodes of GPU and CPU in every profile; no model has them."""
 
 Types = Mapping[str, frozenset[str]]
 Row = tuple[int, int | None, Types]
@@ -41,7 +41,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> OperatorTable:
 
 
 def named(pair: Pair, folder: Path) -> Pair:
-    """The pair under the names that a package gives it."""
+    """Return the pair with links in ``folder`` under the names that a package uses."""
     for library in pair.library.parent.glob("libonnxruntime*"):
         name = "libonnxruntime.so.1" if library == pair.library else library.name
         (folder / name).symlink_to(library)
@@ -49,7 +49,7 @@ def named(pair: Pair, folder: Path) -> Pair:
 
 
 def published() -> dict[tuple[str, str], list[Row]]:
-    """Domain and operator → first and last opset, types by parameter."""
+    """Return first opset, last opset (or ``None``) and types by parameter, by domain and operator."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     domain = operator = ""
     for line in PUBLISHED.read_text(encoding="utf-8").splitlines():
@@ -108,7 +108,7 @@ def test_what_a_manifest_says_of_com_microsoft_is_what_the_official_bytes_have(a
 
 @pytest.fixture(params=["fresh", *built()])
 def package(request: pytest.FixtureRequest) -> Path:
-    """What the tests' own build made, of profile minimal, then each package in ``dist/``."""
+    """Return the package of profile minimal that the tests build, then each package in ``dist/``."""
     found: Path = request.getfixturevalue("legacy_package") if request.param == "fresh" else request.param
     return found
 
@@ -126,9 +126,9 @@ def test_a_packages_manifest_says_what_its_bytes_lack(
 
 
 def lacking(official: OperatorTable, ours: OperatorTable) -> dict[str, tuple[str, ...]]:
-    """Domain → operators that ``official`` has kernels for and ``ours`` has not, as a manifest spells them.
+    """Return by domain the operators with kernels in ``official`` and none in ``ours``, in a manifest's form.
 
-    ``Name`` is gone altogether, ``Name(1)`` in the opsets from 1 on until it is served again.
+    ``Name``: no opset has a kernel. ``Name(1)``: the opsets from 1 up to the next kernel have none.
     """
     missing: dict[str, set[str]] = defaultdict(set)
     mine: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
@@ -150,7 +150,7 @@ def serves(item: Kernels, opset: int) -> bool:
 
 
 def spelled_out(missing: Iterable[MissingKernels], official: OperatorTable) -> dict[str, tuple[str, ...]]:
-    """Domain → operators; a whole domain is all that the official provider has of it, but for copies."""
+    """Return the operators by domain; for a whole domain all of the official provider's except ``COPIES``."""
     every = official.operators()
     return {
         one.domain: one.operators or tuple(name for name in every[one.domain or ONNX] if name not in COPIES)

@@ -1,4 +1,4 @@
-"""Unpacked images of released libraries against cuobjdump, and stubs on every architecture of NVRTC."""
+"""Tests of the reader of payloads: kernels of released libraries by cuobjdump, stubs on all architectures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_ptx_of_a_guarded_body_is_a_stub() -> None:
     ],
 )
 def test_cuobjdump_names_the_same_kernels(wheel: str, library: str, tmp_path: Path) -> None:
-    """Of SASS, by name and architecture; it lists what is in ``.nv_fatbin``, as all of these are."""
+    """SASS is compared by name and architecture; all of it lies in ``.nv_fatbin``, which cuobjdump reads."""
     shop = Wiring(ROOT)
     file = shop.store(shop.lock).unpack(Input.wheel(wheel)) / library
     found = read_file(file.name, file, symbols=False, deep=True).deep
@@ -73,7 +73,7 @@ def _counts(found: DeepReading) -> Counter[str]:
 
 
 def _symbols(program: Path, library: Path) -> Counter[tuple[str, str]]:
-    """Architecture and name of each kernel in the symbol tables that cuobjdump reads."""
+    """Return architecture and name of each kernel in the symbol tables that cuobjdump prints."""
     argv = [str(program), "--dump-elf-symbols", str(library)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found: Counter[tuple[str, str]] = Counter()

@@ -1,4 +1,4 @@
-"""On a GPU that is not there, a package's provider takes the official one's nodes and launches."""
+"""Tests that a package's provider runs the official one's nodes and kernels on a virtual card."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) ->
 
 
 def attention(path: Path) -> Model:
-    """One node of multi-head attention in half precision, heads of 64."""
+    """Write and return a model of one node: multi-head attention in half precision, with heads of 64."""
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 512, 512]) for name in "qkvo"]
     node = helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"], domain="com.microsoft", num_heads=8)
     graph = helper.make_graph([node], "attention", tensors[:3], tensors[3:])
@@ -55,15 +55,15 @@ def attention(path: Path) -> Model:
     ("capability", "kernel"),
     [
         ("6.0", "attention_kernel_batched_impl"),
-        ("7.5", "fmha_v2_flash_attention"),  # a cubin of TensorRT's, loaded through the driver
+        ("7.5", "fmha_v2_flash_attention"),  # a cubin from TensorRT, loaded through the driver
         ("8.6", "flash_fwd_kernel"),
-        ("12.0", "attention_kernel_batched_impl"),  # ORT 1.21's flash attention knows 8.x and 9.x only
+        ("12.0", "attention_kernel_batched_impl"),  # ORT 1.21's flash attention supports 8.x and 9.x only
     ],
 )
 def test_the_provider_sees_the_capability_that_is_faked(
     stock: Pair, tmp_path: Path, capability: str, kernel: str
 ) -> None:
-    """ORT chooses by it how attention is computed: see ``flash::is_supported``."""
+    """ONNX Runtime selects the kernel of attention by capability: see its ``flash::is_supported``."""
     seen = place(stock, attention(tmp_path / "attention.onnx"), capability)
     assert any(kernel in name for name in seen.launches), seen.launches
 
@@ -94,7 +94,7 @@ def all_models() -> dict[str, Model]:
 
 @pytest.fixture(scope="module")
 def official() -> Official:
-    """What the official libraries do, seen once for all packages."""
+    """Return a function that opens a model with a version's official libraries, cached for all packages."""
     seen: dict[tuple[str, str, str, int], Opening] = {}
 
     def look(version: str, model: Model, capability: str, level: int) -> Opening:
@@ -107,13 +107,19 @@ def official() -> Official:
 
 
 def level_of(package: Path, model: str) -> int:
-    """At the extended level ORT's host fuses a transformer's nodes into contrib ops: lean has none."""
+    """Return the optimisation level of a test.
+
+    At the extended level ONNX Runtime fuses a transformer's nodes into contrib operators, which lean lacks.
+    """
     lean = PackageName.parse(package.name).profile == "lean"
     return BASIC if lean and model == "minilm" else ALL
 
 
 OFFICIAL_INSTEAD = {"5.2": "6.0"}
-"""The official build has nothing for Maxwell. For these models ORT 1.21.0 dispatches Pascal as Maxwell."""
+"""Capability for the official build, which has no code for Maxwell, by that for the package.
+
+For these models ONNX Runtime 1.21.0 selects the same kernels on Pascal as on Maxwell.
+"""
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
@@ -142,7 +148,7 @@ def test_nodes_and_launches_are_the_official_provider_s(
 def test_lean_lacks_the_kernels_of_what_the_official_host_fuses(
     package: Path, pair: Pair, all_models: dict[str, Model]
 ) -> None:
-    """The price of ``profile: lean`` with ``host: wheel``: what a user reads who did not lower the level."""
+    """With ``profile: lean`` and ``host: wheel`` a user who does not lower the level gets this error."""
     told = manifest(package)["onnxruntime"]
     assert isinstance(told, dict)
     if (told["profile"], told["host"]) != ("lean", "wheel"):

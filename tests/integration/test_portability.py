@@ -1,4 +1,4 @@
-"""A compiled package on other systems than the one that compiled it, and what its libraries ask of them."""
+"""Tests of a compiled package on other systems, and of the symbols that its libraries need there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NEEDED = {
     *("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcurand.so.10"),
     *("libcudnn.so.9", "libnvrtc.so.12"),
 }
-"""Of the official wheels' libraries, 1.21.0 and 1.23.2, by readelf. Nothing of protobuf, abseil, onnx."""
+"""NEEDED entries of the official libraries 1.21.0 and 1.23.2, by readelf: no protobuf, abseil or onnx."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def compiler(kit: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compi
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[System], str]]:
-    """A system as an image, made when first asked for."""
+    """Yield a function from a system to its image, which the first call makes."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("needs mmdebstrap, which makes the other systems: apt-get install mmdebstrap")
     made: dict[System, str] = {}
@@ -86,7 +86,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[System
 
 @dataclass(frozen=True)
 class Ran:
-    """What the smoke program said of Silero VAD."""
+    """A run of the smoke program on Silero VAD: exit code, its JSON answer and stderr."""
 
     code: int
     said: Mapping[str, object]
@@ -119,7 +119,7 @@ def smoke(image: str, program: Path, package: Path, folder: Path) -> Ran:
 def test_a_model_runs_on(
     system: System, image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
-    """The provider loads: it is CUDA that finds no device, not the loader that finds no symbol."""
+    """The provider loads: its failure is CUDA's, which finds no device, not the loader's."""
     ran = smoke(image(system), bench.smoke, package, tmp_path)
     assert ran.code == 0, ran.stderr
     assert "CUDA failure" in ran.cuda
@@ -129,7 +129,7 @@ def test_a_model_runs_on(
 def test_debian_11_refuses_the_smoke_program(
     image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
-    """It was compiled on Debian 12: the loader's words are all there is."""
+    """The program was compiled on Debian 12, so that only the loader prints a message."""
     ran = smoke(image(DEBIAN_11), bench.smoke, package, tmp_path)
     assert ran.code == 1
     assert re.search(r"libc\.so\.6: version `GLIBC_2\.\d+' not found \(required by /smoke\)", ran.stderr)
@@ -138,7 +138,7 @@ def test_debian_11_refuses_the_smoke_program(
 def test_on_debian_11_a_program_of_its_own_is_told_why_and_stays_on_the_cpu(
     image: Callable[[System], str], package: Path, compiler: Compiler, tmp_path: Path
 ) -> None:
-    """The official host library loads there, the provider compiled on Debian 12 does not."""
+    """The official host library loads on Debian 11, the provider compiled on Debian 12 does not."""
     ran = smoke(image(DEBIAN_11), compiler.smoke_for_debian_11(), package, tmp_path)
     assert (ran.code, ran.said["provider"]) == (0, "cpu"), ran.stderr
     assert f"Failed to load library {PROVIDER}" in ran.cuda
@@ -149,7 +149,7 @@ def test_on_debian_11_a_program_of_its_own_is_told_why_and_stays_on_the_cpu(
 def test_what_asks_for_glibc_2_36_runs_on_debian_12_and_not_on_ubuntu_22_04(
     image: Callable[[System], str], compiler: Compiler
 ) -> None:
-    """The control: without it the system that stands for Ubuntu 22.04 might let everything pass."""
+    """Control experiment: the stand-in for Ubuntu 22.04 must refuse a symbol that Ubuntu 22.04 lacks."""
     source = "#include <stdlib.h>\nint main(void) { return arc4random_uniform(1); }\n"
     mounts = {"/program": compiler.make("newest", source)}
     assert run(image(DEBIAN_12), ["/program"], mounts=mounts).returncode == 0
@@ -171,7 +171,7 @@ def versions(library: Path, family: str) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", OWN)
 def test_its_libraries_ask_for_nothing_newer_than_ubuntu_22_04(name: str, package: Path) -> None:
-    """Which has glibc 2.35 and libstdc++ 3.4.30. Packed relocations came with 2.36, as a version by name."""
+    """Ubuntu 22.04 has glibc 2.35 and GLIBCXX_3.4.30. ``GLIBC_ABI_DT_RELR`` came with glibc 2.36."""
     library = package / "lib" / name
     assert max(versions(library, "GLIBC"), default=(0,)) <= (2, 35)
     assert max(versions(library, "GLIBCXX"), default=(0,)) <= (3, 4, 30)
@@ -189,7 +189,7 @@ def test_its_libraries_need_only_what_the_official_ones_do_and_look_beside_thems
 
 
 def exported(library: Path) -> set[str]:
-    """Names that others see, by readelf."""
+    """Return the names of the symbols that a library exports, by readelf."""
     rows = [row.split() for row in readelf("--dyn-syms", library).splitlines()]
     seen = [row for row in rows if len(row) == 8 and row[4] in {"GLOBAL", "WEAK", "UNIQUE"}]
     return {row[7].partition("@")[0] for row in seen if row[6] != "UND"}
@@ -207,7 +207,7 @@ def test_its_libraries_show_what_the_official_ones_do(name: str, package: Path) 
 def test_symbols_are_read_as_readelf_reads_them(
     package: Path, packaged_library: Callable[[str], Path]
 ) -> None:
-    """All libraries of a package: NVIDIA's have versions, unversioned symbols, weak and unique ones."""
+    """All 18 libraries of a full package, as NVIDIA's have unversioned, weak and unique symbols too."""
     theirs = [packaged_library(name) for name in sorted(LIBRARIES - MINIMAL)]
     libraries = [*sorted((package / "lib").iterdir()), *theirs]
     assert len(libraries) == 18
@@ -219,7 +219,7 @@ def test_symbols_are_read_as_readelf_reads_them(
             row[7].replace("@@", "@")
             for row in rows
             if row[6] not in {"UND", "ABS"} and row[4] != "LOCAL" and row[5] in {"DEFAULT", "PROTECTED"}
-        }  # ABS are the names of its own versions
+        }  # rows with ABS are the names of the library's own versions
         symbols = read_elf(library.read_bytes()).symbols
         assert sorted(text(one) for one in symbols.asks) == sorted(asks), library.name
         assert {text(one) for one in symbols.exports} == shown, library.name
@@ -231,7 +231,7 @@ def text(symbol: tuple[str, str, str]) -> str:
 
 
 def undefined(image: str, folder: Path, name: str, *, preload: str = "") -> set[str]:
-    """What ``ldd -r`` misses in a library of the folder."""
+    """Return the undefined symbols that ``ldd -r`` prints for a library of the folder."""
     env = {"LD_PRELOAD": f"/lib-of-package/{preload}"} if preload else None
     argv = ["/bin/bash", "/usr/bin/ldd", "-r", f"/lib-of-package/{name}"]
     done = run(image, argv, mounts={"/lib-of-package": folder}, env=env)
@@ -242,7 +242,7 @@ def undefined(image: str, folder: Path, name: str, *, preload: str = "") -> set[
 
 
 def test_ldd_misses_nothing(image: Callable[[System], str], package: Path) -> None:
-    """The bridge defines what the provider lacks; the host library opens it first, for all to see."""
+    """The bridge, which the host library opens first and globally, defines the provider's missing symbol."""
     debian, folder = image(DEBIAN_12), package / "lib"
     assert {name: undefined(debian, folder, name) for name in (HOST, BRIDGE)} == {HOST: set(), BRIDGE: set()}
     assert undefined(debian, folder, PROVIDER) == {"Provider_GetHost"}
@@ -256,7 +256,7 @@ int google_protobuf_leaked(int n) { return nobody_has_this(n) + cublasCreate_v2(
 void Provider_SetHost(void *host) { cudaGetDeviceCount(host); if (may_be_missing) may_be_missing(); }
 void *Provider_GetHost(void) { return 0; }
 """
-"""A bridge that was linked with cudart and the driver, and not with cuBLAS."""
+"""Source of a bridge that is linked with cudart and the driver, but not with cuBLAS."""
 
 
 def test_a_library_linked_with_symbols_missing_is_caught_before_anyone_opens_it(
@@ -267,7 +267,7 @@ def test_a_library_linked_with_symbols_missing_is_caught_before_anyone_opens_it(
     assert missed == {"nobody_has_this", "cublasCreate_v2", "cuInit"}
     code, errors, said = check(faulty, "--variant", "legacy")
     assert (code, errors) == (FAILED_CHECK, {"E014", "E015"}), said
-    wanted = missed - {"cuInit"}  # the driver's, which no package holds
+    wanted = missed - {"cuInit"}  # a symbol of the driver, which no package contains
     assert re.search(rf"E014 lib/{BRIDGE}: .*\n.*\n\s*got: +(.*)", said)[1].split(", ") == sorted(wanted)  # type: ignore[index]
     assert re.search(rf"E015 lib/{BRIDGE}: .*\n.*\n\s*got: +(.*)", said)[1] == "google_protobuf_leaked"  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""Relocatable device code in a released library: bitsandbytes, which has one library for each CUDA."""
+"""Tests of relocatable device code in released libraries: bitsandbytes, with one library for each CUDA."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder() -> Path:
 def test_bitsandbytes_runs_by_jit_on_cards_newer_than_its_cuda(
     folder: Path, cuda: str, native: str, jit: str
 ) -> None:
-    """bitsandbytes-foundation/bitsandbytes#1510: builds before 12.8 run on Blackwell, by PTX for 9.0."""
+    """bitsandbytes-foundation/bitsandbytes#1510: builds before CUDA 12.8 run on Blackwell by PTX for 9.0."""
     library = folder / f"libbitsandbytes_cuda{cuda}.so"
     found = read_file(library.name, library).coverage
     assert found is not None
@@ -63,6 +63,6 @@ def test_cuobjdump_counts_what_is_linked_and_not_its_inputs(folder: Path, tmp_pa
 
 
 def listing(program: Path, flag: str, library: Path) -> Completed:
-    """What cuobjdump says of a library."""
+    """Run cuobjdump with a flag on a library."""
     done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
     return Completed(done.returncode, done.stdout, done.stderr)

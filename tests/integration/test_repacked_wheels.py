@@ -1,4 +1,4 @@
-"""The real packages without CUDA, held to the wheels that pip fetches and to what other tools say of them."""
+"""Tests of real packages without CUDA, by the wheels that pip fetches and by the tools file and readelf."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHEELS: Mapping[str, tuple[str, str]] = {
     "directml": ("onnxruntime-directml==1.23.0", "win_amd64"),
     "coreml": ("onnxruntime==1.23.2", "macosx_13_0_arm64"),
 }
-"""Requirement and platform tag, from PyPI's pages of both projects."""
+"""Requirement and platform tag of each variant's wheel, from PyPI's pages of both projects."""
 LIBRARIES: Mapping[str, Mapping[str, str]] = {
     "cpu": {
         "libonnxruntime.so.1": "libonnxruntime.so.1.21.0",
@@ -34,18 +34,18 @@ LIBRARIES: Mapping[str, Mapping[str, str]] = {
     },
     "coreml": {"libonnxruntime.dylib": "libonnxruntime.1.23.2.dylib"},
 }
-"""Names in the package and in the wheel."""
+"""Names of the libraries in each package, with those in its wheel."""
 KINDS = {
     "cpu": "ELF 64-bit LSB shared object, x86-64",
     "directml": "PE32+ executable (DLL)",
     "coreml": "Mach-O 64-bit arm64 dynamically linked shared library",
 }
-"""How ``file`` calls the libraries."""
+"""Begin of the description by ``file`` of each variant's libraries."""
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """Unpacked, by variant."""
+    """Build the packages and return them unpacked, by variant."""
     folder = tmp_path_factory.mktemp("repacked")
     chosen = [word for name in WHEELS for word in ("--variant", name)]
     done = invoke("build", *chosen, "--base", "assembled", "--dist", folder / "dist")

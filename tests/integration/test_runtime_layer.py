@@ -1,4 +1,4 @@
-"""The runtime layer under the official wheel's own Python, on a package of ours and virtual cards."""
+"""Tests of the runtime layer under the official wheel's Python API, on a real package and virtual cards."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ print(json.dumps(answer))
 
 @dataclass(frozen=True)
 class Application:
-    """A program that opens MiniLM, started as its user would; only the card is not real."""
+    """A program that opens a model, by default MiniLM, on a package and a virtual card."""
 
     package: Path
     version: str
     folder: Path
 
     def world(self, card: VirtualCard | None) -> dict[str, str]:
-        """The environment in which Python runs on the package and the card."""
+        """Return the environment of a Python on the package and the card; ``None``: without a card."""
         host = self.package / "lib" / "libonnxruntime.so.1"
         world = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         if card is not None:
@@ -67,7 +67,7 @@ class Application:
         }
 
     def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
-        """What it prints, and its log."""
+        """Open the model; return the program's answer and its log."""
         done = subprocess.run(
             [sys.executable, "-c", OPEN, model or _minilm()],
             env=self.world(card),
@@ -134,7 +134,7 @@ def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application
 def test_it_says_cuda_of_no_model_whose_nodes_are_all_on_the_cpu(
     application: Application, tmp_path: Path
 ) -> None:
-    """CUDA has no kernel for a bitwise and of 16 bits."""
+    """The CUDA provider has no kernel for BitwiseAnd of uint16."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.UINT16, ["n"]) for name in "xy")
     graph = helper.make_graph([helper.make_node("BitwiseAnd", ["x", "x"], ["y"])], "g", [x], [y])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)

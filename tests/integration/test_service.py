@@ -1,4 +1,4 @@
-"""The service on the models that it is shipped with, asked by clients of others."""
+"""Tests of the service with its real models, Triton's client, published similarities and Silero's rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.fakes.verbs import invoke
 pytestmark = pytest.mark.integration
 
 SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
-"""Those of ``SIMILARITIES``: Sentence Transformers' own example."""
+"""Sentences of ``SIMILARITIES``, the example of Sentence Transformers' documentation."""
 
 Array: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
 
@@ -114,7 +114,7 @@ def test_triton_s_client_runs_models(running: Running) -> None:
 
 
 def silero() -> ModuleType:
-    """Silero's own module. Its rule is plain Python; torch, which it imports, is not here."""
+    """Import Silero's own module, with a stand-in for torch: its rule for segments is plain Python."""
     file = pairs.store().unpack(SELFTEST_MODEL) / "silero_vad" / "utils_vad.py"
     spec = importlib.util.spec_from_file_location("utils_vad", file)
     assert spec is not None
@@ -154,7 +154,7 @@ RATE = 16000
 
 
 def vowel() -> Array:
-    """A second of "ah": pulses at about 120 Hz through three resonances of a throat."""
+    """Return a second of the vowel "ah": pulses at about 120 Hz through three formants."""
     time_ = np.arange(RATE) / RATE
     turns = np.cumsum(120 * (1 + 0.03 * np.sin(2 * np.pi * 5 * time_))) / RATE
     sound = (np.diff(np.floor(turns), prepend=0) > 0).astype(float)
@@ -192,13 +192,13 @@ def test_silence_is_no_speech(running: Running) -> None:
 
 
 def resident(process: int) -> float:
-    """MiB of memory that a process holds."""
+    """Return the resident memory of a process in MiB."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:
-    """``ORTPACKS_TEST_SECONDS=60`` for the whole minute."""
+    """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     for _ in range(20):
         running.post("/embed", {"texts": SENTENCES * 10})
     before, until = resident(running.process.pid), time.monotonic() + SECONDS

@@ -1,4 +1,4 @@
-"""The service's page in a real browser."""
+"""Tests of the service's page in a real browser."""
 
 from __future__ import annotations
 

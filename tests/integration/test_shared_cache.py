@@ -1,6 +1,6 @@
-"""Machines that compiled nothing yet share a Redis: ORT's real source, legacy's profile minimal.
+"""Tests of a compile cache on Redis that new machines share, with a part of ONNX Runtime's real source.
 
-A machine is a set of cache mounts of its own on one engine; ``test_builders`` has engines of their own.
+Each machine is a set of cache mounts on the same engine; ``test_builders`` tests several engines.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ pytestmark = pytest.mark.integration
 
 
 PROTOBUF = "libprotobuf"
-"""A target of some 50 units, and of the compiler that makes its sources."""
+"""Target of the compile, of about 50 units."""
 
 
 class Watching(FakeReporter):
-    """Calls ``act`` once, when a share of the compile is done."""
+    """A reporter that calls ``act`` once, when the share ``share`` of the compile is done."""
 
     def __init__(self, share: float = 2, act: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Watching(FakeReporter):
 
 
 class Machine:
-    """One with an empty compiler cache and no tree."""
+    """A machine with an empty ccache and no Ninja tree."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"ortpacks-test-{uuid.uuid4().hex[:8]}"
@@ -69,7 +69,7 @@ class Machine:
         self._folder = folder / self.name
 
     def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
-        """What the compile of ``PROTOBUF`` leaves beside the libraries, of which none is made."""
+        """Compile ``PROTOBUF`` and return the artifact's folder, which has a record and no libraries."""
         shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
         wishes = Wishes(base="assembled", profile=Profile.MINIMAL)
         build = VariantBuild(shop, shop.project.variants["legacy"], BuildOptions(wishes=wishes), reporter)
@@ -81,7 +81,7 @@ class Machine:
         replace(place.dockerfile, all_of_it, f" {PROTOBUF}\n")
         replace(place.dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
         text = place.dockerfile.read_text(encoding="utf-8")
-        # BuildKit keeps a step's result by its command and environment: the names of mounts do not count.
+        # BuildKit's key of a step has its command and environment, not the names of mounts.
         step = "RUN --mount=type=cache,id=ortpacks-ccache,"
         assert text.count(step) == 1
         text = text.replace(step, f"ENV MACHINE={self.name}\n{step}")
@@ -98,7 +98,7 @@ class Machine:
         return place.artifact
 
     def forget(self) -> None:
-        """Drop what it holds on the engine. An interrupted runner starts nothing more."""
+        """Remove the machine's mounts by a new runner, as an interrupted runner starts no process."""
         engine = DockerEngine(ProcessRunner(os.environ), os.environ)
         mounts = [held for held in engine.held() if held.name.startswith(self.name)]
         assert len(mounts) == 2, mounts
@@ -124,7 +124,7 @@ def record(artifact: Path) -> CompileRecord:
 
 
 def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine]) -> None:
-    """The first is stopped, the second goes on, the third finds everything: of protobuf's units."""
+    """The first machine is stopped, the second compiles the rest, the third finds all units in the cache."""
     one, two, three = machine(), machine(), machine()
     with redis_server() as server:
         caches = CompileCaches(shared=on(server))

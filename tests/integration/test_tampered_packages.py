@@ -1,6 +1,6 @@
-"""`./run check` on real packages that were tampered with: each fault has a code of its own.
+"""Tests of `./run check` on tampered real packages: each fault has a code of its own.
 
-The trees are hard links into one unpacked package, so that a fault replaces a file and touches no other tree.
+The trees are hard links to one unpacked package, so a fault replaces a file instead of changing it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 FAILED_CHECK = 6
 IMAGE = struct.Struct("<HHIQI8xI")
-"""Kind, version, bytes of the header and of the payload, …, architecture: jiegec/fatbinary's layout."""
+"""Image header: kind, version, sizes of header and payload, …, architecture. Source: jiegec/fatbinary."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def modern(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def new_cudnn() -> Path:
-    """The libraries of a cuDNN that no longer knows Maxwell, Pascal and Volta."""
+    """Return the libraries of a cuDNN without support for Maxwell, Pascal and Volta."""
     return cudnn928.libraries()
 
 
@@ -51,7 +51,7 @@ def tampered(tmp_path: Path) -> Callable[[Path], Path]:
 
 
 def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
-    """Exit code, the codes of the errors, and all that was said."""
+    """Run `./run check`; return the exit code, the codes of errors, and the output."""
     done = invoke("check", "--base", "assembled", "--package", package, *arguments)
     said = done.stdout + done.stderr
     assert "Traceback" not in said
@@ -59,13 +59,13 @@ def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
 
 
 def replace(file: Path, data: bytes) -> None:
-    """A new file in its place: the old one is shared with other trees."""
+    """Replace a file by a new one, as the old file is shared with other trees."""
     file.unlink()
     file.write_bytes(data)
 
 
 def without_one_image(library: bytes, number: int) -> bytes:
-    """The library with the image for ``number`` gone from its last container, the others moved up."""
+    """Return the library without the image for ``number`` in the last container; others move forward."""
     at = library.rindex(b"\x50\xed\x55\xba\x01\x00\x10\x00")
     (size,) = struct.unpack_from("<Q", library, at + 8)
     images, where = [], at + 16
@@ -80,7 +80,7 @@ def without_one_image(library: bytes, number: int) -> bytes:
 
 
 BYTES, LISTED, CLAIM = "B005", "B004", "B007"
-"""What the manifest beside a tampered file finds: other bytes, a file gone, a claim that no longer holds."""
+"""Codes of differences from the manifest: other bytes, a missing file, a false claim."""
 
 
 def test_untouched_packages_hold_what_they_promise(legacy: Path, modern: Path) -> None:
@@ -99,7 +99,7 @@ def test_one_image_deleted_from_one_container(modern: Path, tampered: Callable[[
 
 
 def test_one_image_deleted_from_the_only_container(legacy: Path, tampered: Callable[[Path], Path]) -> None:
-    """What profile minimal compiles is one unit of device code."""
+    """Profile minimal has a single unit of device code, and so a single container."""
     package = tampered(legacy)
     provider = package / "lib" / PROVIDER
     replace(provider, without_one_image(provider.read_bytes(), 52))
@@ -114,9 +114,9 @@ def test_a_cudnn_that_dropped_maxwell(
     packaged_library: Callable[[str], Path],
     tampered: Callable[[Path], Path],
 ) -> None:
-    """All of it, with the libraries that only the new one has: nothing but the GPUs is wrong with it.
+    """The whole new cuDNN replaces the old one, so that only the missing GPUs are wrong.
 
-    The minimal package has none of CUDA's libraries but cudart, so the others come along.
+    The minimal package has cudart alone of CUDA's libraries, so the test adds the others.
     """
     package = tampered(legacy)
     (package / "manifest.json").unlink()
@@ -138,7 +138,7 @@ def test_the_file_that_nvrtc_opens_is_gone(modern: Path, tampered: Callable[[Pat
 
 
 def test_the_provider_of_modern_in_latest(modern: Path, tampered: Callable[[Path], Path]) -> None:
-    """A package that calls itself latest, and holds what the first release of the story held: modern's."""
+    """Guards against a release whose package of latest has modern's provider."""
     package = tampered(modern)
     (package / "manifest.json").unlink()
     code, errors, said = check(package, "--variant", "latest")
@@ -162,7 +162,7 @@ def test_a_truncated_library(name: str, modern: Path, tampered: Callable[[Path],
 def test_one_library_of_another_cudnn(
     modern: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
 ) -> None:
-    """It holds no device code and no version that could be read: only the manifest knows its bytes."""
+    """The library has no device code and no readable version: only the manifest's digest differs."""
     package = tampered(modern)
     replace(package / "lib" / "libcudnn_heuristic.so.9", (new_cudnn / "libcudnn_heuristic.so.9").read_bytes())
     code, errors, said = check(package)

@@ -1,4 +1,4 @@
-"""What the pinned compilers say they compile for, against our table of GPUs, which plan goes by (C004)."""
+"""Tests of the table of GPUs, on which ``plan`` relies (C004), by the lists of the pinned compilers."""
 
 from __future__ import annotations
 

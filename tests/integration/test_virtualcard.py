@@ -1,4 +1,4 @@
-"""Real packages on virtual cards: the wheel repacked and a minimal one, with every model."""
+"""Tests of real packages on virtual cards: the repacked wheel and a minimal package, with every model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fakes.verbs import invoke
 pytestmark = pytest.mark.integration
 
 NATIVE = {"6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"}
-"""The official build has SASS for 60, 70, 75, 80, 86 and 90a, and PTX for 90: cuobjdump lists them."""
+"""Capabilities served by SASS of the official build: 60, 70, 75, 80, 86 and 90a. Source: cuobjdump."""
 NAMES = ["silero_vad", "magika", "minilm", "decoder"]
 NEWER = {"10.0", "10.3", "12.0", "12.1"}
 
@@ -52,7 +52,7 @@ def test_the_transformer_is_where_the_official_wheel_has_it(grid: Grid) -> None:
 
 
 def test_a_decoder_s_layer_is_on_cuda_as_a_whole(grid: Grid) -> None:
-    """Eleven nodes, four of them com.microsoft's; on each card its attention launches a kernel."""
+    """The layer has eleven nodes, four of them of com.microsoft; attention launches a kernel on each card."""
     for card in (card for card in grid.cards if card.chosen):
         decoder = card.models[NAMES.index("decoder")]
         assert decoder.nodes == {CUDA: 11}
@@ -63,12 +63,12 @@ def test_a_card_that_it_has_nothing_for_refuses_the_first_kernel(grid: Grid) -> 
     (card,) = (card for card in grid.cards if card.capability == "5.2")
     assert card.chosen is None
     refused = {model.name: set(model.refused) for model in card.models}
-    # Grouped-query attention in half precision begins with 5.3: below, the decoder is opened and not run.
+    # Grouped-query attention in half precision needs 5.3: below, the decoder is opened, but not run.
     assert refused == {"silero_vad": {"209"}, "magika": {"209"}, "minilm": {"209"}, "decoder": set()}
 
 
 def test_a_minimal_package_runs_every_model_on_the_cpu(legacy_package: Path, dist: Path) -> None:
-    """Profile minimal has memory copies and little else: sessions open, no node of the models is on CUDA."""
+    """Profile minimal has few kernels but memory copies: no node of the models is on CUDA."""
     done = invoke("verify", "--card", "5.2", "--card", "7.0", "--dist", dist, legacy_package)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("minilm: ") == 2

@@ -1,4 +1,4 @@
-"""cuda_abi.h says of CUDA 12's and 13's binary interfaces what NVIDIA's own headers say."""
+"""Tests of cuda_abi.h: sizes, offsets and numbers must equal those in NVIDIA's headers of CUDA 12 and 13."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIELDS = (
     *("maxThreadsPerMultiProcessor", "sharedMemPerMultiprocessor", "regsPerMultiprocessor"),
     "sharedMemPerBlockOptin",
 )
-"""What runtime.c sets."""
+"""Fields of the device properties that runtime.c sets."""
 NUMBERS = {
     "OUT_OF_MEMORY": "cudaErrorMemoryAllocation",
     "INSUFFICIENT_DRIVER": "cudaErrorInsufficientDriver",
@@ -65,7 +65,7 @@ def includes() -> list[str]:
 
 
 def includes_13() -> list[str]:
-    """CUDA 13's runtime before all others: what the rest includes of its compiler is 12's."""
+    """Return include flags with CUDA 13's runtime first; the compiler's headers are those of CUDA 12."""
     wheel = pairs.shop().project.toolkits["13"].cuda.libraries["cudart"]
     return [f"-isystem{pairs.store().unpack(wheel) / 'nvidia/cu13/include'}", *includes()]
 

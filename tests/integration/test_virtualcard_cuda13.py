@@ -1,4 +1,4 @@
-"""The official wheel for CUDA 13 on virtual cards: what it is taken for by its bytes is what happens."""
+"""Tests of the official wheel for CUDA 13 on virtual cards, which must agree with its coverage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.answers.models import models
 pytestmark = [pytest.mark.integration, needs_compiler]
 
 NATIVE = ("7.5", "8.0", "8.6", "8.9", "9.0", "12.0")
-"""cuobjdump lists SASS for these and no PTX."""
+"""Capabilities that the wheel's SASS serves; it has no PTX. Source: cuobjdump."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the client makes of a session that a virtual card refuses, in the official provider's own words."""
+"""Tests of the client's findings for sessions of the official provider that a virtual card refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stock() -> Path:
 
 @pytest.fixture(scope="module")
 def ptx_alone(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, its cubins called LTO IR: what is left for a driver is PTX of CUDA 12.2 or newer."""
+    """Return the library with cubins marked as LTO IR: a driver can use only PTX, of CUDA 12.2 or newer."""
     folder = tmp_path_factory.mktemp("ptx")
     for file in (stock, *stock.parent.glob("libonnxruntime_providers_[cs]*.so")):
         shutil.copy(file, folder / file.name)
@@ -89,7 +89,7 @@ def test_ptx_that_is_newer_than_the_driver(ptx_alone: Path) -> None:
 
 
 def test_no_card_for_the_driver_is_no_failure_of_cuda(stock: Path) -> None:
-    """590 no longer knows Maxwell."""
+    """Driver branch 590 does not support Maxwell."""
     trial, findings = tried(stock, "5.2", "590.44.01")
     assert (trial.code, trial.on_cpu) == (100, True)
     assert [one.code.name for one in findings] == ["D403"]

@@ -1,4 +1,4 @@
-"""The wheels of a release as stock pip and stock uv install them: from a mirror, and from GitHub's page."""
+"""Tests of a release's wheels with unmodified pip and uv: from a mirror, and from GitHub's page of links."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VARIANTS = ("--preview-features", "wheel-variants")
 
 
 def packages(*names: str) -> Mapping[str, Mapping[str, object]]:
-    """By variant, with what ``MAPS`` says of it."""
+    """Return the changes of these variants' manifests: capabilities of ``MAPS`` and drivers of ``FLOORS``."""
     support = {
         name: {one: how for how, several in MAPS[name].items() for one in several.split()} for name in names
     }
@@ -50,7 +50,7 @@ def packages(*names: str) -> Mapping[str, Mapping[str, object]]:
 
 @dataclass
 class Installers:
-    """Install into folders of their own for a Python and a machine; ``uv`` is the program."""
+    """Installers for a version of Python and a machine, each install into a folder of its own."""
 
     folder: Path
     uv: Path
@@ -58,7 +58,7 @@ class Installers:
     machine: str = "x86_64"
 
     def by_uv(self, *where: str, card: str = "", cuda: str = "12.8") -> str:
-        """The variant that uv installs on a machine with this GPU, or with none."""
+        """Install by uv as on a machine with this GPU (empty: none), and return the variant."""
         forced = {"SM_ARCH": card, "CUDA_DRIVER_VERSION": cuda} if card else {}
         env = {f"NV_VARIANT_PROVIDER_FORCE_{name}": value for name, value in forced.items()}
         cache = {"UV_CACHE_DIR": str(self.folder / "cache"), "UV_NO_CONFIG": "1"}
@@ -66,7 +66,7 @@ class Installers:
         return self._installed([str(self.uv), "pip", "install", "--no-deps", *platform, *where], env | cache)
 
     def by_pip(self, *where: str) -> str:
-        """The variant that pip installs."""
+        """Install by pip and return the variant."""
         abi = f"--abi=cp{self.python.replace('.', '')}"
         platform = [f"--python-version={self.python}", "--implementation=cp", abi]
         tags = [*platform, f"--platform=manylinux_2_28_{self.machine}", "--only-binary=:all:"]

@@ -1,6 +1,6 @@
-"""The client and the package for CUDA on Windows, by Windows' own Python, as far as Wine goes.
+"""Tests of the client and of the package for CUDA on Windows, by Windows' Python under Wine.
 
-Wine has the Visual C++ run time, which Windows lacks as it is installed, and makes no symbolic links.
+Unlike a new Windows, Wine has the Visual C++ runtime; Wine makes no symbolic links.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.integration
 VERSION = "1.23.2"
 NVIDIA_CARD = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "576.02"}
 CANNOT_BE_FOUND, NO_ACCESS = 126, 998
-"""ERROR_MOD_NOT_FOUND, ERROR_NOACCESS."""
+"""Windows' error codes ERROR_MOD_NOT_FOUND and ERROR_NOACCESS."""
 PROVIDER = "onnxruntime_providers_cuda.dll"
 ALONE = {
     "cublasLt64_12.dll",
@@ -52,7 +52,7 @@ ALONE = {
     "onnxruntime.dll",
     "onnxruntime_providers_shared.dll",
 }
-"""What imports nothing of the package."""
+"""Libraries of the package that import none of its other libraries."""
 NO_CUDA: dict[str, object] = {
     "capabilities": {}, "cuda": None, "cudnn": None, "driver": None, "generations": [], "sm": []
 }  # fmt: skip
@@ -72,7 +72,7 @@ IN_INDEX = {"capabilities", "driver", "generations"}
 
 
 class ThinAndGzipped(Wiring):
-    """A workshop that makes of each package the one kind that every Python reads."""
+    """A wiring that makes thin packages as gzip, the form that every Python reads."""
 
     @cached_property
     def project(self) -> Project:
@@ -89,14 +89,14 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
 
 @pytest.fixture(scope="module")
 def official() -> Path:
-    """The libraries of the official wheel."""
+    """Return the folder of the official wheel's libraries."""
     shop = Wiring(ROOT)
     return shop.store(shop.lock).unpack(ort_wheel(VERSION, "win-x64")) / "onnxruntime" / "capi"
 
 
 @pytest.fixture(scope="module")
 def release(wine: Wine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the real package, its index and the client."""
+    """Build the real package; return the folder with the package, its index and the client."""
     shop = ThinAndGzipped(ROOT, dist=tmp_path_factory.mktemp("windows"), reporter=FakeReporter())
     options = BuildOptions(wishes=Wishes(base="assembled", mixed=True))
     VariantBuild(shop, shop.project.variants["windows"], options, shop.reporter).build()
@@ -111,7 +111,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(official: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Packages with the official host library: two for the CPU, one for CUDA that lacks its provider."""
+    """Write packages with the official host library: two for the CPU, one for CUDA without a provider."""
     folder = tmp_path_factory.mktemp("small")
     bridge = "onnxruntime_providers_shared.dll"
     files = {f"lib/{name}": (official / name).read_bytes() for name in ("onnxruntime.dll", bridge)}
@@ -133,7 +133,7 @@ def small(official: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prefix(wine: Wine) -> Path:
-    """Where the client installs by default."""
+    """Return the folder into which the client installs by default."""
     (found,) = (wine.disk / "users").glob("*/.local/share/ortpacks")
     return found
 
@@ -149,7 +149,7 @@ def test_the_machine_is_seen_as_it_is(wine: Wine, client: Path, small: Path) -> 
 
 
 def test_a_lock_that_another_holds_is_not_free(wine: Wine, tmp_path: Path) -> None:
-    """Windows' locks are a handle's, so one process can be both."""
+    """A lock on Windows belongs to a handle, so one process can hold it and be refused."""
     script = tmp_path / "locks.py"
     script.write_text(LOCKS)
     done = wine.run(script, ROOT, tmp_path / "lock")
@@ -186,7 +186,7 @@ def test_from_the_first_install_to_the_last_file(wine: Wine, client: Path, small
 
 @pytest.fixture(scope="module")
 def installed(wine: Wine, release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real package's libraries, completed from NVIDIA's wheels by the client under Wine."""
+    """Install the thin package and NVIDIA's wheels by the client under Wine; return its library folder."""
     (thin,) = release.glob("ortpacks-windows-*-thin-win-x64.tar.gz")
     with tarfile.open(thin) as package:
         manifest = package.extractfile(f"{thin.name.removesuffix('.tar.gz')}/manifest.json")
@@ -207,9 +207,9 @@ def installed(wine: Wine, release: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_dll_finds_what_it_imports_in_the_package(wine: Wine, installed: Path) -> None:
-    """The provider's own start asks for the host that loads it, and nobody is there: all of its imports are.
+    """The provider's initialisation fails (998) without a host library that loads it; its imports are found.
 
-    The control: without the package's folder nine are told what Windows' users know, error 126.
+    Control experiment: without the package's folder eight DLLs fail with error 126.
     """
     done = wine.run(Path(load_dlls.__file__), installed)
     answers = json.loads(done.stdout)
@@ -221,7 +221,7 @@ def test_every_dll_finds_what_it_imports_in_the_package(wine: Wine, installed: P
 
 
 def test_the_cuda_provider_is_refused_by_cuda_and_not_by_the_loader(wine: Wine, installed: Path) -> None:
-    """Error 35 is cudart's, which was loaded with all else and asked for a driver: nvcuda.dll is not here."""
+    """Error 35 comes from cudart, so all libraries were loaded; the driver, nvcuda.dll, is missing."""
     ask = "import sys; sys.path.insert(0, sys.argv[1]); from builder.client.trials.ort_calls import main; "
     words = [there(path) for path in (ROOT, installed / "onnxruntime.dll")]
     done = wine.start(there(wine.python), "-c", f"{ask} main('compute', sys.argv[2], 'cuda')", *words)

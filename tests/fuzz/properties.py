@@ -63,7 +63,7 @@ def _library(data: bytes) -> str:
 
 
 def _deep(data: bytes) -> str:
-    """Unpack all images; each one must be counted as read, unread, damaged or without code."""
+    """Unpack all images; each one must be counted as read, unread, damaged or of a skipped kind."""
     try:
         containers = read_containers(data)
     except FormatError:

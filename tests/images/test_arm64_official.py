@@ -1,7 +1,7 @@
 """Tests of the official GPU wheel for ARM under an emulator: loading its libraries, and MiniLM on the CPU.
 
 The emulator is Debian 13's QEMU, which gives programs an ARM machine's /proc/cpuinfo. With the host's, which
-Debian 12's QEMU gives, the CPU detection of ONNX Runtime 1.31.1 crashes.
+Debian 12's QEMU gives, the CPU detection of ONNX Runtime 1.31.1 ends by SIGSEGV.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Farm:
         return named_builders(self.engine, {flag: names})
 
     def build(self, builders: Builders, work: Mapping[str, str]) -> None:
-        """Compile both variants at once, each with the command in ``work``; variant n prefers builder n."""
+        """Compile both variants at once, each with its command in ``work``; variant n prefers builder n."""
         side_by_side(
             {
                 name: self._variant(builders, name, work.get(name, "sleep 3"), home)

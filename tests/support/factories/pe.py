@@ -101,7 +101,7 @@ class _Directories:
 def linked_pe(linked: bytes, *inputs: bytes) -> bytes:
     """Return a DLL with relocatable code, ``inputs``, and its device link, like bitsandbytes' for Windows.
 
-    ``.rdata`` takes one page, so ``__nv_relfatbin`` begins at the second page of the image.
+    ``.rdata`` takes the page at ``ALIGNMENT``, so ``__nv_relfatbin`` begins at ``2 * ALIGNMENT``.
     """
     units = b"".join(inputs)
     at = BASE + 2 * ALIGNMENT + (len(units) // ALIGNMENT + 1) * ALIGNMENT

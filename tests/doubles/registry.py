@@ -59,7 +59,7 @@ class Served(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.login = ""
         self.anonymous = False
-        """Truth value: the token service gives tokens without a login."""
+        """True if the token service gives tokens to read without a login."""
         self.token = "signed"
         self.realm = f"http://{self.host}/token"
         self.may_write = True

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
 from tests.doubles.github_required_keys import REJECTED, of_annotation
 
-_BLOCK = 1 << 16
 MOVED = "6" * 40
 """Commit to which another client moves a tag."""
 

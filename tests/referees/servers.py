@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.referees.install import HERE, Referees
+from tests.support.containers import free_port
 
 _START_SECONDS = 60
 _STOP_SECONDS = 10
@@ -25,7 +25,7 @@ def prism(referees: Referees, description: Path, log: Path) -> Iterator[str]:
     description. The option ``--errors`` is not used, as GitHub's example of a repository does not fit
     GitHub's own schema.
     """
-    port = _free_port()
+    port = free_port()
     words = [str(referees.prism), "mock", "--host=127.0.0.1", f"--port={port}", str(description)]
     with _running([referees.node, *words], port, log) as url:
         yield url
@@ -34,7 +34,7 @@ def prism(referees: Referees, description: Path, log: Path) -> Iterator[str]:
 @contextmanager
 def emulate(referees: Referees, log: Path) -> Iterator[str]:
     """Run emulate's GitHub inside the block and yield its URL; ``loopback.cjs`` limits it to 127.0.0.1."""
-    port = _free_port()
+    port = free_port()
     guard = f"--require={HERE / 'loopback.cjs'}"
     words = [guard, str(referees.emulate), "start", "--service=github", f"--port={port}"]
     with _running([referees.node, *words], port, log) as url:
@@ -76,10 +76,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+from tests.support.containers import free_port
 from tests.support.debian import debian_program
 from tests.support.pypi_programs import pypi_program
 
@@ -108,8 +109,3 @@ def s3_environment(server: Server) -> dict[str, str]:
 def _listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

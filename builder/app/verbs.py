@@ -117,7 +117,7 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
     ``VariantBuild.show_plan`` do.
     """
     path = wiring.root / "variants.yaml"
-    text, wiring.project = with_variant(path.read_text(encoding="utf-8"), path.name, name, sm)
+    text, wiring.project = with_variant(path.read_bytes().decode(), path.name, name, sm)
     VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
     with part_file(path) as file:
         file.write(text.encode())

@@ -25,6 +25,17 @@ def test_a_variant_is_planned_shown_and_then_written(place: Place) -> None:
     assert place.run("plan", "--variant", "tiny", *ADD[3:]).returncode == 0
 
 
+def test_a_file_of_windows_line_ends_keeps_them(place: Place) -> None:
+    path = place.folder / "variants.yaml"
+    before = path.read_bytes().replace(b"\n", b"\r\n")
+    path.write_bytes(before)
+    assert place.run(*ADD, "--sm", "75").returncode == 0
+    entry = b"  tiny:\r\n    sm: [75]\r\n    generations: [Turing]\r\n"
+    head, found, tail = path.read_bytes().partition(entry)
+    assert found
+    assert head + tail == before
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -30,7 +30,8 @@ _MACHINES = {0x8664: "x86-64", 0xAA64: "aarch64", 0x14C: "x86"}
 _OPTIONAL = {0x10B: ("<28xI60xI", 96), 0x20B: ("<24xQ76xI", 112)}
 """Format of base address and number of directories, and the first directory's offset, by magic number."""
 
-_EXPORT, _IMPORT, _DELAYED = 0, 1, 13
+_EXPORT, _IMPORT, _SIGNATURES, _DELAYED = 0, 1, 4, 13
+"""Numbers of directories. The signatures' address is an offset in the file, behind the last section."""
 
 _SECTION = struct.Struct("<8sIIII12xI")
 """A section's name, size and address in memory, size and offset in the file, flags."""
@@ -108,6 +109,8 @@ class _Reader:
         self._optional = self._bytes(self._optional_at, size, "the optional header")
         self._base, self._directories, self._sizes = self._read_optional()
         self._sections = tuple(self._read_sections(self._optional_at + size, count))
+        if at := self._directory(_SIGNATURES):
+            self._bytes(at + self._sizes[_SIGNATURES], 0, "its signature")
 
     def read(self) -> Pe:
         imports, forwards = (tuple(dict.fromkeys(names)) for names in (self._imports(), self._forwards()))

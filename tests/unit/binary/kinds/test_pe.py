@@ -124,6 +124,15 @@ def test_every_length_is_an_answer() -> None:
         assert problem is None or problem.code is Code.E001
 
 
+def test_a_signature_that_is_cut_short_is_told_though_all_sections_are_there() -> None:
+    """Directory 4 has the only address that is an offset in the file, behind the last section."""
+    entry = struct.pack("<II", len(NAMED), 64)
+    whole = NAMED[:0x128] + entry + NAMED[0x130:] + bytes(64)
+    assert read_pe(whole) == read_pe(NAMED)
+    with pytest.raises(PeError, match="truncated: its signature ends at"):
+        read_pe(whole[:-1])
+
+
 def spoiled(at: int, value: bytes) -> bytes:
     return NAMED[:at] + value + NAMED[at + len(value) :]
 

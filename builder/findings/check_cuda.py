@@ -239,8 +239,8 @@ def cpu_fallback(seen: Seen) -> Iterator[Finding]:
     tried = seen.trial
     if tried is not None and tried.on_cpu is True:
         yield FIX.found("D403", "A session on the GPU fails, and on the CPU it runs.")
-    elif any("gpu" in one.name for one in seen.distributions):
-        yield FIX.found("D403", "A Python here has onnxruntime-gpu.")
+    elif names := sorted({one.name for one in seen.distributions if "gpu" in one.name}):
+        yield FIX.found("D403", f"A Python here has {' and '.join(names)}.")
 
 
 RULES = (numbered_failures, driver_library_failures, failed_session, failed_models, cpu_fallback)

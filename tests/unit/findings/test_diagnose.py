@@ -51,6 +51,15 @@ def only(seen: Seen) -> Finding:
     return finding
 
 
+def test_a_wheel_of_ours_is_not_called_by_the_official_ones_name() -> None:
+    lacking, both = (
+        {finding.code.name: finding.message for finding in diagnose(CASES[name][0])}
+        for name in ("a wheel of ours without NVIDIA's", "a wheel of ours and the official one")
+    )
+    assert lacking["D403"] == "A Python here has ortpacks-onnxruntime-gpu."
+    assert both["D403"] == "A Python here has onnxruntime-gpu and ortpacks-onnxruntime-gpu."
+
+
 def test_the_cause_and_the_cure_of_500_in_a_container_on_wsl() -> None:
     found = only(WSL_500)
     assert "CUDA_ERROR_NOT_FOUND (500)" in found.message

@@ -7,7 +7,9 @@ from tests.support.factories.project_copy import Place
 
 
 def test_nothing_named_is_nothing_to_do(copied: Place) -> None:
-    assert copied.fails(3, "wheel").startswith("error: No variant is chosen. Name some with --variant")
+    assert copied.fails(3, "wheel").startswith(
+        "error: No package is named. Name one, or a variant's: --variant ("
+    )
 
 
 def test_a_package_that_is_not_there_is_told(copied: Place) -> None:

@@ -24,8 +24,13 @@ _CUDA = 190
 
 _SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 
-_SYMBOLS, _NOBITS, _FUNCTION, _KERNEL = 2, 8, 2, 0x10
-"""SHT_SYMTAB, SHT_NOBITS, STT_FUNC, and the bit of ``st_other`` that marks a kernel."""
+_SYMBOLS, _FUNCTION, _KERNEL = 2, 2, 0x10
+"""SHT_SYMTAB, STT_FUNC, and the bit of ``st_other`` that marks a kernel."""
+
+_WITHOUT_BYTES = frozenset([0, 8, 0x7000_0007, 0x7000_0009, 0x7000_000A, 0x7000_0015])
+"""Types of sections without bytes in the file: SHT_NULL, SHT_NOBITS, and those that cuobjdump calls
+CUDA_GLOBAL, CUDA_LOCAL, CUDA_SHARED and CUDA_SHARED_RESERVED, which are the GPU's memory and stand in
+relocatable cubins."""
 
 _NAMES_FOR_A_BYTE = 8
 
@@ -69,7 +74,7 @@ def _sections(data: bytes) -> list[_Section]:
         raise PayloadError("no whole cubin: its section headers lie behind its end")
     sections = list(_SECTION.iter_unpack(data[table:end]))
     for _name, kind, _flags, _address, offset, size, *_rest in sections:
-        if kind not in (0, _NOBITS) and offset + size > len(data):
+        if kind not in _WITHOUT_BYTES and offset + size > len(data):
             raise PayloadError("no whole cubin: a section lies behind its end")
     return sections
 
@@ -102,7 +107,7 @@ def _functions(data: bytes, table: _Section) -> Iterator[tuple[int, int, int, in
 def _body(data: bytes, sections: list[_Section], entry: tuple[int, ...]) -> bytes:
     _name, _info, _other, index, value, size = entry
     section = sections[index]
-    if section[1] == _NOBITS or value + size > section[5]:
+    if section[1] in _WITHOUT_BYTES or value + size > section[5]:
         raise PayloadError("no whole cubin: a kernel lies outside of its section")
     return data[section[4] + value : section[4] + value + size]
 

@@ -79,6 +79,25 @@ def test_a_kernel_outside_of_its_section() -> None:
         of_cubin(bytes(data), Arch(8, 0))
 
 
+@pytest.mark.parametrize("kind", [8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015])
+def test_sections_of_the_gpus_memory_have_no_bytes(kind: int) -> None:
+    """As bitsandbytes' relocatable cubins for sm_75: ``.nv_debug.shared`` of 1,906,205 bytes at the end."""
+    data = bytearray(cubin(80, {"scale": work(80)}, ["helper"]))
+    (table,) = struct.unpack_from("<Q", data, 40)
+    struct.pack_into("<I", data, table + 4 * 64 + 4, kind)
+    struct.pack_into("<Q", data, table + 4 * 64 + 32, len(data))
+    assert of_cubin(bytes(data), Arch(8, 0)).kernels == {"scale": False}
+
+
+def test_other_sections_behind_the_end() -> None:
+    data = bytearray(cubin(80, {"scale": work(80)}, ["helper"]))
+    (table,) = struct.unpack_from("<Q", data, 40)
+    struct.pack_into("<I", data, table + 4 * 64 + 4, 0x70000008)  # CUDA_GLOBAL_INIT, which has bytes
+    struct.pack_into("<Q", data, table + 4 * 64 + 32, len(data))
+    with pytest.raises(PayloadError, match="a section lies behind its end"):
+        of_cubin(bytes(data), Arch(8, 0))
+
+
 def test_kernels_of_ptx_and_which_only_return() -> None:
     bodies = {"scale": ADDS, "empty": RETURNS, "traps": "\t// begin inline asm\n\ttrap;\n\t// end\n\tret;\n"}
     found = of_ptx(ptx("90a", bodies), Arch(9, 0, "a"))

@@ -89,7 +89,7 @@ class DeepReading:
     """The targets of each kernel, by its mangled name."""
     stubs: tuple[Stub, ...] = ()
     idle: int = 0
-    """Number of kernels that do nothing on any architecture."""
+    """Number of kernels that do nothing on any architecture whose code is read."""
     gaps: tuple[Gap, ...] = ()
     damages: tuple[Damage, ...] = ()
 
@@ -177,7 +177,7 @@ class _Reader:
         self, container: Container, read: Iterable[tuple[Image, Functions]]
     ) -> frozenset[CodeTarget]:
         """Note a container's kernels, gaps and stubs; return its targets that have none of the kernels."""
-        held: dict[CodeTarget, dict[str, bool]] = {}
+        held: dict[CodeTarget, dict[str, bool | None]] = {}
         for image, found in read:
             mine = held.setdefault(_target(image), {})
             for name, stub in found.kernels.items():
@@ -190,7 +190,7 @@ class _Reader:
         for name in every:
             on = {target: mine[name] for target, mine in held.items() if name in mine}
             self._names.setdefault(name, set()).update(on)
-            self._note_stub(name, on)
+            self._note_stub(name, {target: stub for target, stub in on.items() if stub is not None})
         return frozenset(target for target, mine in held.items() if every and not mine)
 
     def _note_stub(self, name: str, on: Mapping[CodeTarget, bool]) -> None:

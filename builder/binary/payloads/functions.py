@@ -38,8 +38,8 @@ _NAMES_FOR_A_BYTE = 8
 class Functions(NamedTuple):
     """The functions in one image."""
 
-    kernels: Mapping[str, bool]
-    """Whether each kernel is a stub, by its mangled name."""
+    kernels: Mapping[str, bool | None]
+    """Whether each kernel is a stub, by its mangled name; ``None`` where that is not known."""
     others: bool
     """Whether the image holds a device function that is no kernel; for PTX, only if it has no kernel."""
 

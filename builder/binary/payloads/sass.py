@@ -51,10 +51,12 @@ _LONGEST = 1 << 12
 """Most bytes of a body that is examined; a compiler's stub has 256 at most."""
 
 
-def is_stub(body: bytes, arch: Arch) -> bool:
-    """Return whether a kernel's ``body`` only exits or traps; ``False`` for architectures before Maxwell."""
-    if not body or len(body) > _LONGEST or arch.major < _FIRST:
+def is_stub(body: bytes, arch: Arch) -> bool | None:
+    """Return whether a kernel's ``body`` only exits or traps; ``None`` for short code from before Maxwell."""
+    if not body or len(body) > _LONGEST:
         return False
+    if arch.major < _FIRST:
+        return None
     form, idle = (_PAIRS, _is_idle) if arch.major >= _VOLTA else (_GROUP, _is_idle_old)
     instructions = body[: len(body) // form.size * form.size]
     begins = _ORIN_BEGINS if arch.number == _ORIN else ()

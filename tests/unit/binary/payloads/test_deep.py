@@ -73,6 +73,12 @@ def test_a_kernel_that_is_twice_in_a_container_is_whole_where_one_is() -> None:
     assert _deep(again).stubs == ()
 
 
+def test_code_from_before_maxwell_makes_no_stub_of_newer_code() -> None:
+    """cub's EmptyKernel in nvJPEG 11.9, which has code for sm_35 and sm_50."""
+    found = _deep(container(sass_image(35, {"empty": stub(52)}), sass_image(52, {"empty": stub(52)})))
+    assert (found.stubs, found.idle, len(found.names["empty"])) == ((), 1, 2)
+
+
 def test_ptx_that_only_returns_is_a_stub_too() -> None:
     found = _deep(container(sass_image(80, {"scale": work(80)}), ptx_image(90, {"scale": RETURNS})))
     assert [str(one) for stub in found.stubs for one in stub.on] == ["compute_90"]

@@ -41,7 +41,8 @@ def test_only_the_stack_pointer_may_be_set() -> None:
 
 
 def test_code_from_before_maxwell_is_not_read() -> None:
-    assert not is_stub(stub(52), Arch(3, 7))
+    assert is_stub(stub(52), Arch(3, 7)) is None
+    assert is_stub(200 * work(52), Arch(3, 7)) is False
 
 
 def test_kernels_of_a_cubin_and_which_are_stubs() -> None:

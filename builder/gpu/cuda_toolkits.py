@@ -66,7 +66,10 @@ def windows_floor(floor: str) -> str:
 
 
 def ptx_floor(isa: Version) -> Optional[str]:
-    """Return the oldest Linux driver that compiles PTX of version ``isa``; ``None`` for a newer version."""
+    """Return the oldest Linux driver for CUDA 12 or newer that compiles PTX of version ``isa``.
+
+    ``None`` for a version that is newer than all known ones.
+    """
     return next((floor for known, floor, _ in _PTX_FLOORS if isa <= known), None)
 
 

@@ -14,7 +14,7 @@ from builder.binary.verdict import alternatives, doubts_of_parts, gpus_of, is_fo
 from builder.findings.finding import Code, Finding
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.cuda_toolkits import FLOOR_ZSTD, dotted, ptx_floor
+from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
 from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
 from builder.package.promise import Promise
 from builder.rules.payloads import payload_findings
@@ -40,7 +40,7 @@ _FAILS = {
 
 _MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
-_PTX_OF_CUDA_13 = (9, 0)
+_PTX_OF_CUDA_12, _PTX_OF_CUDA_13 = (8, 0), (9, 0)
 
 _NAMED = 3
 """Most sections or libraries that a sentence names; further ones are counted."""
@@ -299,12 +299,17 @@ def _driver(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     if coverage.isa and Support.JIT in coverage.support.values():
         floor = ptx_floor(coverage.isa)
         driver = _at_least(item, floor) if floor else "a driver newer than any that is known here"
+        if coverage.isa < _PTX_OF_CUDA_12:
+            driver = f"no driver newer than {FLOOR_12}{_counted(item)}"
         yield f"its PTX is of version {dotted(coverage.isa)}: JIT needs {driver}"
 
 
 def _at_least(item: Inspected, floor: str) -> str:
-    counted = ", by Linux's numbers" if item.kind is FileKind.DLL else ""
-    return f"driver {floor} or newer{counted}"
+    return f"driver {floor} or newer{_counted(item)}"
+
+
+def _counted(item: Inspected) -> str:
+    return ", by Linux's numbers" if item.kind is FileKind.DLL else ""
 
 
 def _of(count: int, total: int, things: str) -> str:

@@ -181,6 +181,8 @@ def test_a_library_that_lost_its_device_code_is_told(name: str, stripped: bool) 
     [
         ((8, 8), "its PTX is of version 8.8: JIT needs driver 575.51.03 or newer"),
         ((8, 5), "its PTX is of version 8.5: JIT needs driver 555.42.02 or newer"),
+        ((8, 0), "its PTX is of version 8.0: JIT needs driver 525.60.13 or newer"),
+        ((7, 8), "its PTX is of version 7.8: JIT needs no driver newer than 525.60.13"),  # 520.61.05 has it
         ((9, 7), "its PTX is of version 9.7: JIT needs a driver newer than any that is known here"),
     ],
 )

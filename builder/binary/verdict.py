@@ -179,8 +179,22 @@ def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
     """Return the doubts on the libraries together, other than those on one of them alone, by capability."""
     parts, found = _parts(items), together(items)
     shown = gpus_of(items) if found else ()
-    told = {gpu.device: _doubt_of_parts(parts, gpu, found[gpu.device].because) for gpu in shown}
-    return {device: doubt for device, doubt in told.items() if doubt}
+    each = [[(item, verdicts(item)) for item in part] for part in parts if len(part) > 1]
+    told = {
+        gpu.device: [*_of_alternatives(each, gpu), _doubt_of_parts(parts, gpu, found[gpu.device].because)]
+        for gpu in shown
+    }
+    return {device: "; ".join(filter(None, doubts)) for device, doubts in told.items() if any(doubts)}
+
+
+def _of_alternatives(
+    parts: Iterable[Sequence[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu
+) -> Iterator[str]:
+    """Yield the doubt on each group of alternatives that do not all have the same support."""
+    for part in parts:
+        fitting = [found[gpu.device] for item, found in part if fits(item, gpu)]
+        if len({one.support for one in fitting}) > 1:
+            yield _best(fitting).doubt
 
 
 def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Collection[str]) -> str:

@@ -58,6 +58,18 @@ def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> 
     assert together([CUDA_118, CUDA_128, CUDA_130, beside])[BLACKWELL].support is Support.NONE
 
 
+def test_each_question_mark_of_alternatives_has_its_reason_in_a_note() -> None:
+    told = list(parts_notes([CUDA_118, CUDA_128, CUDA_130], 2))
+    assert ("all libraries", "doubtful on 8.0, 8.6, 8.9 and 12.0: so with 2 of 3 alternatives") in told
+    assert told[-1] == (
+        "one of these is loaded",
+        "libbits_cuda118.so, libbits_cuda128.so and libbits_cuda130.so",
+    )
+    assert [
+        head for head, _ in parts_notes([CUDA_118, replace(CUDA_118, name="b/libbits_cuda120.so")], 2)
+    ] == ["one of these is loaded"]
+
+
 def test_code_for_exact_architectures_takes_nothing_from_the_rest() -> None:
     """vLLM has kernels for 9.0 alone in a library of their own, next to the library for all GPUs."""
     core = _read("v/_C.abi3.so", sass(80, 90, 120))

@@ -72,6 +72,12 @@ def test_the_exit_code_is_that_of_inspect(folder: Path, given: Mapping[str, str]
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("path", "code"), [("-h", 2), ("-a.so", 0), ("--json\nliba.so", 2)])
+def test_a_path_is_no_flag(folder: Path, path: str, code: int) -> None:
+    (folder / "-a.so").write_bytes((folder / "liba.so").read_bytes())
+    assert runner(folder, {"path": path, "require": "7.5"}).returncode == code
+
+
 def test_several_paths_are_a_line_each_and_no_name_is_a_command(folder: Path) -> None:
     done = runner(folder, {"path": 'liba.so\nit\'s $(touch gone) "b".so\n'})
     assert done.returncode == 0, done.stderr

@@ -258,11 +258,13 @@ def _raw(item: Inspected) -> Iterator[str]:
 def _deep(item: Inspected) -> Iterator[str]:
     """Yield the sums and findings of a deep reading; nothing without one."""
     if item.deep:
-        read = f"{item.deep.images:,} images unpack to {item.deep.size / 1e6:,.1f} MB"
+        unpack = "image unpacks" if item.deep.images == 1 else "images unpack"
+        read = f"{item.deep.images:,} {unpack} to {item.deep.size / 1e6:,.1f} MB"
         left = f", {item.deep.ltoir:,} are LTO IR and left packed" if item.deep.ltoir else ""
         if item.deep.unread:
             left += f", {item.deep.unread:,} are packed with zstd, which this Python does not read"
-        yield f"{read}{left}: {sum(item.deep.kernels.values()):,} kernels, {len(item.deep.names):,} names"
+        kernels, names = sum(item.deep.kernels.values()), len(item.deep.names)
+        yield f"{read}{left}: {_plural(kernels, 'kernel')}, {_plural(names, 'name')}"
         yield from (f"{one.code.name} {one.message}" for one in payload_findings(item.name, item.deep))
 
 
@@ -310,6 +312,10 @@ def _at_least(item: Inspected, floor: str) -> str:
 
 def _counted(item: Inspected) -> str:
     return ", by Linux's numbers" if item.kind is FileKind.DLL else ""
+
+
+def _plural(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' * (count != 1)}"
 
 
 def _of(count: int, total: int, things: str) -> str:

@@ -50,6 +50,12 @@ def test_a_stub_is_a_note_and_no_failure(place: Place, library: Path) -> None:
     assert "A013" not in place.run("inspect", str(library)).stdout
 
 
+def test_one_image_is_told_in_the_singular(place: Place, library: Path) -> None:
+    library.write_bytes(elf({".nv_fatbin": container(sass_image(80, {"add": work(80)}))}))
+    text = " ".join(place.run("inspect", str(library), "--deep").stdout.split())
+    assert "1 image unpacks to 0.0 MB: 1 kernel, 1 name." in text
+
+
 def test_json_has_each_kernel_and_stub(place: Place, library: Path) -> None:
     said = json.loads(place.run("inspect", str(library), "--deep", "--json").stdout)
     schema("inspect").validate(said)

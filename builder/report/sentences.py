@@ -57,10 +57,15 @@ def summary(libraries: Sequence[Inspected]) -> str:
     unread = sum(bool(item.problem) for item in libraries)
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
-    found = {device: verdict.support for device, verdict in together(libraries).items()}
+    found = together(libraries)
     nothing = _ONLY_RAW if any(item.raw for item in libraries) else _NOTHING
-    sentence = _runs(found) if found else nothing
-    return f"{sentence} {_caution(unread, len(libraries))}" if unread else sentence
+    doubtful = [device for device, verdict in found.items() if verdict.doubt]
+    sentences = [_runs({device: verdict.support for device, verdict in found.items()}) if found else nothing]
+    if doubtful:
+        sentences.append(f"Doubtful on {where(doubtful) if len(doubtful) < len(found) else 'all of them'}.")
+    if unread:
+        sentences.append(_caution(unread, len(libraries)))
+    return " ".join(sentences)
 
 
 def notes(item: Inspected) -> tuple[str, ...]:

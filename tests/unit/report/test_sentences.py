@@ -52,6 +52,17 @@ def test_a_container_with_nothing_to_run_takes_nothing_away() -> None:
     assert summary([OWN]).startswith("Runs natively on Maxwell (5.0, 5.2), Pascal (6.0, 6.1), ")
 
 
+def test_a_doubtful_gpu_is_named_as_such() -> None:
+    """bitsandbytes 0.45.5 runs natively on 12.0 with one of its ten libraries, one of which is loaded."""
+    old, new = (coverage(native=native) for native in ("8.0 8.6", "8.0 8.6 12.0"))
+    libraries = [Inspected(name="b/libbits_cuda118.so", coverage=old)]
+    assert "Doubtful" not in summary(libraries)
+    libraries.append(Inspected(name="b/libbits_cuda128.so", coverage=new))
+    assert summary(libraries).endswith(". Doubtful on Blackwell (12.0).")
+    few = coverage(containers=350, mixed={"5.2": (1, 0, 349)}, specialised=True)
+    assert summary([Inspected("libcusparseLt.so.0", few)]).endswith(". Doubtful on Maxwell (5.2).")
+
+
 @pytest.mark.parametrize("libraries", [[], [PLAIN], [PLAIN, IDLE]])
 def test_without_device_code_nothing_is_promised(libraries: list[Inspected]) -> None:
     assert summary(libraries) == "There is no device code here that a GPU could run."

@@ -6,14 +6,19 @@ The folder has a target for each variant, the stage that ``compile`` exports. Al
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from builder.pipeline.compile import link_tree
 from builder.ports import Store
 from builder.project.build_plan import Rendered, Workplace
+from builder.project.inputs import Input
 
 BAKE_FILE = "docker-bake.json"
+
+_STEP = re.compile(r"^RUN ", re.MULTILINE)
+"""The beginning of a step in a Dockerfile; no script in our Dockerfiles has such a line."""
 
 
 def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> None:
@@ -25,21 +30,29 @@ def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> 
     wheels = {wheel for one in rendered.values() for wheel in one.contexts.values()}
     for wheel in wheels:
         link_tree(store.unpack(wheel), folder / "wheels" / wheel.spec)
+    for name, one in rendered.items():
+        if not one.network:
+            _take_network(Workplace(folder / name).dockerfile)
     document = {
         "group": {"default": {"targets": [*rendered]}},
-        "target": {name: _target(name, one) for name, one in rendered.items()},
+        "target": {name: _target(name, one.contexts) for name, one in rendered.items()},
     }
     (folder / BAKE_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _target(name: str, rendered: Rendered) -> dict[str, object]:
+def _take_network(dockerfile: Path) -> None:
+    """Let every step run without a network: buildx 0.13 reads no ``network`` from a bake file."""
+    text = dockerfile.read_text(encoding="utf-8")
+    dockerfile.write_text(_STEP.sub("RUN --network=none ", text), encoding="utf-8")
+
+
+def _target(name: str, contexts: Mapping[str, Input]) -> dict[str, object]:
     place = Workplace(Path(name))
-    target: dict[str, object] = {
+    return {
         "context": str(place.context),
         "dockerfile": f"../{place.dockerfile.name}",  # relative to its context
-        "contexts": {context: f"wheels/{wheel.spec}" for context, wheel in rendered.contexts.items()},
+        "contexts": {context: f"wheels/{wheel.spec}" for context, wheel in contexts.items()},
         "target": "artifact",
         "attest": ["type=provenance,disabled=true"],
         "output": [f"type=local,dest={place.artifact}"],
     }
-    return target if rendered.network else target | {"network": "none"}

@@ -18,10 +18,12 @@ class Model:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.threads: list[threading.Thread] = []
         self.gate = threading.Event()
 
     def compute(self, texts: Sequence[str]) -> Embeddings:
         self.batches.append(list(texts))
+        self.threads.append(threading.current_thread())
         self.gate.wait(10)
         numbers = [int(text) for text in texts]
         return Embeddings(np.array(numbers, np.float32)[:, None], np.ones(len(texts), np.int64))
@@ -115,3 +117,61 @@ def test_an_error_is_the_answer_of_its_batch_alone() -> None:
         assert len((await batcher.embed(["1"])).vectors) == 1
 
     ran(test)
+
+
+def in_loop(model: Model) -> list[bool]:
+    return [thread is threading.main_thread() for thread in model.threads]
+
+
+def test_a_short_text_alone_is_computed_in_the_event_loop_once_a_run_was_fast() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        for text in ("1", "2", "0" * 501, "4"):
+            found = await batcher.embed([text])
+            assert found.vectors[0, 0] == np.float32(text)
+            await settled()
+
+    assert in_loop(ran(test)) == [False, True, False, True]
+
+
+def test_after_a_slow_run_the_event_loop_computes_nothing() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        first = asyncio.create_task(batcher.embed(["1"]))
+        await settled()  # the run waits for its gate: 0.05 s
+        model.gate.set()
+        await first
+        await settled()
+        await batcher.embed(["2"])
+        await settled()
+        await batcher.embed(["3"])
+
+    assert in_loop(ran(test)) == [False, False, True]
+
+
+def test_requests_that_come_together_are_computed_together_in_the_thread() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        await batcher.embed(["1"])
+        await settled()
+        await asyncio.gather(batcher.embed(["2"]), batcher.embed(["3"]))
+
+    model = ran(test)
+    assert model.batches[1:] in ([["2", "3"]], [["2"], ["3"]])
+    assert not any(in_loop(model))
+
+
+def test_beside_a_run_whose_request_is_gone_the_event_loop_computes_nothing() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        await batcher.embed(["1"])
+        model.gate.clear()
+        gone = asyncio.create_task(batcher.embed(["2", "3"]))
+        await settled()
+        gone.cancel()
+        await settled()
+        late = asyncio.create_task(batcher.embed(["4"]))
+        await settled()
+        model.gate.set()
+        await late
+
+    assert in_loop(ran(test)) == [False, False, False]

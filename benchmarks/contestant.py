@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -174,7 +175,6 @@ class _Connection:
     def open(self) -> None:
         self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answers = self._socket.makefile("rb")
 
     def answer(self, method: str, path: str, body: bytes) -> bytes:
         """Return the body of the answer.
@@ -183,17 +183,22 @@ class _Connection:
         """
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         self._socket.sendall(head.encode() + body)
-        status = self._answers.readline()
-        if not status:
-            raise ConnectionResetError("the service closed the connection")
-        size = 0
-        while (line := self._answers.readline()).strip():
-            name, _, value = line.partition(b":")
-            size = int(value) if name.lower() == b"content-length" else size
-        content = self._answers.read(size)
-        if status.split()[1] != b"200":
-            raise RuntimeError(f"{path}: {status!r}: {content[:200]!r}")
+        told = self._received()
+        while b"\r\n\r\n" not in told:
+            told += self._received()
+        top, _, content = told.partition(b"\r\n\r\n")
+        size = int(re.search(rb"(?i)\ncontent-length: (\d+)", top)[1])  # type: ignore[index] # uvicorn's
+        while len(content) < size:
+            content += self._received()
+        if not top.startswith(b"HTTP/1.1 200 "):
+            raise RuntimeError(f"{path}: {top[:30]!r}: {content[:200]!r}")
         return content
+
+    def _received(self) -> bytes:
+        found = self._socket.recv(1 << 20)
+        if not found:
+            raise ConnectionResetError("the service closed the connection")
+        return found
 
 
 _KINDS = {"runtime": _runtime, "stock": _stock, "fastembed": _fastembed, "service": _service}

@@ -96,9 +96,9 @@ class Bench:
     threads: int
     fastembed: str = "fastembed==0.7.4"
     """The requirement that pip installs into an environment of its own."""
-    seconds: float = 1.0
+    seconds: float = 2.0
     """Length of each turn in seconds."""
-    rounds: int = 3
+    rounds: int = 5
 
     def rows(self) -> list[Row]:
         """Measure every way and return its rows."""

@@ -37,8 +37,8 @@ from tests.support.fakes.ports import FakeReporter
 pytestmark = pytest.mark.integration
 
 
-PROTOBUF = "libprotobuf"
-"""Target of the compile, of about 50 units."""
+TARGET = "absl_strings"
+"""Target of the compile: a library of Abseil and those that it needs, some 20 units."""
 
 
 class Watching(FakeReporter):
@@ -69,7 +69,7 @@ class Machine:
         self._folder = folder / self.name
 
     def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
-        """Compile ``PROTOBUF`` and return the artifact's folder, which has a record and no libraries."""
+        """Compile ``TARGET`` and return the artifact's folder, which has a record and no libraries."""
         shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
         wishes = Wishes(base="assembled", profile=Profile.MINIMAL)
         build = VariantBuild(shop, shop.project.variants["legacy"], BuildOptions(wishes=wishes), reporter)
@@ -78,7 +78,7 @@ class Machine:
         rendered = build.lay_out(place.root)
         assert rendered is not None
         all_of_it = " onnxruntime_providers_cuda onnxruntime_providers_shared\n"
-        replace(place.dockerfile, all_of_it, f" {PROTOBUF}\n")
+        replace(place.dockerfile, all_of_it, f" {TARGET}\n")
         replace(place.dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
         text = place.dockerfile.read_text(encoding="utf-8")
         # BuildKit's key of a step has its command and environment, not the names of mounts.
@@ -145,7 +145,7 @@ def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(machine: Callable
     with redis_server() as server:
         reporter = Watching(0.3, server.kill)
         made = machine().compile(CompileCaches(shared=on(server)), reporter)
-        assert record(made).units > 50
+        assert record(made).units >= 20
     (warned,) = [line for line in reporter.lines if line.startswith("! redis")]
     assert re.fullmatch(r"! redis://\S+ does not answer: .* The build goes on without it\.", warned)
 

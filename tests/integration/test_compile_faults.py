@@ -44,7 +44,7 @@ FRESHEN = "python3 -m builder.inside.freshen"
 
 
 class World:
-    """A copy of the project for one architecture and thin packages, with a Ninja tree of its own, empty at first.
+    """A copy of the project for one architecture and thin packages, with an empty Ninja tree of its own.
 
     The machine's ccache, which has the host units of ``legacy_package``, is read and not written. The CUDA
     unit includes a header of this test, so ccache has no piece of this unit.

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
 from builder.binary.library_names import family_of
 from builder.binary.payloads.payload_bytes import Compression
+from builder.gpu import compatibility
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import jits_ptx, runs_sass
 from builder.gpu.table import DEVICES, GPUS, Gpu
@@ -45,12 +46,12 @@ _BLACKWELL = 10
 class Support(Enum):
     """Ways in which device code runs on a GPU, best first."""
 
-    NATIVE = "native"
-    JIT = "jit"
+    NATIVE = compatibility.NATIVE
+    JIT = compatibility.JIT
     """The driver compiles PTX at first use."""
-    PARTIAL = "partial"
+    PARTIAL = compatibility.PARTIAL
     """Some containers have no code that runs."""
-    NONE = "none"
+    NONE = compatibility.NONE
 
 
 _ORDER = tuple(Support)

@@ -17,6 +17,7 @@ from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
 from builder.formats.parts import StoredFile, impossible_file
 from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import SUPPORT
 from builder.gpu.devices import parse_driver
 
 FORMAT = 4
@@ -25,8 +26,6 @@ _WITHOUT_KERNELS = 3
 """The format before: it has neither ``cannot_run`` nor ``host``."""
 
 LAYOUTS = tuple(layout.value for layout in Layout)
-
-SUPPORT = ("native", "jit", "partial", "none")
 
 _GLIBC = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})+")
 

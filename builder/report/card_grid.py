@@ -19,6 +19,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
 from builder.formats.package_names import stem
 from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import JIT
 from builder.gpu.table import MODELS
 from builder.selection.reasons import RUNS
 
@@ -279,7 +280,7 @@ def _worst(libraries: Sequence[LibraryOnCard]) -> str:
                 library.path.rpartition("/")[2].partition(".so")[0]
             )
     if not lacking:
-        return "JIT" if any(library.support == "jit" for library in others) else "native"
+        return "JIT" if any(library.support == JIT for library in others) else "native"
     return "; ".join(f"{support}: {', '.join(names)}" for support, names in lacking.items())
 
 

@@ -13,10 +13,8 @@ from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import runs_nothing, shortcoming
 from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
 from builder.gpu.architectures import Capability
-from builder.gpu.compatibility import JIT, NATIVE, NONE, implied
+from builder.gpu.compatibility import JIT, NATIVE, NONE, PARTIAL, implied
 from builder.gpu.devices import Device, above_ceiling, below_floor
-
-PARTIAL = "partial"
 
 _CUDA = re.compile(r"-cuda(\d{1,3})\.")
 

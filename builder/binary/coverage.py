@@ -194,7 +194,7 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
     """
     runnable = [library for library in libraries if library.runnable]
     found = [library.support for library in runnable]
-    return {gpu.device: worst(support[gpu.device] for support in found) for gpu in columns(runnable)}
+    return {gpu.capability: worst(support[gpu.capability] for support in found) for gpu in columns(runnable)}
 
 
 def worst(supports: Iterable[Support]) -> Support:
@@ -208,7 +208,7 @@ def columns(libraries: Iterable[LibraryCoverage]) -> tuple[Gpu, ...]:
     These are the GPUs of NVIDIA's list, and each other GPU whose own architecture one of the libraries holds.
     """
     held = {arch.number for library in libraries for arch in (*library.sass, *library.ptx)}
-    return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.device in DEVICES and gpu.number in held))
+    return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.capability in DEVICES and gpu.number in held))
 
 
 def sass_everywhere(containers: Sequence[Container]) -> tuple[Arch, ...]:
@@ -224,8 +224,8 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
     whose code does not. With ``widen`` (a variant that is widened) each capability that the code runs on is
     promised. Only a GPU's own architecture promises a GPU that NVIDIA does not list.
     """
-    gpus = [gpu for gpu in GPUS if gpu.device in DEVICES and (gpu.listed or gpu.number == arch.number)]
-    runs_on = tuple(gpu.device for gpu in gpus if runs_sass(arch, gpu.device))
+    gpus = [gpu for gpu in GPUS if gpu.capability in DEVICES and (gpu.listed or gpu.number == arch.number)]
+    runs_on = tuple(gpu.capability for gpu in gpus if runs_sass(arch, gpu.capability))
     return runs_on if widen or arch.suffix == "f" else runs_on[:1]
 
 

@@ -19,7 +19,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import LINUX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
-from builder.gpu.table import CAPABILITIES, MODELS
+from builder.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.package.describe import BinaryReport
 from builder.pipeline.selftest import SelftestTrial
 from builder.report.card_grid import (
@@ -136,7 +136,7 @@ class CardBench:
         for capability in self.cards.capabilities:
             error = self.runtime.error_of(VirtualCard(capability=str(capability), driver=driver))
             if error == _NO_DEVICE and not self.cards.whole:
-                names = next(model.cards for model in MODELS if model.device == capability)
+                names = BY_CAPABILITY[capability].cards
                 raise ValidationError(
                     f"--card {capability} --driver {driver}",
                     cause=f"no machine has both, for drivers of this branch do not know {names}",

@@ -271,5 +271,5 @@ def _capabilities(item: Inspected, coverage: LibraryCoverage) -> dict[str, objec
             "jit": coverage.tally[device].jit,
             "none": coverage.tally[device].none,
         }
-        for device in (gpu.device for gpu in gpus_of([item]))
+        for device in (gpu.capability for gpu in gpus_of([item]))
     }

@@ -107,10 +107,10 @@ def document(atlas: Atlas) -> dict[str, object]:
         "format": FORMAT,
         "gpus": [
             {
-                "capability": str(gpu.device),
+                "capability": str(gpu.capability),
                 "generation": gpu.generation,
                 "cards": gpu.cards,
-                "products": next((pattern for device, pattern in PRODUCTS if device == gpu.device), None),
+                "products": PRODUCTS.get(gpu.capability),
             }
             for gpu in atlas.gpus
         ],

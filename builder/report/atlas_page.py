@@ -29,7 +29,7 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
     return environment.get_template("atlas.html.j2").render(
         atlas=atlas,
         generations=by_generation(atlas.gpus),
-        first={generation.models[0].device for generation in by_generation(atlas.gpus)},
+        first={generation.gpus[0].capability for generation in by_generation(atlas.gpus)},
         legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
         specialised=SPECIALISED,
         script=script,
@@ -39,12 +39,11 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
 
 def _gpus(atlas: Atlas) -> str:
     """Return the GPUs for the page's search as JSON that is safe inside a script element."""
-    patterns = dict(PRODUCTS)
     known = [
         {
-            "device": str(gpu.device),
+            "device": str(gpu.capability),
             "generation": gpu.generation,
-            "pattern": patterns.get(gpu.device),
+            "pattern": PRODUCTS.get(gpu.capability),
         }
         for gpu in atlas.gpus
     ]

@@ -20,7 +20,7 @@ from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, fai
 from builder.formats.package_names import stem
 from builder.gpu.architectures import Capability
 from builder.gpu.compatibility import JIT
-from builder.gpu.table import MODELS
+from builder.gpu.table import BY_CAPABILITY
 from builder.selection.reasons import RUNS
 
 FORMAT = 1
@@ -257,11 +257,11 @@ def table(grid: Grid) -> str:
 
 
 def _row(card: CardRow, names: Sequence[str]) -> list[str]:
-    cards = {str(model.device): model.cards for model in MODELS}
+    gpu = BY_CAPABILITY.get(Capability.parse(card.capability))
     models = {model.name: model for model in card.models}
     own = [code_of(library) for library in card.libraries if library.registered]
     return [
-        cards.get(card.capability, ""),
+        gpu.cards if gpu else "",
         card.capability,
         "; ".join(own) or "not loaded",
         _worst(card.libraries),

@@ -107,7 +107,7 @@ def _row(name: str, pair: Pair, gpus: Sequence[Gpu]) -> HeatMapRow:
 
 
 def _cells(changes: Mapping[Capability, SupportChange], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    return tuple(_cell(gpu, changes[gpu.device]) for gpu in gpus if gpu.device in changes)
+    return tuple(_cell(gpu, changes[gpu.capability]) for gpu in gpus if gpu.capability in changes)
 
 
 def _cell(gpu: Gpu, change: SupportChange) -> Cell:
@@ -120,7 +120,7 @@ def _cell(gpu: Gpu, change: SupportChange) -> Cell:
     how = _WAYS[new.support]
     if old.support is not new.support:
         how = f"{_WAYS[old.support]} before, {how} now"
-    hover = f"{HEADS[gpu.device]}: {how}.{''.join(doubts)}"
+    hover = f"{HEADS[gpu.capability]}: {how}.{''.join(doubts)}"
     return Cell(new.support, hover, doubtful=bool(doubts), was=old.support)
 
 

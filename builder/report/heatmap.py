@@ -43,7 +43,7 @@ NOTHING_TO_RUN = "nothing to run in its device code"
 _NAMED = 3
 """Most libraries that a cell of the total names; further ones are counted."""
 
-HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
+HEADS = {gpu.capability: f"{gpu.capability} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
 _OTHER_MACHINES = f": its machines are ARM, and this is for {X86_64}."
 
@@ -153,8 +153,8 @@ def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
     known = tuple(sources)
     held = gpus_of([item for source in known for item in source.libraries])
     named = {device for source in known for promise in source.promises for device in promise.capabilities}
-    unlisted = {gpu.device for gpu in GPUS if not gpu.listed}.intersection(named, DEVICES)
-    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in unlisted)
+    unlisted = {gpu.capability for gpu in GPUS if not gpu.listed}.intersection(named, DEVICES)
+    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.capability in unlisted)
     return tuple(_heat_map(source, gpus) for source in known)
 
 
@@ -181,15 +181,15 @@ def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
 
 def _promise(promise: Promise, gpus: Iterable[Gpu]) -> HeatMapRow:
     """Return the row of a manifest; its name has the manifest's folder, unless that is the source's top."""
-    cells = (_promised_cell(gpu, promise.capabilities.get(gpu.device)) for gpu in gpus)
+    cells = (_promised_cell(gpu, promise.capabilities.get(gpu.capability)) for gpu in gpus)
     return HeatMapRow(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
 
 
 def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
     if support is None:
         why = "is older than this GPU and does" if gpu.listed else "does"
-        return Cell(None, f"{HEADS[gpu.device]}: the manifest {why} not name it.")
-    return Cell(support, f"{_sentence(gpu.device, support)} So the manifest promises.")
+        return Cell(None, f"{HEADS[gpu.capability]}: the manifest {why} not name it.")
+    return Cell(support, f"{_sentence(gpu.capability, support)} So the manifest promises.")
 
 
 def common_folder(names: Sequence[str]) -> str:
@@ -223,14 +223,14 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
     if item.runnable is None:
         return HeatMapRow(name, remark=NOTHING_TO_RUN, containers=coverage.containers)
     found = verdicts(item)
-    cells = tuple(_cell(item, coverage, gpu, found[gpu.device]) for gpu in gpus)
+    cells = tuple(_cell(item, coverage, gpu, found[gpu.capability]) for gpu in gpus)
     return HeatMapRow(name, cells, containers=coverage.containers, specialised=coverage.specialised)
 
 
 def _cell(item: Inspected, coverage: LibraryCoverage, gpu: Gpu, verdict: Verdict) -> Cell:
     if not fits(item, gpu):
-        return Cell(None, HEADS[gpu.device] + _OTHER_MACHINES)
-    hover = f"{_sentence(gpu.device, verdict.support)} {counts(coverage.tally[gpu.device])}."
+        return Cell(None, HEADS[gpu.capability] + _OTHER_MACHINES)
+    hover = f"{_sentence(gpu.capability, verdict.support)} {counts(coverage.tally[gpu.capability])}."
     return _judged(verdict, hover)
 
 
@@ -247,12 +247,12 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
         return None
     cells = []
     for gpu in shown:
-        verdict = found[gpu.device]
+        verdict = found[gpu.capability]
         if not verdict.because:
-            cells.append(Cell(None, HEADS[gpu.device] + _OTHER_MACHINES))
+            cells.append(Cell(None, HEADS[gpu.capability] + _OTHER_MACHINES))
             continue
         blamed = [names[name] for name in verdict.because]
-        sentence = _sentence(gpu.device, verdict.support) + _because(verdict.support, blamed)
+        sentence = _sentence(gpu.capability, verdict.support) + _because(verdict.support, blamed)
         cells.append(_judged(verdict, sentence))
     name = PARTIAL_TOTAL if any(item.problem for item in items) else TOTAL
     containers = sum(item.runnable.containers for item in items if item.runnable)
@@ -327,7 +327,7 @@ class _Columns:
             yield f"{group:^{self._width(generation)}}"
 
     def _widths(self, generation: Generation) -> list[int]:
-        return [max(len(str(gpu.device)), self.least) for gpu in generation.models]
+        return [max(len(str(gpu.capability)), self.least) for gpu in generation.gpus]
 
     def _width(self, generation: Generation) -> int:
         widths = self._widths(generation)
@@ -336,7 +336,7 @@ class _Columns:
 
 def _head_lines(columns: _Columns, width: int) -> Iterator[str]:
     yield _GAP.join([" " * width, *columns.names()]).rstrip()
-    devices = (str(gpu.device) for generation in columns.generations for gpu in generation.models)
+    devices = (str(gpu.capability) for generation in columns.generations for gpu in generation.gpus)
     yield _GAP.join([f"{_LIBRARY:<{width}}", *columns.filled(devices), "containers"])
 
 

@@ -43,7 +43,7 @@ _NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
 def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
     left = _NAMES_END
     for generation in by_generation(gpus):
-        lefts = tuple(left + _STEP * index for index in range(len(generation.models)))
+        lefts = tuple(left + _STEP * index for index in range(len(generation.gpus)))
         yield _Group(generation.name, lefts, lefts[-1] + _CELL)
         left = lefts[-1] + _STEP + _BETWEEN
 
@@ -59,7 +59,7 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
         "groups": groups,
         "lefts": [left for group in groups for left in group.lefts],
         "width": groups[-1].right + _COUNT,
-        "models": gpus,
+        "gpus": gpus,
         "cell": _CELL,
     }
     return environment.get_template(template).render(

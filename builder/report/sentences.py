@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
 from builder.binary.fatbin_format import SECTIONS, Kind
@@ -15,7 +14,7 @@ from builder.findings.finding import Code, Finding
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
-from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
+from builder.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSON, Gpu, by_generation
 from builder.package.promise import Promise
 from builder.rules.payloads import payload_findings
 
@@ -37,8 +36,6 @@ _FAILS = {
     Support.PARTIAL: "some kernels missing",
     Support.NONE: "not at all",
 }
-
-_MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
 _PTX_OF_CUDA_12, _PTX_OF_CUDA_13 = (8, 0), (9, 0)
 
@@ -130,7 +127,7 @@ def _caution(unread: int, total: int) -> str:
 
 def _runs(support: Mapping[Capability, Support]) -> str:
     found = {kind: [device for device in support if support[device] is kind] for kind in Support}
-    listed_ones = [device for device in support if _MODELS[device].listed]
+    listed_ones = [device for device in support if BY_CAPABILITY[device].listed]
     every = f"GPU from {listed_ones[0]} to {listed_ones[-1]}"
     if len(found[Support.NONE]) == len(support):
         return f"Does not run as a whole on any {every}."
@@ -144,22 +141,21 @@ def _runs(support: Mapping[Capability, Support]) -> str:
 
 def where(devices: Sequence[Capability]) -> str:
     """Return capabilities as text: ``Pascal (6.0, 6.1) and Volta (7.0)``."""
-    models = [_MODELS[device] for device in devices]
-    return listed([*_by_generation(models), *_modules(models)])
+    gpus = [BY_CAPABILITY[device] for device in devices]
+    return listed([*_by_generation(gpus), *_modules(gpus)])
 
 
-def _by_generation(models: Iterable[Gpu]) -> Iterator[str]:
-    cards = (model for model in models if not model.module)
-    for name, group in groupby(cards, key=lambda model: model.generation):
-        yield f"{name} ({', '.join(str(model.device) for model in group)})"
+def _by_generation(gpus: Iterable[Gpu]) -> Iterator[str]:
+    for generation in by_generation(gpu for gpu in gpus if not gpu.module):
+        yield f"{generation.name} ({', '.join(str(gpu.capability) for gpu in generation.gpus)})"
 
 
-def _modules(models: Iterable[Gpu]) -> Iterator[str]:
-    """Yield the Jetsons of ``models``, which are listed apart because they run only code of their own."""
+def _modules(gpus: Iterable[Gpu]) -> Iterator[str]:
+    """Yield the Jetsons of ``gpus``, which are listed apart because they run only code of their own."""
     title = f"{JETSON} "
-    for model in models:
-        if model.module:
-            yield f"{title}{model.module} ({model.device})"
+    for gpu in gpus:
+        if gpu.module:
+            yield f"{title}{gpu.module} ({gpu.capability})"
             title = ""
 
 
@@ -172,7 +168,7 @@ def _doubts(item: Inspected) -> Iterator[str]:
     """Yield one sentence for each reason of a doubt, with the capabilities that it concerns."""
     alike: dict[str, list[str]] = {}
     found = verdicts(item)
-    for device in (gpu.device for gpu in gpus_of([item]) if gpu.device in found):
+    for device in (gpu.capability for gpu in gpus_of([item]) if gpu.capability in found):
         alike.setdefault(found[device].doubt, []).append(str(device))
     for reason, devices in alike.items():
         if reason:
@@ -199,7 +195,7 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
 
 def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[Finding]:
     """Yield A009 for each of ``required`` that does not run the libraries natively or (``jit``) by JIT."""
-    found = together(libraries, [_MODELS[device] for device in required])
+    found = together(libraries, [BY_CAPABILITY[device] for device in required])
     enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
     for device, verdict in found.items():
         if not verdict.because:
@@ -218,7 +214,7 @@ def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Yield the number of containers that do not run on GPUs with partial support, a sentence per number."""
     alike: dict[ContainerTally, list[str]] = {}
     support = coverage.support
-    for device in (gpu.device for gpu in gpus_of([item])):
+    for device in (gpu.capability for gpu in gpus_of([item])):
         if support[device] is Support.PARTIAL:
             alike.setdefault(coverage.tally[device], []).append(str(device))
     for tally, devices in alike.items():

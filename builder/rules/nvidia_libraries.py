@@ -15,7 +15,7 @@ from pathlib import Path
 from builder.binary.coverage import LibraryCoverage, Support, promised_by
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import DEVICES, GPUS
+from builder.gpu.table import BY_CAPABILITY, DEVICES
 from builder.onnxruntime.versions import sm_names
 
 DATA = "builder/rules/nvidia_libraries.json"
@@ -83,10 +83,9 @@ def _unserved(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
 
 def _cards(arches: Sequence[Arch]) -> str:
     devices = [device for arch in arches for device in promised_by(arch)]
-    cards = {model.device: model.cards for model in GPUS}
-    return ", ".join(f"{device} ({cards[device]})" for device in dict.fromkeys(devices))
+    return ", ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in dict.fromkeys(devices))
 
 
 def _are_modules(arches: Sequence[Arch]) -> bool:
     devices = {device for arch in arches for device in promised_by(arch)}
-    return all(model.module for model in GPUS if model.device in devices)
+    return all(BY_CAPABILITY[device].module for device in devices)

@@ -31,7 +31,7 @@ from builder.formats.json_values import to_json
 from builder.formats.missing_kernels import cannot_run, cause
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import Profile
-from builder.formats.session_log import EVERY_NODE, explained
+from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explained
 from builder.formats.text import printable, shortened
 from builder.gpu.architectures import Capability
 from builder.inspector.answers import Asked
@@ -47,7 +47,6 @@ from builder.report.changes import changes_map
 from builder.report.heatmap import heat_maps
 from builder.report.pictures import page, svg
 from builder.virtualcard.opening import (
-    CPU,
     HOST,
     PROVIDER,
     CardRuntime,
@@ -164,7 +163,7 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
         if opening.error:
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
-        on_cpu = opening.nodes.get(CPU, Counter())
+        on_cpu = opening.nodes.get(CPU_PROVIDER, Counter())
         table: OperatorTable | None = None
         if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
             table = _table(wiring, provider, runtime, console)

@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from builder.formats.text import shortened
 
-CPU_PROVIDER = "CPUExecutionProvider"
+CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 EVERY_NODE = ("every node", "")
 """Operator and node name that stand for all nodes when all are on one provider: ORT lists none then."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from builder.binary.library_names import HOST
 from builder.findings.finding import Code, Finding
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
 from builder.ports import Completed, ContainerRun, Engine
 from builder.rules.dependencies import judge_loader, waits_for_driver
@@ -270,8 +271,8 @@ def _judge_cuda(reply: Mapping[str, object], package: str, *, waits: bool) -> It
     A provider that links the driver's library fails to load without a driver, with the message ``_UNLOADED``.
     """
     providers = reply.get("providers")
-    if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
-        what = "the host library knows no CUDAExecutionProvider"
+    if not isinstance(providers, list) or CUDA_PROVIDER not in providers:
+        what = f"the host library knows no {CUDA_PROVIDER}"
         yield Finding(Code.B012, package, what, got=str(providers))
         return
     cuda = reply.get("cuda")

@@ -18,6 +18,7 @@ from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
 from builder.formats.package_names import stem
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
 from builder.gpu.compatibility import JIT
 from builder.gpu.table import BY_CAPABILITY
@@ -26,8 +27,6 @@ from builder.selection.reasons import RUNS
 FORMAT = 1
 
 SUFFIX = ".cards.json"
-
-CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 _WIDTH = 200
 
@@ -290,7 +289,7 @@ def _cell(model: ModelOnCard) -> str:
     if model.error:
         return "no kernel" if NO_KERNEL_FOUND in model.error else "fails"
     total = sum(model.nodes.values())
-    return f"{model.nodes.get(CUDA, 0)} of {total} nodes on CUDA, {model.launches} launches"
+    return f"{model.nodes.get(CUDA_PROVIDER, 0)} of {total} nodes on CUDA, {model.launches} launches"
 
 
 _HEAD = """# Packages on virtual cards

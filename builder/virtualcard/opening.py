@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[np.generic]"
 NO_RUNTIME = 3
 """The worker's exit code for a host library that does not load."""
-CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """Values of ORT's ``GraphOptimizationLevel``."""
 HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"

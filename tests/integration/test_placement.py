@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from builder.formats.package_names import PackageName
-from builder.virtualcard.opening import ALL, BASIC, CUDA, Opening
+from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
+from builder.virtualcard.opening import ALL, BASIC, Opening
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, needs_compiler, place
 from tests.answers.cases import ONNX_WHEEL, samples
@@ -35,7 +36,7 @@ def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) ->
     assert isinstance(y, np.ndarray)
     add = Model(name="add", path=folder / "model.onnx", feed={"x": x, "y": y}, tolerance=0)
     seen = place(stock, add, "8.6")
-    assert (seen.counts, seen.launched, seen.error) == ({CUDA: 1}, 1, "")
+    assert (seen.counts, seen.launched, seen.error) == ({CUDA_PROVIDER: 1}, 1, "")
     (kernel,) = seen.launches
     assert "OP_Add" in kernel
 
@@ -140,7 +141,7 @@ def test_nodes_and_launches_are_the_official_provider_s(
     ours = place(pair, model, capability, level)
     theirs = official(pair.ort_version, model, OFFICIAL_INSTEAD.get(capability, capability), level)
     assert theirs.error == ""
-    assert theirs.counts[CUDA] > theirs.counts["CPUExecutionProvider"], "there is something to compare"
+    assert theirs.counts[CUDA_PROVIDER] > theirs.counts[CPU_PROVIDER], "there is something to compare"
     assert (ours.error, ours.nodes) == ("", theirs.nodes)
     assert ours.launches == theirs.launches
 

@@ -13,9 +13,8 @@ from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
 from builder.errors import ParseError, SchemaError
 from builder.formats.missing_kernels import cannot_run
+from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
 from builder.report.card_grid import (
-    CPU,
-    CUDA,
     CardRow,
     Grid,
     LibraryOnCard,
@@ -34,7 +33,9 @@ from tests.support.schemas import schema
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"
 
-MINILM = ModelOnCard(name="minilm", nodes={CUDA: 188, CPU: 1}, launches=161, refused={}, error="")
+MINILM = ModelOnCard(
+    name="minilm", nodes={CUDA_PROVIDER: 188, CPU_PROVIDER: 1}, launches=161, refused={}, error=""
+)
 
 NO_IMAGE = (
     "FAIL: Non-zero status code returned while running Cast node. Name:'Cast_217' Status Message: CUDA error "

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, Session, SessionSettings
+from builder.virtualcard.capi import LoggedApi, Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:
     """Print a JSON object: the CUDA provider's refusal, and the nodes as ORT's log names them."""
     placement = Placement()
-    with Api(Path(library), log=placement.listen) as api:
+    with LoggedApi(Path(library), log=placement.listen) as api:
         session = Session(api, Path(model), SessionSettings(verbose=True))
         said = {"refusal": session.refusal, "nodes": placement.take()}
         session.close()

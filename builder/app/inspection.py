@@ -23,6 +23,7 @@ from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, shown
 from builder.binary.comparison import compare
 from builder.binary.coverage import Support
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER
 from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
 from builder.console import Console
@@ -46,23 +47,13 @@ from builder.ports import Reporter
 from builder.report.changes import changes_map
 from builder.report.heatmap import heat_maps
 from builder.report.pictures import page, svg
-from builder.virtualcard.opening import (
-    HOST,
-    PROVIDER,
-    CardRuntime,
-    ModelToOpen,
-    Opening,
-    VirtualCard,
-    open_models,
-)
+from builder.virtualcard.sessions import CardRuntime, CardSession, ModelToOpen, VirtualCard, open_models
 
 _NO_CARD = Capability(8, 6)
 """The virtual card's capability for a provider that runs natively on no GPU."""
 
 _LONGEST = 500
 """The most characters that are shown of ONNX Runtime's own message; its end has the reason."""
-
-_BRIDGE = "libonnxruntime_providers_shared.so"
 
 _HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
 
@@ -193,9 +184,9 @@ def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provid
         for name, path in found.libraries:
             file = name.rpartition("/")[2]
             wanted = HOST if _HOST.match(file) else file
-            if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
+            if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
                 (folder / wanted).symlink_to(path.resolve())
-        missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
+        missing = [wanted for wanted in (HOST, PROVIDER, BRIDGE) if not (folder / wanted).exists()]
         if missing:
             raise ValidationError(
                 f"{label} has no {' and no '.join(missing)}",
@@ -274,7 +265,7 @@ class ModelPlan:
         return {"format": 1, **asdict(self)}
 
 
-def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
+def _reason(node: Node, opening: CardSession, table: OperatorTable | None) -> str:
     """Return why ``node`` runs on the CPU: ONNX Runtime's reason and, without a kernel, the existing kernels.
 
     For ``EVERY_NODE``, whose operators ONNX Runtime does not list, all reasons that it gave for any node.

@@ -36,12 +36,12 @@ from builder.report.card_grid import (
 )
 from builder.selection.reasons import driver_refusal
 from builder.selection.select import select
-from builder.virtualcard.opening import (
+from builder.virtualcard.sessions import (
     DRIVER,
     Array,
     CardRuntime,
+    CardSession,
     ModelToOpen,
-    Opening,
     VirtualCard,
     open_models,
 )
@@ -210,7 +210,7 @@ def _feed(trial: SelftestTrial) -> dict[str, Array]:
     }
 
 
-def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
+def _model(trial: SelftestTrial, seen: CardSession) -> ModelOnCard:
     return ModelOnCard(
         name=trial.name,
         nodes=seen.counts,
@@ -221,7 +221,7 @@ def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
 
 
 def _libraries(
-    openings: Sequence[Opening], coverage: Sequence[LibraryCoverage], capability: str
+    openings: Sequence[CardSession], coverage: Sequence[LibraryCoverage], capability: str
 ) -> Iterable[LibraryOnCard]:
     """Yield the containers of each library: as the card resolved them if loaded, else as they were read."""
     loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}

@@ -19,10 +19,10 @@ from onnx import helper
 from builder.formats.ort_api import OrtStatusError
 from builder.formats.session_log import Placement
 from builder.virtualcard.capi import LoggedApi, Session, SessionSettings, tensor
-from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
+from builder.virtualcard.sessions import NO_RUNTIME, CardAnswer
 
 
-class OpeningJob(TypedDict):
+class SessionJob(TypedDict):
     """A model to open; ``feed`` is an ``.npz`` file of inputs to run it with, ``None`` for opening only."""
 
     model: str
@@ -34,7 +34,7 @@ class OpeningJob(TypedDict):
 
 def main(host: str, folder: str) -> None:
     """Open every model of ``jobs.json`` and write its line to ``answers.jsonl``."""
-    jobs: list[OpeningJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
+    jobs: list[SessionJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
         api = LoggedApi(Path(host), log=placement.listen)
@@ -48,7 +48,7 @@ def main(host: str, folder: str) -> None:
             answers.flush()
 
 
-def _answer(api: LoggedApi, job: OpeningJob, placement: Placement, report: Path) -> CardAnswer:
+def _answer(api: LoggedApi, job: SessionJob, placement: Placement, report: Path) -> CardAnswer:
     placement.forget()
     try:
         error = _open(api, job)
@@ -79,7 +79,7 @@ def _answer(api: LoggedApi, job: OpeningJob, placement: Placement, report: Path)
     return answer
 
 
-def _open(api: LoggedApi, job: OpeningJob) -> str:
+def _open(api: LoggedApi, job: SessionJob) -> str:
     """Open and run a model. Return why there was no CUDA provider, empty with one.
 
     Raises ``OrtStatusError`` for a model that fails.

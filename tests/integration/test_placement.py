@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from builder.formats.package_names import PackageName
 from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
-from builder.virtualcard.opening import ALL, BASIC, Opening
+from builder.virtualcard.sessions import ALL, BASIC, CardSession
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, needs_compiler, place
 from tests.answers.cases import ONNX_WHEEL, samples
@@ -75,7 +75,7 @@ def test_the_official_provider_has_nothing_for_maxwell(stock: Pair, tmp_path: Pa
     assert set(seen.refused.values()) == {209}
 
 
-Official = Callable[[str, Model, str, int], Opening]
+Official = Callable[[str, Model, str, int], CardSession]
 
 
 @pytest.fixture(scope="module", params=built())
@@ -96,9 +96,9 @@ def all_models() -> dict[str, Model]:
 @pytest.fixture(scope="module")
 def official() -> Official:
     """Return a function that opens a model with a version's official libraries, cached for all packages."""
-    seen: dict[tuple[str, str, str, int], Opening] = {}
+    seen: dict[tuple[str, str, str, int], CardSession] = {}
 
-    def look(version: str, model: Model, capability: str, level: int) -> Opening:
+    def look(version: str, model: Model, capability: str, level: int) -> CardSession:
         key = (version, model.name, capability, level)
         if key not in seen:
             seen[key] = place(pairs.official(version), model, capability, level)

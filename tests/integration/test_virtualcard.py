@@ -9,7 +9,7 @@ import pytest
 from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.table import CAPABILITIES
 from builder.report.card_grid import Grid, grid_name, loads
-from builder.virtualcard.opening import Opening
+from builder.virtualcard.sessions import CardSession
 from tests.answers import pairs
 from tests.answers.card import place
 from tests.answers.models import models
@@ -44,7 +44,7 @@ def test_each_model_opens_on_each_card_that_the_wheel_serves(grid: Grid) -> None
 
 def test_the_transformer_is_where_the_official_wheel_has_it(grid: Grid) -> None:
     (minilm,) = (model for model in models() if model.name == "minilm")
-    official: Opening = place(pairs.official(grid.onnxruntime), minilm, "8.6")
+    official: CardSession = place(pairs.official(grid.onnxruntime), minilm, "8.6")
     (card,) = (card for card in grid.cards if card.capability == "8.6")
     ours = card.models[NAMES.index("minilm")]
     assert official.error == ""

@@ -19,7 +19,7 @@ from builder.client.trials.try_out import OrtTrials
 from builder.findings.check_cuda import cpu_fallback, numbered_failures
 from builder.findings.finding import Finding
 from builder.findings.observed import Seen, SessionTrial
-from builder.virtualcard.opening import VirtualCard, environment_of
+from builder.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.pairs import PROVIDER

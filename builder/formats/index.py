@@ -5,13 +5,12 @@ Schema: docs/schemas/index.schema.json. Several entries may be one package: its 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
@@ -118,7 +117,7 @@ def by_support(package: IndexPackage) -> Mapping[str, str]:
 
 def dumps(index: Index) -> str:
     """Return the text of the file. The same index gives the same bytes."""
-    return json.dumps(to_json(index), indent=2, ensure_ascii=False) + "\n"
+    return json_text(index)
 
 
 def loads(text: str, where: str) -> Index:

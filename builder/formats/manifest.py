@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
 from builder.errors import SchemaError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format, to_json
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, MANIFEST, impossible
 from builder.gpu.architectures import Arch
@@ -178,7 +177,7 @@ class Manifest:
 
 def dumps(manifest: Manifest) -> str:
     """Return the text of the file. The same manifest gives the same bytes."""
-    return json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
+    return json_text(manifest)
 
 
 def loads(text: Union[str, bytes], where: str) -> Manifest:

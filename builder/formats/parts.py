@@ -5,13 +5,12 @@ The concatenated parts are the archive. Schema: docs/schemas/parts.schema.json.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Iterator, Tuple, Union
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 
 FORMAT = 1
 
@@ -52,7 +51,7 @@ def part_names(archive: str, count: int) -> Tuple[str, ...]:
 
 def dumps(parts: Parts) -> str:
     """Return the text of the file. The same parts give the same bytes."""
-    return json.dumps(to_json(parts), indent=2, ensure_ascii=False) + "\n"
+    return json_text(parts)
 
 
 def loads(text: Union[str, bytes], where: str) -> Parts:

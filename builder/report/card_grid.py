@@ -7,14 +7,12 @@ with the answer of ``select``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.binary.coverage import LibraryCoverage
-from builder.errors import SchemaError
 from builder.findings.finding import Code, Finding
-from builder.formats.json_values import from_json, parse_json, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
 from builder.formats.package_names import stem
@@ -29,6 +27,8 @@ FORMAT = 1
 SUFFIX = ".cards.json"
 
 _WIDTH = 200
+
+_AGAIN = "./run verify --card all makes it again."
 
 
 @dataclass(frozen=True)
@@ -117,20 +117,17 @@ def grid_of(manifest: Manifest, archive: str, sha256: str, driver: str, cards: S
 
 def dumps(grid: Grid) -> str:
     """Return the JSON text of the grid's file."""
-    return json.dumps(to_json(grid), indent=2) + "\n"
+    return json_text(grid)
 
 
 def loads(text: str | bytes, where: str) -> Grid:
     """Return the grid that a file's text holds; ``where`` names the file in errors.
 
-    Raises ``ParseError`` for text that is no JSON, ``SchemaError`` for an unknown format or a wrong key.
+    Raises ``ParseError`` for text that is no JSON, ``ValidationError`` for an unknown format, ``SchemaError``
+    for a wrong key.
     """
-    value = parse_json(text, where, "./run verify --card all makes it again.")
-    found = value.get("format") if isinstance(value, dict) else None
-    if found != FORMAT:
-        raise SchemaError(
-            f"{where} has format {found!r}, not {FORMAT}. ./run verify --card all makes it again."
-        )
+    value = parse_json(text, where, _AGAIN)
+    require_format(value, [FORMAT], where, _AGAIN)
     return from_json(Grid, value, where)
 
 

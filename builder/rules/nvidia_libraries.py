@@ -14,6 +14,7 @@ from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support, promised_by
 from builder.findings.finding import Code, Finding, Severity
+from builder.formats.json_values import json_text
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import BY_CAPABILITY, DEVICES
 from builder.onnxruntime.versions import sm_names
@@ -38,7 +39,7 @@ def missing_in(coverages: Sequence[LibraryCoverage]) -> tuple[Capability, ...]:
 def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
     """Return the JSON text of ``DATA``."""
     found = {wheel: list(map(str, devices)) for wheel, devices in sorted(missing.items())}
-    return json.dumps(found, indent=2) + "\n"
+    return json_text(found)
 
 
 def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:

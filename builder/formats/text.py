@@ -1,4 +1,4 @@
-"""Text for messages (names of unknown origin, sizes), and rules for URLs that a token may be sent to."""
+"""Text for messages: names of unknown origin, lists, sizes, URLs without passwords."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ def shortened(text: str) -> str:
     """Return the text as ``printable`` does, cut after ``_LONGEST`` characters."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)
 
-
-API = re.compile(
-    r"(?:https://[A-Za-z0-9.-]+|http://(?:localhost|127\.0\.0\.1))(?::\d+)?(?:/[A-Za-z0-9._-]+)*"
-)
-"""Base URL of a GitHub API. A token is sent there, so plain http is allowed for this machine only."""
-
-API_FORM = "https://host/path without a closing slash; http:// for localhost only"
-
-REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+")
-"""``owner/name``. Neither may be ``..``, because both become segments of a URL's path."""
 
 _MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from builder.binary.library_names import NVIDIA
 from builder.files.digest import Digest
 from builder.files.package_tar import is_plain
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, REDUCED, PackageName
 from builder.formats.parts import SHA256
-from builder.package.contents import NOTICE, NVIDIA, SBOM, licences
+from builder.package.contents import NOTICE, SBOM, licences
 from builder.package.notice import STATEMENT, read_notice
 
 

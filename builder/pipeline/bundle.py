@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.binary.library_names import NVIDIA
 from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
@@ -16,7 +17,7 @@ from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import CUDA, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
 from builder.package.build_record import record_name
-from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
+from builder.package.contents import NOTICE, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
 from builder.package.provenance import provenance_name

@@ -33,7 +33,7 @@ from builder.formats.missing_kernels import cannot_run, cause
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import Profile
 from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explained
-from builder.formats.text import printable, shortened
+from builder.formats.text import abridged, printable, shortened
 from builder.gpu.architectures import Capability
 from builder.inspector.answers import Asked
 from builder.inspector.answers import show as show_answer
@@ -296,9 +296,7 @@ def _lines(plan: ModelPlan) -> Iterator[str]:
         counts[item.operator, item.why] += item.count
         names[item.operator, item.why].append(shortened(item.name) or "unnamed")
     for (operator, why), count in counts.most_common():
-        some = names[operator, why]
-        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-        who = f"{count} {operator} ({', '.join(some[:_NAMED])}{more})"
+        who = f"{count} {operator} ({abridged(names[operator, why], _NAMED)})"
         yield f"  CPU: {operator if operator == EVERY_NODE[0] else who}: {why}"
     if not plan.cpu:
         yield "  no node runs on the CPU"

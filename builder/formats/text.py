@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from typing import Iterable, Optional, Sequence
 
 _LONGEST = 121
 """The most characters of a name in a message: names in C++ templates have thousands."""
@@ -22,6 +22,18 @@ def shown(text: str) -> str:
 def shortened(text: str) -> str:
     """Return the text as ``printable`` does, cut after ``_LONGEST`` characters."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)
+
+
+def listed(names: Sequence[str], most: Optional[int] = None) -> str:
+    """Return names as a list in a sentence: ``a, b and c``, or ``a, b and 3 more`` if ``most`` is 2."""
+    rest = len(names) - most if most else 0
+    *first, last = [*names[:most], f"{rest:,} more"] if rest > 0 else names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def abridged(names: Sequence[str], most: int) -> str:
+    """Return names separated by commas, the first ``most`` of them as ``listed`` does."""
+    return listed(names, most) if len(names) > most else ", ".join(names)
 
 
 _MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")

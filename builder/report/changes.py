@@ -9,7 +9,7 @@ from builder.binary.comparison import Comparison, Effect, Pair, SupportChange, c
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import Gpu
 from builder.package.promise import InspectedSource
@@ -25,7 +25,7 @@ from builder.report.heatmap import (
     text,
     wrapped,
 )
-from builder.report.sentences import listed, where
+from builder.report.sentences import where
 
 _WAYS = {
     Support.NATIVE: "natively",

@@ -15,11 +15,11 @@ from itertools import takewhile
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.library import Inspected
 from builder.binary.verdict import X86_64, Verdict, fits, gpus_of, together, verdicts
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES, GPUS, Generation, Gpu, by_generation
 from builder.package.promise import InspectedSource, Promise
-from builder.report.sentences import SPECIALISED, counts, listed, notes, parts_notes, promise_notes, summary
+from builder.report.sentences import SPECIALISED, counts, notes, parts_notes, promise_notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
 """The letters of cells, for readers who do not see colours."""
@@ -267,8 +267,7 @@ def _because(support: Support, names: list[str]) -> str:
     """Return a sentence with the libraries that determine the total; empty where it is native."""
     if support is Support.NATIVE:
         return ""
-    rest = len(names) - _NAMED
-    return f" Because of {listed([*names[:_NAMED], f'{rest:,} more'] if rest > 0 else names)}."
+    return f" Because of {listed(names, _NAMED)}."
 
 
 LEGEND = "   ".join([*(f"{MARKS[support]} {MEANINGS[support]}" for support in Support), f"{DOUBT} doubtful"])

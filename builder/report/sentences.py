@@ -11,7 +11,7 @@ from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.binary.verdict import alternatives, doubts_of_parts, gpus_of, is_for_own_gpus, together, verdicts
 from builder.findings.finding import Code, Finding
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
 from builder.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSON, Gpu, by_generation
@@ -115,11 +115,6 @@ def counts(tally: ContainerTally) -> str:
     return f"{_of(first, tally.total, 'containers')} {how}{others}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return ``names`` as a list in a sentence: ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
 def _caution(unread: int, total: int) -> str:
     what = "it holds" if unread == 1 else "they hold"
     return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
@@ -201,10 +196,8 @@ def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit
         if not verdict.because:
             yield Finding(Code.A009, "", f"on {device}: its machines are ARM, and this is not")
         elif verdict.support not in enough:
-            names = [printable(name) for name in verdict.because]
-            rest = len(names) - _NAMED
-            some = listed([*names[:_NAMED], f"{rest:,} more"] if rest > 0 else names)
-            message = f"on {device}: {_FAILS[verdict.support]}, because of {some}"
+            names = listed([printable(name) for name in verdict.because], _NAMED)
+            message = f"on {device}: {_FAILS[verdict.support]}, because of {names}"
             yield Finding(Code.A009, verdict.because[0], message)
     if required and not found:
         yield Finding(Code.A009, "", "on any GPU: there is no device code here")

@@ -137,6 +137,11 @@ class HeatMap:
         return (*self.promises, *self.rows, *([self.total] if self.total else []))
 
     @property
+    def overall(self) -> HeatMapRow:
+        """The row of all libraries together; without one, a row with the sentence as its remark."""
+        return self.total or HeatMapRow(self.label, remark=self.sentence)
+
+    @property
     def starred(self) -> bool:
         """Whether any library is specialised and has the star that ``sentences.SPECIALISED`` explains."""
         return any(row.specialised for row in self.rows)

@@ -22,9 +22,8 @@ from builder.report.heatmap import (
     HeatMapRow,
     Note,
     common_folder,
-    text,
-    wrapped,
 )
+from builder.report.heatmap_text import text, wrapped
 from builder.report.sentences import where
 
 _WAYS = {

@@ -16,7 +16,8 @@ from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import CAPABILITIES, LISTED_GPUS, by_generation
 from builder.package.promise import InspectedSource, Promise
-from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
+from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps
+from builder.report.heatmap_text import text
 from builder.report.pictures import svg
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 

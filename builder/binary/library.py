@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
@@ -192,16 +192,6 @@ class Inspected:
 _WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, ``(2, 35)`` of ``2.35``, to compare versions by."""
-    return tuple(int(part) for part in version.split("."))
-
-
-def highest(versions: Iterable[str | None]) -> str | None:
-    """Return the highest version; ``None`` where there is none."""
-    return max((version for version in versions if version), key=numbers, default=None)
-
-
 def wheel_version(source: str) -> str | None:
     """Return the version in a wheel's key: ``9.10.2`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``.
 
@@ -209,42 +199,6 @@ def wheel_version(source: str) -> str | None:
     """
     match = _WHEEL_VERSION.search(source)
     return match[1] if match else None
-
-
-def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
-    """Yield a finding ``code`` if the libraries of ``what`` have different versions.
-
-    Yields a warning ``code`` too if some versions are unknown. ``versions``: the version by member path,
-    ``None`` if it is unknown. One library alone yields nothing. The finding's path is that of a library with
-    the rarest version.
-    """
-    if len(versions) <= 1:
-        return
-    found_versions = sorted({version for version in versions.values() if version}, key=numbers)
-    if len(found_versions) > 1:
-        rarest = min(found_versions, key=lambda version: len(_paths(versions, version)))
-        yield Finding(
-            code=code,
-            path=_paths(versions, rarest)[0],
-            message=f"{what} of {len(found_versions)} versions are mixed in this package",
-            wanted=f"all of {what} from one release",
-            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in found_versions),
-        )
-    silent = _paths(versions, None)
-    if silent:
-        yield Finding(
-            code=code,
-            path=silent[0],
-            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
-            "manifest names their wheel",
-            wanted=f"a package with its manifest, to compare all of {what}",
-            got=", ".join(silent),
-            severity=Severity.WARNING,
-        )
-
-
-def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
-    return [path for path, version in versions.items() if version == wanted]
 
 
 @dataclass(frozen=True)

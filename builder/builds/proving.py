@@ -26,7 +26,7 @@ from builder.formats.package_names import CUDA, LINUX, MANIFEST, REDUCED, Host
 from builder.package.archive import Member, manifest_of
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
-from builder.pipeline.check import check, say_report
+from builder.pipeline.check import check, require_checked, say_report
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench, SelftestTrial, selftest
 from builder.pipeline.verify import Verifier, verify
@@ -169,7 +169,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
             )
             say_report(report, variant, wiring.reporter)
             mismatches = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
-            require(
+            require_checked(
                 [*report.findings, *mismatches], f"{path.name} does not hold what {variant.name} promises"
             )
 

@@ -46,7 +46,7 @@ from builder.errors import (
 from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
-from builder.pipeline.check import native_sm
+from builder.pipeline.check import native_sm, require_checked
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes, choose_base, coverage_to_come, plan, provider_in
@@ -250,7 +250,7 @@ class VariantBuild:
         with self._locked():
             decided = self.plan()
             _, report = self._packing(decided, self._render(decided)).check()
-            require(report.findings, f"{self._variant.name} does not hold what it promises")
+            require_checked(report.findings, f"{self._variant.name} does not hold what it promises")
 
     def bundle(self) -> tuple[Path, ...]:
         """Return verified packages that are made from the libraries of the last build."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Iterable, Mapping, Sequence
 
-from builder.errors import CheckFailedError, CommandError
+from builder.errors import CheckFailedError
 
 
 class Severity(Enum):
@@ -237,19 +237,8 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def require(findings: Sequence[Finding], what: str) -> None:
-    """Raise ``CheckFailedError`` with every finding where any of them is an error.
-
-    Raises ``CommandError`` instead where every error is a file that cuobjdump could not read: a failing tool
-    says nothing about the file.
-    """
+    """Raise ``CheckFailedError`` with every finding where any of them is an error."""
     failed = errors(findings)
-    if failed and all(finding.code is Code.A102 for finding in failed):
-        raise CommandError(
-            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
-            tail=[str(finding) for finding in failed],
-            advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
-            "file, it is a limit of cuobjdump: please report the line above.",
-        )
     if failed:
         noun = "error" if len(failed) == 1 else "errors"
         raise CheckFailedError(f"{what}: {len(failed)} {noun}", [str(finding) for finding in findings])

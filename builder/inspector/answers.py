@@ -21,9 +21,10 @@ from builder.package.diff import PackageDifference, difference, difference_lines
 from builder.package.promise import InspectedSource
 from builder.pipeline.inspect import changes_document, document
 from builder.report.changes import changes_text, sizes_text
-from builder.report.heatmap import heat_maps, text
-from builder.report.sentences import unmet
+from builder.report.heatmap import heat_maps
+from builder.report.heatmap_text import text
 from builder.rules.payloads import payload_findings
+from builder.rules.required_gpus import check_required
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def findings_of(
             yield from payload_findings(item.name, item.deep)
     for promise in source.promises:
         yield from promise.findings
-    yield from unmet(source.libraries, devices, jit=jit)
+    yield from check_required(source.libraries, devices, jit=jit)
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:
@@ -160,7 +161,7 @@ def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capabi
     lines = [
         f"{one.code.name} {source.label} {one.message}"
         for source in sources
-        for one in unmet(source.libraries, devices, jit=jit)
+        for one in check_required(source.libraries, devices, jit=jit)
     ]
     if lines:
         raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)

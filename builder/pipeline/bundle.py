@@ -22,6 +22,7 @@ from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
 from builder.package.provenance import provenance_name
 from builder.package.sbom import BomWriter, describe_bom
+from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import Lock
@@ -107,7 +108,7 @@ def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
     for layout in checked.plan.possible_layouts:
         discard(package_name(checked.plan, layout), ports)
     what = f"{checked.plan.variant.name} is not packed"
-    require(checked.report.findings, what)
+    require_checked(checked.report.findings, what)
     digests = _digests(checked, ports, what)
     return tuple(
         bundled for layout in checked.plan.layouts for bundled in _layout(layout, checked, digests, ports)

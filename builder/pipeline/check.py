@@ -20,9 +20,9 @@ from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDERS
 from builder.binary.verdict import X86_64
-from builder.errors import IntegrityError
+from builder.errors import CommandError, IntegrityError
 from builder.files.digest import Digest, file_digest
-from builder.findings.finding import Code, Finding, Severity
+from builder.findings.finding import Code, Finding, Severity, errors, require
 from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
@@ -272,3 +272,20 @@ def _line(library: LibraryCoverage, variant: Variant) -> str:
         f"by JIT on {' '.join(map(str, jit))}" if jit else "",
     )
     return "  ".join(part for part in parts if part)
+
+
+def require_checked(findings: Sequence[Finding], what: str) -> None:
+    """Raise ``CheckFailedError`` with every finding where any of them is an error.
+
+    Raises ``CommandError`` instead where every error is a file that cuobjdump could not read: a failing tool
+    says nothing about the file.
+    """
+    failed = errors(findings)
+    if failed and all(finding.code is Code.A102 for finding in failed):
+        raise CommandError(
+            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
+            tail=[str(finding) for finding in failed],
+            advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
+            "file, it is a limit of cuobjdump: please report the line above.",
+        )
+    require(findings, what)

@@ -27,6 +27,7 @@ from builder.package.proof import (
 )
 from builder.package.provenance import check_provenance, provenance_name
 from builder.package.sbom import BomReader, check_sbom
+from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.variants import Variant
 from builder.rules.wheel_records import check_recorded
@@ -79,7 +80,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
             with verifier.reporter.step("complete the package from NVIDIA's wheels"):
                 files.update(_completed(manifest, verifier, what))
         report = verifier.check(installed_members(manifest, files), promised(manifest))
-        require([*report.findings, *compare(manifest, report)], what)
+        require_checked([*report.findings, *compare(manifest, report)], what)
         _selftest(package, manifest, files, verifier)
         if verifier.cards is not None:
             require(verifier.cards(package, manifest, folder / "lib", report), what)

@@ -10,7 +10,6 @@ from builder.binary.kinds.file_kinds import NO_SECTIONS, FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.binary.verdict import alternatives, doubts_of_parts, gpus_of, is_for_own_gpus, together, verdicts
-from builder.findings.finding import Code, Finding
 from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
@@ -29,12 +28,6 @@ _HOW = {
     Support.JIT: "by JIT on",
     Support.PARTIAL: "in part, with kernels missing, on",
     Support.NONE: "not on",
-}
-
-_FAILS = {
-    Support.JIT: "by JIT alone (--jit-ok allows that)",
-    Support.PARTIAL: "some kernels missing",
-    Support.NONE: "not at all",
 }
 
 _PTX_OF_CUDA_12, _PTX_OF_CUDA_13 = (8, 0), (9, 0)
@@ -186,21 +179,6 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
     for item in libraries:
         if is_for_own_gpus(item) and not any(item in group for group in alternatives(libraries)):
             yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
-
-
-def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[Finding]:
-    """Yield A009 for each of ``required`` that does not run the libraries natively or (``jit``) by JIT."""
-    found = together(libraries, [BY_CAPABILITY[device] for device in required])
-    enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
-    for device, verdict in found.items():
-        if not verdict.because:
-            yield Finding(Code.A009, "", f"on {device}: its machines are ARM, and this is not")
-        elif verdict.support not in enough:
-            names = listed([printable(name) for name in verdict.because], _NAMED)
-            message = f"on {device}: {_FAILS[verdict.support]}, because of {names}"
-            yield Finding(Code.A009, verdict.because[0], message)
-    if required and not found:
-        yield Finding(Code.A009, "", "on any GPU: there is no device code here")
 
 
 def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import AbstractSet
 
-from builder.binary.library import HostNeeds, Library, check_one_version, highest, numbers
+from builder.binary.library import HostNeeds, Library
 from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, PROVIDER
 from builder.findings.finding import Code, Finding, Severity
+from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import BUILT
 from builder.package.contents import is_users
 from builder.project.variants import Limits
@@ -59,7 +60,11 @@ _CUDNN_BEGINNING = "libcudnn"
 def needs(libraries: Iterable[Library]) -> HostNeeds:
     """Return the highest versions of glibc and libstdc++ that any of ``libraries`` needs."""
     elves = [library.elf for library in libraries]
-    return HostNeeds(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
+    return HostNeeds(_highest(elf.glibc for elf in elves), _highest(elf.glibcxx for elf in elves))
+
+
+def _highest(versions: Iterable[str | None]) -> str | None:
+    return max((version for version in versions if version), key=version_of, default=None)
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
@@ -72,6 +77,42 @@ def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]
         *check_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
         *check_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
     ]
+
+
+def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Yield a finding ``code`` if the libraries of ``what`` have different versions.
+
+    Yields a warning ``code`` too if some versions are unknown. ``versions``: the version by member path,
+    ``None`` if it is unknown. One library alone yields nothing. The finding's path is that of a library with
+    the rarest version.
+    """
+    if len(versions) <= 1:
+        return
+    found_versions = sorted({version for version in versions.values() if version}, key=version_of)
+    if len(found_versions) > 1:
+        rarest = min(found_versions, key=lambda version: len(_paths(versions, version)))
+        yield Finding(
+            code=code,
+            path=_paths(versions, rarest)[0],
+            message=f"{what} of {len(found_versions)} versions are mixed in this package",
+            wanted=f"all of {what} from one release",
+            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in found_versions),
+        )
+    silent = _paths(versions, None)
+    if silent:
+        yield Finding(
+            code=code,
+            path=silent[0],
+            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
+            "manifest names their wheel",
+            wanted=f"a package with its manifest, to compare all of {what}",
+            got=", ".join(silent),
+            severity=Severity.WARNING,
+        )
+
+
+def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
+    return [path for path, version in versions.items() if version == wanted]
 
 
 def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
@@ -217,7 +258,7 @@ def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
         ("GLIBC", "glibc", library.elf.glibc, limits.glibc),
         ("GLIBCXX", "glibcxx", library.elf.glibcxx, limits.glibcxx),
     ):
-        if need is not None and numbers(need) > numbers(most):
+        if need is not None and version_of(need) > version_of(most):
             yield Finding(
                 code=Code.E007,
                 path=library.path,

@@ -114,7 +114,7 @@ class DeviceCode:
     held_by_inputs: frozenset[HeldCode] = frozenset()
     """The code in the inputs of the library's device links."""
     unit_sets: tuple[UnitSet, ...] = ()
-    """The argument ``kinds`` of ``cover``."""
+    """The sets of units in the library that are compiled for different architectures; see ``cover``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +153,11 @@ def is_specialised(path: str) -> bool:
 
 
 def cover(
-    path: str, containers: Sequence[Container], *, specialised: bool, kinds: Sequence[UnitSet] = ()
+    path: str, containers: Sequence[Container], *, specialised: bool, unit_sets: Sequence[UnitSet] = ()
 ) -> LibraryCoverage | None:
     """Compute the coverage of one library from its containers; ``None`` when it has no device code.
 
-    ``kinds`` are the sets of units in the library that are compiled for different architectures, empty where
+    ``unit_sets`` are the library's sets of units that are compiled for different architectures, empty where
     all units are compiled for all of them. A container of a set that is not meant for a GPU is no gap.
     """
     if not containers:
@@ -177,7 +177,7 @@ def cover(
             zstd=any(_is_old_zstd(container) for container in containers),
             held=_alike(units),
             held_by_inputs=frozenset(_alike(inputs)),
-            unit_sets=tuple(kinds),
+            unit_sets=tuple(unit_sets),
         )
     )
 

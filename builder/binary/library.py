@@ -23,7 +23,7 @@ from builder.binary.kinds.static_library import read_members
 from builder.binary.library_names import NVIDIA, is_provider
 from builder.binary.payloads.deep import DeepReading, read_payloads
 from builder.findings.finding import Code, Finding, Severity
-from builder.onnxruntime.units import UnitSet, kinds_found
+from builder.onnxruntime.units import UnitSet, observed_unit_sets
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,16 @@ def unreadable(path: str, why: str) -> Reading:
     return Reading(path=path, problem=Finding(code=Code.E001, path=path, message=why))
 
 
-def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
+def _unit_sets(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
     """Return the sets of units of ORT's provider that its version compiles for different architectures.
 
     Empty for another library, and where the version compiles all units for the same architectures.
     """
     if not is_provider(reading.path) or reading.embedded_version is None:
         return ()
-    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
+    return observed_unit_sets(
+        (container.arches(Kind.SASS) for container in containers), reading.embedded_version
+    )
 
 
 def _machine_of_objects(buffer: Buffer) -> str:
@@ -155,8 +157,8 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     if deep and containers:
         containers, seen = read_payloads(buffer, containers)
         reading = replace(reading, deep=seen)
-    kinds = _kinds(reading, containers)
-    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
+    unit_sets = _unit_sets(reading, containers)
+    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), unit_sets=unit_sets)
     raw = {} if is_specialised(reading.path) else find_raw(buffer, _data(reading, buffer), containers)
     return replace(reading, containers=containers, coverage=coverage, raw=raw)
 

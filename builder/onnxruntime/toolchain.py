@@ -95,7 +95,7 @@ def widened(plan: BuildPlan) -> BuildPlan:
     return replace(plan, variant=replace(plan.variant, sm=sm), added=found) if found else plan
 
 
-def hold_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
+def check_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
     """Yield C012 if a package with ``sass`` runs on fewer GPUs than plain code for the plan's set."""
     devices = lost(plan.variant.sm, sass)
     if not devices:

@@ -19,7 +19,7 @@ from builder.findings.finding import Code, Finding
 from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
 from builder.ports import Completed, ContainerRun, Engine
-from builder.rules.dependencies import judge_loader, waits_for_driver
+from builder.rules.dependencies import check_ldd, waits_for_driver
 
 HALF_ATTENTION = Capability(5, 3)
 """The oldest capability for grouped-query attention, which ORT has in half precision only.
@@ -159,7 +159,7 @@ def selftest(
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
         done = bench.engine.run(_request(top, package, bench, Path(folder)))
     listing, smoked, answers = done.stdout.partition(f"\n{_SMOKE}")
-    loaded = judge_loader(listing, top) if smoked else ()
+    loaded = check_ldd(listing, top) if smoked else ()
     if done.code != 0 or not smoked:
         return (*loaded, _crash(top, done))
     references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}

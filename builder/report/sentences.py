@@ -15,7 +15,7 @@ from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
 from builder.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSON, Gpu, by_generation
 from builder.package.promise import Promise
-from builder.rules.payloads import payload_findings
+from builder.rules.payloads import check_payloads
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -237,7 +237,7 @@ def _deep(item: Inspected) -> Iterator[str]:
             left += f", {item.deep.unread:,} are packed with zstd, which this Python does not read"
         kernels, names = sum(item.deep.kernels.values()), len(item.deep.names)
         yield f"{read}{left}: {_plural(kernels, 'kernel')}, {_plural(names, 'name')}"
-        yield from (f"{one.code.name} {one.message}" for one in payload_findings(item.name, item.deep))
+        yield from (f"{one.code.name} {one.message}" for one in check_payloads(item.name, item.deep))
 
 
 def _link_inputs(coverage: LibraryCoverage) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Rules for the dependencies of a package's libraries: each is in the package or on every host, and fits.
 
-``check_closure`` judges the libraries' bytes (E002 to E013, E017). ``judge_loader`` judges the output of
+``check_closure`` judges the libraries' bytes (E002 to E013, E017). ``check_ldd`` judges the output of
 ``ldd`` in a bare container (B018): a line ``ldd PATH`` for each library, followed by ldd's own lines. Source
 of their format: glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
 """
@@ -313,7 +313,7 @@ _FOUND = re.compile(r"\t(?:\S+ => )?\S+ \(0x[0-9a-f]+\)|\tstatically linked")
 _NOT_FOUND = re.compile(r"\t(?P<name>\S+) => not found")
 
 
-def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
+def check_ldd(listing: str, package: str) -> tuple[Finding, ...]:
     """Return B018 for each dependency that ldd did not find, and each library that ldd could not list.
 
     Only the driver, which the host provides, and TensorRT, which the user installs, may be missing.
@@ -327,7 +327,7 @@ def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
 def waits_for_driver(listing: str) -> bool:
     """Return whether the CUDA provider cannot load because the container lacks the driver's library.
 
-    Official builds link that library since 1.31; older ones open it by ``dlopen``. ``judge_loader`` reports
+    Official builds link that library since 1.31; older ones open it by ``dlopen``. ``check_ldd`` reports
     the provider's other dependencies.
     """
     lines = (lines for path, lines in _by_library(listing).items() if path.endswith(f"/{PROVIDER}"))

@@ -42,7 +42,7 @@ def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
     return json_text(found)
 
 
-def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
+def check_served(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
     """Yield C013 for the architectures of ``sm`` that a pinned wheel holds no code for.
 
     ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
@@ -65,7 +65,7 @@ def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iter
     )
 
 
-def hold_read(wheels: Iterable[str]) -> Iterator[Finding]:
+def check_is_read(wheels: Iterable[str]) -> Iterator[Finding]:
     """Yield the warning C014 for each pinned wheel that ``MISSING`` does not name."""
     for wheel in wheels:
         if wheel not in MISSING:

@@ -180,14 +180,16 @@ def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
     parts, found = _parts(items), together(items)
     shown = gpus_of(items) if found else ()
     each = [[(item, verdicts(item)) for item in part] for part in parts if len(part) > 1]
-    told = {
+    doubts_by_gpu = {
         gpu.capability: [
             *_of_alternatives(each, gpu),
             _doubt_of_parts(parts, gpu, found[gpu.capability].because),
         ]
         for gpu in shown
     }
-    return {device: "; ".join(filter(None, doubts)) for device, doubts in told.items() if any(doubts)}
+    return {
+        device: "; ".join(filter(None, doubts)) for device, doubts in doubts_by_gpu.items() if any(doubts)
+    }
 
 
 def _of_alternatives(

@@ -50,9 +50,9 @@ class Placement:
     """The providers of a model's nodes, as ORT's log gives them."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the placement, for the next model."""
         self.nodes: Counted[Tuple[str, str, str]] = Counter()
         self.no_kernel: Set[Tuple[str, str]] = set()
@@ -61,7 +61,7 @@ class Placement:
         self._wanted: Dict[str, int] = {}
         self._provider = ""
 
-    def listen(self, place: str, message: str) -> None:
+    def add_message(self, place: str, message: str) -> None:
         """Take one message, and the place in ORT's source that writes it."""
         if found := _NO_KERNEL.match(message):
             self.no_kernel.add((found[1], found[2]))
@@ -70,9 +70,9 @@ class Placement:
         elif found := _CHEAPER.match(message):
             self.cheaper.add(found[1])
         elif _PLACEMENT in place:
-            self._listed(message)
+            self._add_node(message)
 
-    def _listed(self, message: str) -> None:
+    def _add_node(self, message: str) -> None:
         if heading := _HEADING.match(message):
             self._provider = heading[1]
             self._wanted[heading[1]] = int(heading[2])
@@ -100,7 +100,7 @@ class Placement:
     def read(self, log: str) -> None:
         """Take a whole log in the form in which ORT writes it to stderr."""
         for found in _MESSAGE.finditer(log):
-            self.listen(found[1], found[2])
+            self.add_message(found[1], found[2])
 
 
 def explained(message: str, ort_version: str) -> Optional[str]:

@@ -14,7 +14,7 @@ from builder.binary.coverage import LibraryCoverage
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Manifest
-from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
+from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, operator_without_kernel
 from builder.formats.package_names import stem
 from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
@@ -161,7 +161,7 @@ def disagreements(
             got=row.chosen or "not chosen",
         )
     for model in row.models if row.chosen else ():
-        if (model.error or model.refused) and failed(model.error, cannot_run) is None:
+        if (model.error or model.refused) and operator_without_kernel(model.error, cannot_run) is None:
             yield Finding(
                 Code.V002,
                 where,

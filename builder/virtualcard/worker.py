@@ -37,7 +37,7 @@ def main(host: str, folder: str) -> None:
     jobs: list[SessionJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
-        api = LoggedApi(Path(host), log=placement.listen)
+        api = LoggedApi(Path(host), log=placement.add_message)
     except (OSError, AttributeError) as error:
         sys.stderr.write(str(error))
         sys.exit(NO_RUNTIME)
@@ -49,7 +49,7 @@ def main(host: str, folder: str) -> None:
 
 
 def _answer(api: LoggedApi, job: SessionJob, placement: Placement, report: Path) -> CardAnswer:
-    placement.forget()
+    placement.reset()
     try:
         error = _open(api, job)
         nodes = [] if error else placement.take()

@@ -14,7 +14,7 @@ from builder.virtualcard.capi import LoggedApi, Session, SessionSettings
 def main(library: str, model: str) -> None:
     """Print a JSON object: the CUDA provider's refusal, and the nodes as ORT's log names them."""
     placement = Placement()
-    with LoggedApi(Path(library), log=placement.listen) as api:
+    with LoggedApi(Path(library), log=placement.add_message) as api:
         session = Session(api, Path(model), SessionSettings(verbose=True))
         said = {"refusal": session.refusal, "nodes": placement.take()}
         session.close()

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.formats.missing_kernels import MissingKernels, cannot_run, cause, counted, failed, shortcoming
+from builder.formats.missing_kernels import (
+    MissingKernels,
+    cannot_run,
+    cause,
+    counted,
+    operator_without_kernel,
+    shortcoming,
+)
 
 LEAN = cannot_run("lean", "1.21.0")
 
@@ -109,7 +116,7 @@ def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, *, 
 def test_a_message_of_onnx_runtimes_names_what_is_missing(
     message: str, missing: tuple[MissingKernels, ...], operator: str | None
 ) -> None:
-    assert failed(message, missing) == operator
+    assert operator_without_kernel(message, missing) == operator
 
 
 def test_the_cause_names_the_package_and_the_cure() -> None:

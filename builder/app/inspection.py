@@ -29,10 +29,10 @@ from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.formats.json_values import to_json
-from builder.formats.missing_kernels import cannot_run, cause
+from builder.formats.missing_kernels import cannot_run, missing_kernel_cause
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import Profile
-from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explained
+from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explanation_of
 from builder.formats.text import abridged, printable, shortened
 from builder.gpu.architectures import Capability
 from builder.inspector.answers import Asked
@@ -217,8 +217,8 @@ def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, reporter: 
 def _why(message: str, provider: _Provider) -> str:
     """Return the reason why a model does not open; an operator that a smaller profile lacks comes first."""
     lean = cannot_run(Profile.LEAN.value, provider.ort_version)
-    lacks = cause(message, provider.label, lean, None)
-    known = str(lacks) if lacks else explained(message, provider.ort_version)
+    lacks = missing_kernel_cause(message, provider.label, lean, None)
+    known = str(lacks) if lacks else explanation_of(message, provider.ort_version)
     own = printable(" ".join(message.split())[-_LONGEST:])
     return known or f"{own} Check it with onnx.checker, or export it again."
 

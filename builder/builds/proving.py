@@ -20,7 +20,7 @@ from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry, loads
 from builder.formats.package_names import CUDA, LINUX, MANIFEST, REDUCED, Host
 from builder.package.archive import Member, manifest_of
@@ -121,7 +121,7 @@ def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Pat
 
     Raises ``CheckFailedError`` for a manifest with paths outside the folder.
     """
-    require(list(check_absent(manifest)), f"{manifest.name} is not completed")
+    require_no_errors(list(check_absent(manifest)), f"{manifest.name} is not completed")
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
         tree = wheel_tree(wiring, reporter, wheels[entry.source])

@@ -43,7 +43,7 @@ from builder.errors import (
     ValidationError,
     VariantsFailedError,
 )
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
 from builder.pipeline.check import native_sm, require_checked
@@ -122,7 +122,7 @@ class VariantBuild:
             self._say_open_pins(decided)
             if self._options.wishes.release:
                 findings = check_plan(decided, self._wiring.lock)
-                require(findings, f"{self._variant.name} cannot be released, so it is not built")
+                require_no_errors(findings, f"{self._variant.name} cannot be released, so it is not built")
             return decided
 
     def _say_open_pins(self, decided: BuildPlan) -> None:

@@ -213,18 +213,18 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Fixes:
+class CheckAdvice:
     """The advice of one check, by code. docs/doctor.md has a row for each code."""
 
     advice: Mapping[str, Advice]
 
-    def found(self, code: str, seen: str, **values: object) -> Finding:
-        """Return the finding ``code`` with the message ``seen``; ``values`` fill the texts of its advice."""
+    def found(self, code: str, message: str, **values: object) -> Finding:
+        """Return the finding ``code`` with ``message``; ``values`` fill the texts of its advice."""
         advice = self.advice[code]
         return Finding(
             code=Code[code],
             path="",
-            message=seen,
+            message=message,
             severity=advice.severity,
             means=advice.means.format(**values),
             do=advice.do.format(**values),
@@ -236,7 +236,7 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def require(findings: Sequence[Finding], what: str) -> None:
+def require_no_errors(findings: Sequence[Finding], what: str) -> None:
     """Raise ``CheckFailedError`` with every finding where any of them is an error."""
     failed = errors(findings)
     if failed:

@@ -74,7 +74,7 @@ class Shortcoming(NamedTuple):
         return CURE.format(otherwise=self.otherwise)
 
 
-def shortcoming(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
+def consequence_of(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
     """Return the consequence of missing kernels; ``None`` where no kernel is missing.
 
     ``host`` is the origin of the package's host library; ``None``, from an index of format 3, means
@@ -146,12 +146,14 @@ class Cause(NamedTuple):
         return f"{NO_KERNEL} {CURE}".format(**self._asdict())
 
 
-def cause(message: str, name: str, missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Cause]:
+def missing_kernel_cause(
+    message: str, name: str, missing: Sequence[MissingKernels], host: Optional[str]
+) -> Optional[Cause]:
     """Return why a model fails with this message in the package ``name``.
 
     ``None`` where the package's missing kernels are not the cause.
     """
-    operator, found = operator_without_kernel(message, missing), shortcoming(missing, host)
+    operator, found = operator_without_kernel(message, missing), consequence_of(missing, host)
     return Cause(name, operator, found.otherwise) if operator and found else None
 
 

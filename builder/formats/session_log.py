@@ -1,7 +1,7 @@
 """A reader of ONNX Runtime's verbose log: the provider of each node, and why it is not CUDA.
 
-``explained`` replaces ONNX Runtime's message for a refused model, which begins with a page of C++, by a cause
-and a remedy.
+``explanation_of`` replaces ONNX Runtime's message for a refused model, which begins with a page of C++, by a
+cause and a remedy.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Placement:
         """Return the number of nodes by provider, as ORT counts them."""
         return dict(self._wanted)
 
-    def take(self) -> List[Tuple[str, str, str, int]]:
+    def nodes_by_kind(self) -> List[Tuple[str, str, str, int]]:
         """Return (provider, operator, node name, number of nodes) for each kind of node.
 
         Raises ``ValueError`` where the listed nodes are not as many as announced.
@@ -97,13 +97,13 @@ class Placement:
             raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
         return [(*node, count) for node, count in found.items()]
 
-    def read(self, log: str) -> None:
+    def add_log(self, log: str) -> None:
         """Take a whole log in the form in which ORT writes it to stderr."""
         for found in _MESSAGE.finditer(log):
             self.add_message(found[1], found[2])
 
 
-def explained(message: str, ort_version: str) -> Optional[str]:
+def explanation_of(message: str, ort_version: str) -> Optional[str]:
     """Return a cause and a remedy for a message of ``CreateSession``; ``None`` for an unknown message."""
     for pattern, sentence in _KNOWN.items():
         found = pattern.search(message)

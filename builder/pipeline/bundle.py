@@ -12,7 +12,7 @@ from pathlib import Path
 from builder.binary.library_names import NVIDIA
 from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, file_digest
-from builder.findings.finding import Code, Finding, require
+from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import CUDA, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
@@ -119,7 +119,9 @@ def _digests(checked: CheckedContent, ports: BundlePorts, what: str) -> Mapping[
     """Return the digest that each member must have. Packing compares files of wheels with their RECORD."""
     recorded_files = recorded(checked.members, checked.record)
     before = ports.archive.digests(checked.originals)
-    require([*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what)
+    require_no_errors(
+        [*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what
+    )
     rest = [member for member in checked.members if member.path not in recorded_files.digests]
     return {**recorded_files.digests, **ports.archive.digests(rest)}
 
@@ -175,12 +177,14 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
 
     def accept(package: LocalFile) -> None:
         if package.size > limit.budget and not splits:
-            require([_too_large(package, content, checked, ports)], f"{package.path.name} is not kept")
+            require_no_errors(
+                [_too_large(package, content, checked, ports)], f"{package.path.name} is not kept"
+            )
 
     try:
         written = ports.archive.write(ports.dist / file, content, limit.preset, accept)
     except ChangedFileError as error:
-        require(list(_changed_file(error)), f"{file} is not packed")
+        require_no_errors(list(_changed_file(error)), f"{file} is not packed")
         raise
     parts = ports.archive.split(written.path, limit.budget) if written.size > limit.budget else ()
     files = parts or (written.path,)

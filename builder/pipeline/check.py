@@ -22,7 +22,7 @@ from builder.binary.library_names import PROVIDERS
 from builder.binary.verdict import X86_64
 from builder.errors import CommandError, IntegrityError
 from builder.files.digest import Digest, file_digest
-from builder.findings.finding import Code, Finding, Severity, errors, require
+from builder.findings.finding import Code, Finding, Severity, errors, require_no_errors
 from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
@@ -288,4 +288,4 @@ def require_checked(findings: Sequence[Finding], what: str) -> None:
             advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
             "file, it is a limit of cuobjdump: please report the line above.",
         )
-    require(findings, what)
+    require_no_errors(findings, what)

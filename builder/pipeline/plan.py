@@ -12,7 +12,7 @@ from builder.binary.library_names import PROVIDERS
 from builder.errors import BuilderError, CompatibilityError, ToolMissingError, TransferError, ValidationError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.missing_kernels import cannot_run, counted, shortcoming
+from builder.formats.missing_kernels import cannot_run, consequence_of, counted
 from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
@@ -374,7 +374,7 @@ def _without_kernels(decided: BuildPlan) -> list[Finding]:
     if decided.profile is None:
         return []
     missing = cannot_run(decided.profile.value, decided.ort_version)
-    found = shortcoming(missing, decided.host.value)
+    found = consequence_of(missing, decided.host.value)
     if found is None:
         return []
     return [

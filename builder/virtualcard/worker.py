@@ -52,9 +52,9 @@ def _answer(api: LoggedApi, job: SessionJob, placement: Placement, report: Path)
     placement.reset()
     try:
         error = _open(api, job)
-        nodes = [] if error else placement.take()
+        nodes = [] if error else placement.nodes_by_kind()
     except OrtStatusError as refusal:
-        error, nodes = str(refusal), placement.take()
+        error, nodes = str(refusal), placement.nodes_by_kind()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
     answer = CardAnswer(
         error=error,

@@ -16,7 +16,7 @@ def main(library: str, model: str) -> None:
     placement = Placement()
     with LoggedApi(Path(library), log=placement.add_message) as api:
         session = Session(api, Path(model), SessionSettings(verbose=True))
-        said = {"refusal": session.refusal, "nodes": placement.take()}
+        said = {"refusal": session.refusal, "nodes": placement.nodes_by_kind()}
         session.close()
     print(json.dumps(said))  # noqa: T201
 

@@ -26,7 +26,7 @@ from builder.builds.wiring import Wiring
 from builder.package.archive import manifest_of
 from builder.pipeline.selftest import SelftestTrial
 from builder.project.inputs import ort_wheel
-from builder.virtualcard.capi import Api, Session, SessionSettings, tensor
+from builder.virtualcard.capi import LoggedApi, Session, SessionSettings, tensor
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,12 +73,12 @@ def _arguments() -> argparse.Namespace:
 def _measured(library: Path, level: int) -> dict[str, float]:
     """Return the runs per second of each model, by the model's name."""
     shop = Wiring(ROOT)
-    with Api(library, lambda _place, _message: None) as api:
+    with LoggedApi(library, lambda _place, _message: None) as api:
         trials = shop.trials(shop.store(shop.lock))
         return {trial.name: _rate(api, trial, level) for trial in trials if trial.name != "decoder"}
 
 
-def _rate(api: Api, trial: SelftestTrial, level: int) -> float:
+def _rate(api: LoggedApi, trial: SelftestTrial, level: int) -> float:
     session = Session(api, trial.model, SessionSettings(cuda=False, level=level))
     by_name = {one.name: one for one in trial.inputs}
     arrays = [np.frombuffer(by_name[name].data, np.uint8).copy() for name in session.inputs]
@@ -92,7 +92,7 @@ def _rate(api: Api, trial: SelftestTrial, level: int) -> float:
     return rate
 
 
-def _timed(api: Api, session: Session, values: Sequence[ctypes.c_void_p], seconds: float) -> float:
+def _timed(api: LoggedApi, session: Session, values: Sequence[ctypes.c_void_p], seconds: float) -> float:
     done, began = 0, time.perf_counter()
     while time.perf_counter() < began + seconds:
         for value in session.run(values):

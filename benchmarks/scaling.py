@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader
-
+from benchmarks.bars import bars_picture
 from builder.app.command_line import make_wiring, wishes
 from builder.builds.estimate import architectures_of, unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
@@ -326,13 +325,10 @@ def table(found: Iterable[Row]) -> Iterator[str]:
 
 def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
     """Return an SVG with bars of minutes, two for each machine."""
-    environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
     both = [(f"{row.name}: {way}", one.wall / 60)
             for row in found for way, one in (("one by one", row.before), ("pool", row.after))]  # fmt: skip
-    most = max(minutes for _, minutes in both)
-    bars = [{"name": name, "value": f"{minutes:.1f}", "share": minutes / most} for name, minutes in both]
     title = f"Minutes that all variants compile, profile {profile}, simulated"
-    return environment.get_template("bars.svg.j2").render(bars=bars, title=title)
+    return bars_picture(title, both, templates, decimals=1)
 
 
 def main() -> None:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader
-
+from benchmarks.bars import bars_picture
 from benchmarks.serving import BATCHES, Row
 
 _HEAD = (
@@ -100,19 +99,9 @@ def page(rows: Sequence[Row], facts: Mapping[str, object], command: str, picture
 
 def picture(rows: Sequence[Row], templates: Path) -> str:
     """Return an SVG with bars of texts per second at the largest batch."""
-    environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
-    ran = [row for row in rows if row.figures]
-    most = max((row.figures[-1].items for row in ran), default=1.0)
-    bars = [
-        {
-            "name": f"{row.name}, {row.provider}, {row.level}",
-            "value": round(row.figures[-1].items),
-            "share": row.figures[-1].items / most,
-        }
-        for row in ran
-    ]
-    title = f"Texts a second at {BATCHES[-1]} texts at once"
-    return environment.get_template("bars.svg.j2").render(bars=bars, title=title)
+    ran = (row for row in rows if row.figures)
+    bars = [(f"{row.name}, {row.provider}, {row.level}", row.figures[-1].items) for row in ran]
+    return bars_picture(f"Texts a second at {BATCHES[-1]} texts at once", bars, templates)
 
 
 def write(file: Path, content: str) -> None:

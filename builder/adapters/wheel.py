@@ -19,7 +19,6 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from builder.binary.library import numbers
 from builder.errors import CommandError, ConfigError, IntegrityError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest, RunningDigest, chunks_in, file_digest, write_new
@@ -28,6 +27,7 @@ from builder.files.file_lock import exclusive
 from builder.files.package_tar import is_plain
 from builder.files.pip_download import downloaded, pip_download, refusal
 from builder.formats.package_names import LINUX, LINUX_ARM64, MACOS, WINDOWS
+from builder.gpu.cuda_toolkits import version_of
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 from builder.rules.wheel_records import read_record, read_rows
@@ -110,7 +110,7 @@ def tag_arguments(filename: str) -> list[str]:
     version = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else PYTHON
     platforms, abis = sorted({tag.platform for tag in tags}), sorted({tag.abi for tag in tags})
     if _STABLE in abis:  # the tag names the oldest Python that works; the project may need a newer one
-        version = max(version, PYTHON, key=numbers)
+        version = max(version, PYTHON, key=version_of)
     return _arguments(platforms, version, implementation, abis)
 
 

@@ -23,16 +23,17 @@ from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, shown
 from builder.binary.comparison import compare
 from builder.binary.coverage import Support
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER
 from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.formats.json_values import to_json
-from builder.formats.missing_kernels import cannot_run, cause
+from builder.formats.missing_kernels import cannot_run, missing_kernel_cause
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import Profile
-from builder.formats.session_log import EVERY_NODE, explained
-from builder.formats.text import printable, shortened
+from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explanation_of
+from builder.formats.text import abridged, printable, shortened
 from builder.gpu.architectures import Capability
 from builder.inspector.answers import Asked
 from builder.inspector.answers import show as show_answer
@@ -46,24 +47,13 @@ from builder.ports import Reporter
 from builder.report.changes import changes_map
 from builder.report.heatmap import heat_maps
 from builder.report.pictures import page, svg
-from builder.virtualcard.opening import (
-    CPU,
-    HOST,
-    PROVIDER,
-    CardRuntime,
-    ModelToOpen,
-    Opening,
-    VirtualCard,
-    open_models,
-)
+from builder.virtualcard.sessions import CardRuntime, CardSession, ModelToOpen, VirtualCard, open_models
 
 _NO_CARD = Capability(8, 6)
 """The virtual card's capability for a provider that runs natively on no GPU."""
 
 _LONGEST = 500
 """The most characters that are shown of ONNX Runtime's own message; its end has the reason."""
-
-_BRIDGE = "libonnxruntime_providers_shared.so"
 
 _HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
 
@@ -164,7 +154,7 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
         if opening.error:
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
-        on_cpu = opening.nodes.get(CPU, Counter())
+        on_cpu = opening.nodes.get(CPU_PROVIDER, Counter())
         table: OperatorTable | None = None
         if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
             table = _table(wiring, provider, runtime, console)
@@ -194,9 +184,9 @@ def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provid
         for name, path in found.libraries:
             file = name.rpartition("/")[2]
             wanted = HOST if _HOST.match(file) else file
-            if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
+            if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
                 (folder / wanted).symlink_to(path.resolve())
-        missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
+        missing = [wanted for wanted in (HOST, PROVIDER, BRIDGE) if not (folder / wanted).exists()]
         if missing:
             raise ValidationError(
                 f"{label} has no {' and no '.join(missing)}",
@@ -227,8 +217,8 @@ def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, reporter: 
 def _why(message: str, provider: _Provider) -> str:
     """Return the reason why a model does not open; an operator that a smaller profile lacks comes first."""
     lean = cannot_run(Profile.LEAN.value, provider.ort_version)
-    lacks = cause(message, provider.label, lean, None)
-    known = str(lacks) if lacks else explained(message, provider.ort_version)
+    lacks = missing_kernel_cause(message, provider.label, lean, None)
+    known = str(lacks) if lacks else explanation_of(message, provider.ort_version)
     own = printable(" ".join(message.split())[-_LONGEST:])
     return known or f"{own} Check it with onnx.checker, or export it again."
 
@@ -275,7 +265,7 @@ class ModelPlan:
         return {"format": 1, **asdict(self)}
 
 
-def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
+def _reason(node: Node, opening: CardSession, table: OperatorTable | None) -> str:
     """Return why ``node`` runs on the CPU: ONNX Runtime's reason and, without a kernel, the existing kernels.
 
     For ``EVERY_NODE``, whose operators ONNX Runtime does not list, all reasons that it gave for any node.
@@ -306,9 +296,7 @@ def _lines(plan: ModelPlan) -> Iterator[str]:
         counts[item.operator, item.why] += item.count
         names[item.operator, item.why].append(shortened(item.name) or "unnamed")
     for (operator, why), count in counts.most_common():
-        some = names[operator, why]
-        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-        who = f"{count} {operator} ({', '.join(some[:_NAMED])}{more})"
+        who = f"{count} {operator} ({abridged(names[operator, why], _NAMED)})"
         yield f"  CPU: {operator if operator == EVERY_NODE[0] else who}: {why}"
     if not plan.cpu:
         yield "  no node runs on the CPU"

@@ -11,7 +11,7 @@ from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
 from builder.files.atomic_write import part_file
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.formats.text import nearest
 from builder.gpu.architectures import Capability
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
@@ -89,7 +89,7 @@ def check_lock(wiring: Wiring, base: str) -> None:
             f"--check {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
         )
     lock = wiring.lock
-    require(
+    require_no_errors(
         check_pins(
             base, [item.key for item in base_inputs(wiring.project, base, lock) if lock.is_open(item)]
         ),

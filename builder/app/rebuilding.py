@@ -25,7 +25,7 @@ from builder.files.http_client import Web, open_url, read_small, trusted_certifi
 from builder.files.oci_opener import OciOpener
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
-from builder.package.recipe import Recipe, build_arguments, departures, read_recipe
+from builder.package.recipe import Recipe, build_arguments, read_recipe, tree_differences
 from builder.pipeline.rebuilt import differences
 from builder.release.prepare import index_url
 
@@ -140,7 +140,7 @@ def _tell_departures(wiring: Wiring, recipe: Recipe) -> None:
     """Warn of each difference in tree, configuration or pins that may change what is built."""
     config = hashlib.sha256((wiring.root / "variants.yaml").read_bytes()).hexdigest()
     revision = revision_of(wiring.root, wiring.runner)
-    for sentence in departures(recipe, revision, config, wiring.lock):
+    for sentence in tree_differences(recipe, revision, config, wiring.lock):
         wiring.reporter.warn(f"{recipe.variant}: {sentence}")
 
 

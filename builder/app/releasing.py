@@ -34,11 +34,12 @@ from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
-from builder.formats.text import API, without_userinfo
+from builder.formats.text import without_userinfo
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
+from builder.project.kinds import API
 from builder.project.variants import Origin, Project
 from builder.release.assets import ReleaseHost, Repository
 from builder.release.mirror import mirror_tag

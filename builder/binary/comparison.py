@@ -90,7 +90,9 @@ class Pair:
         """
         old, new = (verdicts(one) if one else {} for one in (self.old, self.new))
         return {
-            gpu.device: SupportChange(old.get(gpu.device, _NOWHERE), new.get(gpu.device, _NOWHERE))
+            gpu.capability: SupportChange(
+                old.get(gpu.capability, _NOWHERE), new.get(gpu.capability, _NOWHERE)
+            )
             for gpu in gpus
         }
 
@@ -112,7 +114,7 @@ def compare(old: Sequence[Inspected], new: Sequence[Inspected]) -> Comparison:
     gpus = tuple(gpu for gpu in gpus_of([*old, *new]) if all(_is_for(gpu, side) for side in (old, new)))
     before, now = (together(side, gpus) for side in (old, new))
     changes = {
-        gpu.device: SupportChange(before.get(gpu.device, _NOWHERE), now.get(gpu.device, _NOWHERE))
+        gpu.capability: SupportChange(before.get(gpu.capability, _NOWHERE), now.get(gpu.capability, _NOWHERE))
         for gpu in gpus
     }
     return Comparison(gpus, changes if before or now else {}, _pairs(old, new))

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
 from builder.binary.library_names import family_of
 from builder.binary.payloads.payload_bytes import Compression
+from builder.gpu import compatibility
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import jits_ptx, runs_sass
 from builder.gpu.table import DEVICES, GPUS, Gpu
@@ -45,12 +46,12 @@ _BLACKWELL = 10
 class Support(Enum):
     """Ways in which device code runs on a GPU, best first."""
 
-    NATIVE = "native"
-    JIT = "jit"
+    NATIVE = compatibility.NATIVE
+    JIT = compatibility.JIT
     """The driver compiles PTX at first use."""
-    PARTIAL = "partial"
+    PARTIAL = compatibility.PARTIAL
     """Some containers have no code that runs."""
-    NONE = "none"
+    NONE = compatibility.NONE
 
 
 _ORDER = tuple(Support)
@@ -86,43 +87,53 @@ class HeldCode(NamedTuple):
     """Architectures of ``sass`` whose images are stubs, by their sizes (see ``_STUB``)."""
 
 
-@dataclass(frozen=True)
-class LibraryCoverage:
-    """The device code in one library. ``sass``, ``ptx`` and ``ltoir``: all architectures found, sorted."""
+@dataclass(frozen=True, kw_only=True)
+class DeviceCode:
+    """The device code that was read in one library."""
 
     path: str
-    containers: int
     sections: Mapping[str, int]
     """Numbers of containers by the name of their section; ``""`` is for containers outside all sections."""
     images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]]
     """Numbers of images by section, kind and architecture, to compare with those of another reader."""
     sizes: Mapping[Kind, Mapping[Arch, int]]
     """Stored (packed) bytes of the images by kind and architecture."""
-    sass: tuple[Arch, ...]
-    ptx: tuple[Arch, ...]
-    ltoir: tuple[Arch, ...]
     isa: tuple[int, int] | None
     """The newest PTX ISA version of the library's PTX, ``(8, 8)``; ``None`` without PTX."""
-    unknown: int
-    """Number of images of unknown kind (``Kind.OTHER``)."""
     nothing_to_run: int
     """Number of containers with nothing to run, without ``link_inputs``."""
     link_inputs: int
     """Number of further containers that are inputs of a device link, whose output is judged instead."""
     unlinked: int
     """Number of containers of relocatable code that were not device-linked and so cannot be loaded."""
-    single: int
-    """Number of containers with SASS for one architecture and no PTX."""
     specialised: bool
-    tally: Mapping[Capability, ContainerTally]
     zstd: bool
     """Whether an image for an architecture older than Blackwell is packed with zstd."""
     held: Mapping[HeldCode, int] = field(default_factory=dict)
-    """Numbers of judged containers by the code that they hold; ``tally`` is computed from these numbers."""
+    """Numbers of judged containers by the code that they hold."""
     held_by_inputs: frozenset[HeldCode] = frozenset()
     """The code in the inputs of the library's device links."""
     unit_sets: tuple[UnitSet, ...] = ()
-    """The argument ``kinds`` of ``cover``."""
+    """The sets of units in the library that are compiled for different architectures; see ``cover``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryCoverage(DeviceCode):
+    """The device code in one library, and what follows from it (``coverage_of``).
+
+    ``sass``, ``ptx`` and ``ltoir``: all architectures found, sorted.
+    """
+
+    containers: int
+    sass: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+    ltoir: tuple[Arch, ...]
+    unknown: int
+    """Number of images of unknown kind (``Kind.OTHER``)."""
+    single: int
+    """Number of containers with SASS for one architecture and no PTX."""
+    tally: Mapping[Capability, ContainerTally]
+    """Numbers of the containers in ``held`` by how they serve each capability."""
 
     @property
     def support(self) -> Mapping[Capability, Support]:
@@ -142,48 +153,47 @@ def is_specialised(path: str) -> bool:
 
 
 def cover(
-    path: str, containers: Sequence[Container], *, specialised: bool, kinds: Sequence[UnitSet] = ()
+    path: str, containers: Sequence[Container], *, specialised: bool, unit_sets: Sequence[UnitSet] = ()
 ) -> LibraryCoverage | None:
     """Compute the coverage of one library from its containers; ``None`` when it has no device code.
 
-    ``kinds`` are the sets of units in the library that are compiled for different architectures, empty where
+    ``unit_sets`` are the library's sets of units that are compiled for different architectures, empty where
     all units are compiled for all of them. A container of a set that is not meant for a GPU is no gap.
     """
     if not containers:
         return None
-    judged, inputs = _divided(containers)
-    alike, again = _alike(judged), _alike(inputs)
-    images = _images(containers)
-    return LibraryCoverage(
-        path=path,
-        containers=len(containers),
-        sections=Counter(container.section for container in containers),
-        images=images,
-        sizes=_sizes(containers),
-        sass=_found(images, Kind.SASS),
-        ptx=_found(images, Kind.PTX),
-        ltoir=_found(images, Kind.LTOIR),
-        isa=max(_isas(containers), default=None),
-        unknown=sum(sum(kinds_of.get(Kind.OTHER, {}).values()) for kinds_of in images.values()),
-        nothing_to_run=sum(not container.runnable for container in judged),
-        link_inputs=len(inputs),
-        unlinked=sum(container.section == LINK_INPUT for container in judged),
-        single=single(alike),
-        specialised=specialised,
-        tally=tallies(alike, again, kinds),
-        zstd=any(_is_old_zstd(container) for container in containers),
-        held=alike,
-        held_by_inputs=frozenset(again),
-        unit_sets=tuple(kinds),
+    units, inputs = _divided(containers)
+    return coverage_of(
+        DeviceCode(
+            path=path,
+            sections=Counter(container.section for container in containers),
+            images=_images(containers),
+            sizes=_sizes(containers),
+            isa=max(_isas(containers), default=None),
+            nothing_to_run=sum(not container.runnable for container in units),
+            link_inputs=len(inputs),
+            unlinked=sum(container.section == LINK_INPUT for container in units),
+            specialised=specialised,
+            zstd=any(_is_old_zstd(container) for container in containers),
+            held=_alike(units),
+            held_by_inputs=frozenset(_alike(inputs)),
+            unit_sets=tuple(unit_sets),
+        )
     )
 
 
-def tallies(
-    held: Mapping[HeldCode, int], held_by_inputs: Iterable[HeldCode], kinds: Sequence[UnitSet] = ()
-) -> Mapping[Capability, ContainerTally]:
-    """Return the tally of the containers for each capability; ``kinds`` as for ``cover``."""
-    inputs = frozenset(held_by_inputs)
-    return {device: _tally(held, inputs, device, kinds) for device in DEVICES}
+def coverage_of(code: DeviceCode) -> LibraryCoverage:
+    """Return the coverage of the library with this code."""
+    return LibraryCoverage(
+        **vars(code),
+        containers=sum(code.sections.values()),
+        sass=_found(code, Kind.SASS),
+        ptx=_found(code, Kind.PTX),
+        ltoir=_found(code, Kind.LTOIR),
+        unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in code.images.values()),
+        single=sum(count for one, count in code.held.items() if len(one.sass) == 1 and not one.ptx),
+        tally={device: _tally(code, device) for device in DEVICES},
+    )
 
 
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
@@ -193,7 +203,7 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
     """
     runnable = [library for library in libraries if library.runnable]
     found = [library.support for library in runnable]
-    return {gpu.device: worst(support[gpu.device] for support in found) for gpu in columns(runnable)}
+    return {gpu.capability: worst(support[gpu.capability] for support in found) for gpu in columns(runnable)}
 
 
 def worst(supports: Iterable[Support]) -> Support:
@@ -207,7 +217,7 @@ def columns(libraries: Iterable[LibraryCoverage]) -> tuple[Gpu, ...]:
     These are the GPUs of NVIDIA's list, and each other GPU whose own architecture one of the libraries holds.
     """
     held = {arch.number for library in libraries for arch in (*library.sass, *library.ptx)}
-    return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.device in DEVICES and gpu.number in held))
+    return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.capability in DEVICES and gpu.number in held))
 
 
 def sass_everywhere(containers: Sequence[Container]) -> tuple[Arch, ...]:
@@ -223,8 +233,8 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
     whose code does not. With ``widen`` (a variant that is widened) each capability that the code runs on is
     promised. Only a GPU's own architecture promises a GPU that NVIDIA does not list.
     """
-    gpus = [gpu for gpu in GPUS if gpu.device in DEVICES and (gpu.listed or gpu.number == arch.number)]
-    runs_on = tuple(gpu.device for gpu in gpus if runs_sass(arch, gpu.device))
+    gpus = [gpu for gpu in GPUS if gpu.capability in DEVICES and (gpu.listed or gpu.number == arch.number)]
+    runs_on = tuple(gpu.capability for gpu in gpus if runs_sass(arch, gpu.capability))
     return runs_on if widen or arch.suffix == "f" else runs_on[:1]
 
 
@@ -265,13 +275,8 @@ def _isas(containers: Iterable[Container]) -> Iterator[tuple[int, int]]:
     return (image.isa for container in containers for image in container.images if image.kind is Kind.PTX)
 
 
-def _found(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) -> tuple[Arch, ...]:
-    return tuple(sorted({arch for kinds in images.values() for arch in kinds.get(kind, ())}))
-
-
-def single(held: Mapping[HeldCode, int]) -> int:
-    """Return the number of containers with SASS for one architecture and no PTX."""
-    return sum(count for code, count in held.items() if len(code.sass) == 1 and not code.ptx)
+def _found(code: DeviceCode, kind: Kind) -> tuple[Arch, ...]:
+    return tuple(sorted({arch for kinds in code.images.values() for arch in kinds.get(kind, ())}))
 
 
 _STUB = 16
@@ -305,19 +310,18 @@ def _stubs(container: Container) -> frozenset[Arch]:
     return frozenset(arch for size, arch in sizes if size * _STUB < largest)
 
 
-def _tally(
-    alike: Mapping[HeldCode, int], again: Iterable[HeldCode], device: Capability, kinds: Sequence[UnitSet]
-) -> ContainerTally:
+def _tally(code: DeviceCode, device: Capability) -> ContainerTally:
     counts: Counter[Support] = Counter()
     stubs = 0
-    linkable = all(_served(code, device) is not Support.NONE for code in again)
-    for code, count in alike.items():
-        served = _served(code, device)
-        if served is Support.NONE and code.linked and linkable:
+    linkable = all(_served(one, device) is not Support.NONE for one in code.held_by_inputs)
+    for one, count in code.held.items():
+        served = _served(one, device)
+        if served is Support.NONE and one.linked and linkable:
             served = Support.JIT
-        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in code.sass - code.stubs):
+        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in one.sass - one.stubs):
             stubs += count
-        if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code.sass):
+        sets = code.unit_sets
+        if served is not Support.NONE or not sets or meant_for(_arch_of(device), sets, one.sass):
             counts[served] += count
     return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE], stubs)
 

@@ -60,9 +60,6 @@ _IMAGE_VERSION = 0x0101
 
 _LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
 
-OBFUSCATED = 0x10000
-"""The flag of obfuscated LTO IR, which only NVIDIA's linker unpacks."""
-
 _HOST, _HOSTS = 0x51, (0x11, 0x41)
 """Mask of the flags for an image's operating system, and their values for 64-bit Linux and Windows."""
 

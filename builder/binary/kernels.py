@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from builder.binary.payloads.payload_bytes import Compression, beginning
+from builder.binary.payloads.payload_bytes import Compression, unpack_beginning
 
 CUBIN, PTX = b"\x7fELF", b".version"
 """The first bytes of a cubin, and a directive that every PTX has in its first bytes."""
@@ -46,7 +46,7 @@ class CodeFinder:
     def beginning(self, stored: bytes, packed: Compression) -> bytes:
         """Return about ``FAR`` unpacked bytes; empty after ``MOST_JOINED`` calls or if unpacking fails."""
         self._room -= 1
-        return beginning(stored, packed, FAR) if self._room >= 0 else b""
+        return unpack_beginning(stored, packed, FAR) if self._room >= 0 else b""
 
     def holds_code(self, kind: bytes, packed: Compression, read: Callable[[int], bytes], size: int) -> bool:
         """Return whether an image of ``size`` unpacked bytes holds code; ``True`` if it cannot be decided.
@@ -64,6 +64,6 @@ class CodeFinder:
         if any(mark in stored for mark in marks) or len(stored) > _LARGEST:
             return True
         if stored not in self._known and len(self._known) < MOST_UNPACKED:
-            whole = beginning(stored, packed, _NAMES if kind == CUBIN else _LARGEST)
+            whole = unpack_beginning(stored, packed, _NAMES if kind == CUBIN else _LARGEST)
             self._known[stored] = kind not in whole[:FAR] or any(mark in whole for mark in marks)
         return self._known.get(stored, True)

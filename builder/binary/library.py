@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
@@ -23,7 +23,7 @@ from builder.binary.kinds.static_library import read_members
 from builder.binary.library_names import NVIDIA, is_provider
 from builder.binary.payloads.deep import DeepReading, read_payloads
 from builder.findings.finding import Code, Finding, Severity
-from builder.onnxruntime.units import UnitSet, kinds_found
+from builder.onnxruntime.units import UnitSet, observed_unit_sets
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,16 @@ def unreadable(path: str, why: str) -> Reading:
     return Reading(path=path, problem=Finding(code=Code.E001, path=path, message=why))
 
 
-def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
+def _unit_sets(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
     """Return the sets of units of ORT's provider that its version compiles for different architectures.
 
     Empty for another library, and where the version compiles all units for the same architectures.
     """
     if not is_provider(reading.path) or reading.embedded_version is None:
         return ()
-    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
+    return observed_unit_sets(
+        (container.arches(Kind.SASS) for container in containers), reading.embedded_version
+    )
 
 
 def _machine_of_objects(buffer: Buffer) -> str:
@@ -155,8 +157,8 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     if deep and containers:
         containers, seen = read_payloads(buffer, containers)
         reading = replace(reading, deep=seen)
-    kinds = _kinds(reading, containers)
-    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
+    unit_sets = _unit_sets(reading, containers)
+    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), unit_sets=unit_sets)
     raw = {} if is_specialised(reading.path) else find_raw(buffer, _data(reading, buffer), containers)
     return replace(reading, containers=containers, coverage=coverage, raw=raw)
 
@@ -192,16 +194,6 @@ class Inspected:
 _WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, ``(2, 35)`` of ``2.35``, to compare versions by."""
-    return tuple(int(part) for part in version.split("."))
-
-
-def highest(versions: Iterable[str | None]) -> str | None:
-    """Return the highest version; ``None`` where there is none."""
-    return max((version for version in versions if version), key=numbers, default=None)
-
-
 def wheel_version(source: str) -> str | None:
     """Return the version in a wheel's key: ``9.10.2`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``.
 
@@ -209,42 +201,6 @@ def wheel_version(source: str) -> str | None:
     """
     match = _WHEEL_VERSION.search(source)
     return match[1] if match else None
-
-
-def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
-    """Yield a finding ``code`` if the libraries of ``what`` have different versions.
-
-    Yields a warning ``code`` too if some versions are unknown. ``versions``: the version by member path,
-    ``None`` if it is unknown. One library alone yields nothing. The finding's path is that of a library with
-    the rarest version.
-    """
-    if len(versions) <= 1:
-        return
-    found_versions = sorted({version for version in versions.values() if version}, key=numbers)
-    if len(found_versions) > 1:
-        rarest = min(found_versions, key=lambda version: len(_paths(versions, version)))
-        yield Finding(
-            code=code,
-            path=_paths(versions, rarest)[0],
-            message=f"{what} of {len(found_versions)} versions are mixed in this package",
-            wanted=f"all of {what} from one release",
-            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in found_versions),
-        )
-    silent = _paths(versions, None)
-    if silent:
-        yield Finding(
-            code=code,
-            path=silent[0],
-            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
-            "manifest names their wheel",
-            wanted=f"a package with its manifest, to compare all of {what}",
-            got=", ".join(silent),
-            severity=Severity.WARNING,
-        )
-
-
-def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
-    return [path for path, version in versions.items() if version == wanted]
 
 
 @dataclass(frozen=True)

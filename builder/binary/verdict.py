@@ -149,7 +149,7 @@ def together(items: Sequence[Inspected], gpus: Sequence[Gpu] | None = None) -> M
     """
     shown = gpus_of(items) if gpus is None else gpus
     parts = [[(item, verdicts(item)) for item in part] for part in _parts(items)]
-    return {gpu.device: _together(parts, gpu) for gpu in shown} if parts else {}
+    return {gpu.capability: _together(parts, gpu) for gpu in shown} if parts else {}
 
 
 def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
@@ -165,7 +165,7 @@ def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
 
 
 def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu) -> Verdict:
-    fitting = [[found[gpu.device] for item, found in part if fits(item, gpu)] for part in parts]
+    fitting = [[found[gpu.capability] for item, found in part if fits(item, gpu)] for part in parts]
     each = [_best(found) for found in fitting if found]
     support = worst(one.support for one in each)
     blamed = [one for one in each if one.support is support]
@@ -180,11 +180,16 @@ def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
     parts, found = _parts(items), together(items)
     shown = gpus_of(items) if found else ()
     each = [[(item, verdicts(item)) for item in part] for part in parts if len(part) > 1]
-    told = {
-        gpu.device: [*_of_alternatives(each, gpu), _doubt_of_parts(parts, gpu, found[gpu.device].because)]
+    doubts_by_gpu = {
+        gpu.capability: [
+            *_of_alternatives(each, gpu),
+            _doubt_of_parts(parts, gpu, found[gpu.capability].because),
+        ]
         for gpu in shown
     }
-    return {device: "; ".join(filter(None, doubts)) for device, doubts in told.items() if any(doubts)}
+    return {
+        device: "; ".join(filter(None, doubts)) for device, doubts in doubts_by_gpu.items() if any(doubts)
+    }
 
 
 def _of_alternatives(
@@ -192,7 +197,7 @@ def _of_alternatives(
 ) -> Iterator[str]:
     """Yield the doubt on each group of alternatives that do not all have the same support."""
     for part in parts:
-        fitting = [found[gpu.device] for item, found in part if fits(item, gpu)]
+        fitting = [found[gpu.capability] for item, found in part if fits(item, gpu)]
         if len({one.support for one in fitting}) > 1:
             yield _best(fitting).doubt
 

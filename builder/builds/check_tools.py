@@ -29,7 +29,7 @@ from builder.ports import Inspector, Reporter
 from builder.project.build_plan import Rendered
 from builder.project.inputs import debian_version
 from builder.project.variants import Origin, Variant
-from builder.virtualcard.opening import CardRuntime
+from builder.virtualcard.sessions import CardRuntime
 
 _NOBODY = Variant(name="kit", sm=(), generations=())
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import onnxruntime
 
 from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
+from builder.binary.library_names import HOST, PROVIDER
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError
 from builder.files.atomic_write import part_file
@@ -26,13 +27,11 @@ from builder.files.digest import file_digest
 from builder.formats.json_values import from_json, parse_json, to_json
 from builder.onnxruntime.operators import FORMAT, ONNX, OperatorTable, ranges
 from builder.ports import Reporter
-from builder.virtualcard.opening import (
+from builder.virtualcard.sessions import (
     DISABLED,
-    HOST,
-    PROVIDER,
     CardRuntime,
+    CardSession,
     ModelToOpen,
-    Opening,
     VirtualCard,
     open_models,
 )
@@ -53,7 +52,7 @@ _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for|off
 
 _FORMAT = 1
 
-Opener = Callable[[Sequence[ModelToOpen]], Iterable[Opening]]
+Opener = Callable[[Sequence[ModelToOpen]], Iterable[CardSession]]
 """Opens models one after another."""
 
 
@@ -114,7 +113,7 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
     return _table(answers, _opsets(opener, {definition.domain for definition in known}), ort_version)
 
 
-def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
+def _open(opener: Opener, models: Sequence[bytes]) -> list[CardSession]:
     with tempfile.TemporaryDirectory(prefix="ortpacks-operators-") as name:
         files = []
         for at, model in enumerate(models):
@@ -124,7 +123,7 @@ def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
         return list(opener(files))
 
 
-def _note_answers(question: Question, opening: Opening, answers: _Answers) -> Iterator[Question]:
+def _note_answers(question: Question, opening: CardSession, answers: _Answers) -> Iterator[Question]:
     """Note the answers of an opening; yield the questions to ask next if there were none."""
     if ("Identity", LAST) in opening.no_kernel:
         filled = question.definition.filled(question.form)

@@ -20,13 +20,13 @@ from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry, loads
 from builder.formats.package_names import CUDA, LINUX, MANIFEST, REDUCED, Host
 from builder.package.archive import Member, manifest_of
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
-from builder.pipeline.check import check, say_report
+from builder.pipeline.check import check, require_checked, say_report
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench, SelftestTrial, selftest
 from builder.pipeline.verify import Verifier, verify
@@ -121,7 +121,7 @@ def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Pat
 
     Raises ``CheckFailedError`` for a manifest with paths outside the folder.
     """
-    require(list(check_absent(manifest)), f"{manifest.name} is not completed")
+    require_no_errors(list(check_absent(manifest)), f"{manifest.name} is not completed")
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
         tree = wheel_tree(wiring, reporter, wheels[entry.source])
@@ -169,7 +169,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
             )
             say_report(report, variant, wiring.reporter)
             mismatches = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
-            require(
+            require_checked(
                 [*report.findings, *mismatches], f"{path.name} does not hold what {variant.name} promises"
             )
 

@@ -43,10 +43,10 @@ from builder.errors import (
     ValidationError,
     VariantsFailedError,
 )
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
-from builder.pipeline.check import native_sm
+from builder.pipeline.check import native_sm, require_checked
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes, choose_base, coverage_to_come, plan, provider_in
@@ -122,7 +122,7 @@ class VariantBuild:
             self._say_open_pins(decided)
             if self._options.wishes.release:
                 findings = check_plan(decided, self._wiring.lock)
-                require(findings, f"{self._variant.name} cannot be released, so it is not built")
+                require_no_errors(findings, f"{self._variant.name} cannot be released, so it is not built")
             return decided
 
     def _say_open_pins(self, decided: BuildPlan) -> None:
@@ -250,7 +250,7 @@ class VariantBuild:
         with self._locked():
             decided = self.plan()
             _, report = self._packing(decided, self._render(decided)).check()
-            require(report.findings, f"{self._variant.name} does not hold what it promises")
+            require_checked(report.findings, f"{self._variant.name} does not hold what it promises")
 
     def bundle(self) -> tuple[Path, ...]:
         """Return verified packages that are made from the libraries of the last build."""

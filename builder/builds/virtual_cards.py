@@ -19,7 +19,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import LINUX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
-from builder.gpu.table import CAPABILITIES, MODELS
+from builder.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.package.describe import BinaryReport
 from builder.pipeline.selftest import SelftestTrial
 from builder.report.card_grid import (
@@ -36,12 +36,12 @@ from builder.report.card_grid import (
 )
 from builder.selection.reasons import driver_refusal
 from builder.selection.select import select
-from builder.virtualcard.opening import (
+from builder.virtualcard.sessions import (
     DRIVER,
     Array,
     CardRuntime,
+    CardSession,
     ModelToOpen,
-    Opening,
     VirtualCard,
     open_models,
 )
@@ -136,7 +136,7 @@ class CardBench:
         for capability in self.cards.capabilities:
             error = self.runtime.error_of(VirtualCard(capability=str(capability), driver=driver))
             if error == _NO_DEVICE and not self.cards.whole:
-                names = next(model.cards for model in MODELS if model.device == capability)
+                names = BY_CAPABILITY[capability].cards
                 raise ValidationError(
                     f"--card {capability} --driver {driver}",
                     cause=f"no machine has both, for drivers of this branch do not know {names}",
@@ -210,7 +210,7 @@ def _feed(trial: SelftestTrial) -> dict[str, Array]:
     }
 
 
-def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
+def _model(trial: SelftestTrial, seen: CardSession) -> ModelOnCard:
     return ModelOnCard(
         name=trial.name,
         nodes=seen.counts,
@@ -221,7 +221,7 @@ def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
 
 
 def _libraries(
-    openings: Sequence[Opening], coverage: Sequence[LibraryCoverage], capability: str
+    openings: Sequence[CardSession], coverage: Sequence[LibraryCoverage], capability: str
 ) -> Iterable[LibraryOnCard]:
     """Yield the containers of each library: as the card resolved them if loaded, else as they were read."""
     loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}

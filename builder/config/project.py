@@ -27,7 +27,7 @@ from builder.gpu.table import GENERATION_NUMBERS
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.kinds import SPECS, FileName, FormatNumber, ProjectSection, Sha256, TextForm
 from builder.project.variants import Project, Variant
-from builder.rules.nvidia_libraries import hold_libraries
+from builder.rules.nvidia_libraries import check_served
 from builder.rules.toolkits import lint
 
 FORMAT = 1
@@ -153,7 +153,7 @@ def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) ->
     wheels = [Input.wheel(pin, platform).spec for pin in pins]
     if cuda and cudnn and ort:
         findings = lint(variant=name, sm=sm, cuda=cuda, cudnn=cudnn, ort=ort, nvcc=None)
-        findings += hold_libraries(f"variants.{name}.sm", sm, wheels)
+        findings += check_served(f"variants.{name}.sm", sm, wheels)
         for finding in errors(findings):
             message = f"{finding.code.name} {finding.message}"
             document.report(CompatibilityError, place, message, found=finding.got, allowed=finding.wanted)

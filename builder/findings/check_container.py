@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import ABSENT, Outcome, Seen
+from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
+from builder.findings.observations import ABSENT, Observations, Outcome
 from builder.formats.package_names import CUDA, SERVED
 from builder.selection.reasons import MUSL
 
-FIX = Fixes(
+ADVICE = CheckAdvice(
     {
         "D101": Advice(
             Severity.ERROR,
@@ -75,79 +75,83 @@ DXGDMAL_SINCE = 555
 """The first branch of the Windows driver with libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
 
 
-def container_without_gpus(seen: Seen) -> Iterator[Finding]:
+def container_without_gpus(observed: Observations) -> Iterator[Finding]:
     """Yield D102 where the container was started with no GPU on purpose."""
-    system = seen.system
-    if system.container and system.nvidia_visible in _NO_GPU and seen.kernel.control == ABSENT:
-        yield FIX.found(
+    system = observed.system
+    if system.container and system.nvidia_visible in _NO_GPU and observed.kernel.control == ABSENT:
+        yield ADVICE.found(
             "D102", f"NVIDIA_VISIBLE_DEVICES={system.nvidia_visible} in a container ({system.container})."
         )
 
 
-def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
+def no_wsl_gpu(observed: Observations) -> Iterator[Finding]:
     """Yield D106 where WSL has no ``/dev/dxg``."""
-    if seen.system.wsl and not seen.kernel.dxg:
-        where = f", in a container ({seen.system.container})" if seen.system.container else ""
-        yield FIX.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
+    if observed.system.wsl and not observed.kernel.dxg:
+        where = f", in a container ({observed.system.container})" if observed.system.container else ""
+        yield ADVICE.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
 
 
-def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
+def gpu_not_passed(observed: Observations) -> Iterator[Finding]:
     """Yield D101 where a container shows its host's PCI bus or modules, and no device files."""
-    cards = [card for card in seen.kernel.cards if card.driver not in KEPT]
-    host = cards or seen.kernel.loaded
-    if seen.system.container and host and seen.kernel.control == ABSENT:
-        where = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
-        yield FIX.found("D101", f"{where}, and there is no /dev/nvidiactl.")
+    cards = [card for card in observed.kernel.cards if card.driver not in KEPT]
+    host = cards or observed.kernel.loaded
+    if observed.system.container and host and observed.kernel.control == ABSENT:
+        where = f"In a container ({observed.system.container}) with the host's NVIDIA card in sight"
+        yield ADVICE.found("D101", f"{where}, and there is no /dev/nvidiactl.")
 
 
-def container_without_libcuda(seen: Seen) -> Iterator[Finding]:
+def container_without_libcuda(observed: Observations) -> Iterator[Finding]:
     """Yield D103 where a container with a GPU has no ``libcuda.so.1``."""
-    given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
-    if seen.system.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
-        parts = seen.system.nvidia_capabilities
+    given = observed.kernel.control != ABSENT or observed.kernel.dxg or observed.listed
+    if observed.system.container and given and observed.reply("libcuda").outcome == Outcome.MISSING:
+        parts = observed.system.nvidia_capabilities
         why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
-        yield FIX.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
+        yield ADVICE.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
 
 
-def jetson(seen: Seen) -> Iterator[Finding]:
+def jetson(observed: Observations) -> Iterator[Finding]:
     """Yield D107 where the machine is a Jetson or another Tegra."""
-    if seen.system.jetson:
-        yield FIX.found("D107", f"This is a {seen.system.jetson}.")
+    if observed.system.jetson:
+        yield ADVICE.found("D107", f"This is a {observed.system.jetson}.")
 
 
 CAUSES = (jetson, container_without_gpus, no_wsl_gpu, gpu_not_passed, container_without_libcuda)
 """Rules in order: the first one with a finding names the cause."""
 
 
-def container_without_smi(seen: Seen) -> Iterator[Finding]:
+def container_without_smi(observed: Observations) -> Iterator[Finding]:
     """Yield D104 where a container with CUDA has no nvidia-smi.
 
     nvidia-smi does not run where CUDA lists GPUs, so the absence of NVML is taken for it: both belong to the
     same part of the driver.
     """
-    system = seen.system
-    if system.container and seen.reply("libcuda").devices and seen.reply("NVML").outcome == Outcome.MISSING:
-        yield FIX.found("D104", f"In a container ({system.container}) with CUDA and without nvidia-smi.")
+    system = observed.system
+    if (
+        system.container
+        and observed.reply("libcuda").devices
+        and observed.reply("NVML").outcome == Outcome.MISSING
+    ):
+        yield ADVICE.found("D104", f"In a container ({system.container}) with CUDA and without nvidia-smi.")
 
 
-def musl(seen: Seen) -> Iterator[Finding]:
+def musl(observed: Observations) -> Iterator[Finding]:
     """Yield D108 where the C library of the system is musl."""
-    if seen.system.glibc == MUSL:
-        yield FIX.found("D108", "This system's C library is musl.")
+    if observed.system.glibc == MUSL:
+        yield ADVICE.found("D108", "This system's C library is musl.")
 
 
-def unserved_platform(seen: Seen) -> Iterator[Finding]:
+def unserved_platform(observed: Observations) -> Iterator[Finding]:
     """Yield D109 where no packages for NVIDIA GPUs are made for the system."""
-    system = seen.system
-    if not system.jetson and seen.platform not in SERVED[CUDA]:
-        yield FIX.found("D109", f"This system is {seen.platform}.")
+    system = observed.system
+    if not system.jetson and observed.platform not in SERVED[CUDA]:
+        yield ADVICE.found("D109", f"This system is {observed.platform}.")
 
 
-def wsl_500(seen: Seen) -> bool:
+def wsl_500(observed: Observations) -> bool:
     """Return whether the cause of a failure with 500 is that of D105."""
-    if not (seen.kernel.dxg and seen.system.container) or seen.kernel.dxgdmal:
+    if not (observed.kernel.dxg and observed.system.container) or observed.kernel.dxgdmal:
         return False
-    return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE
+    return observed.driver is None or int(observed.driver.split(".")[0]) >= DXGDMAL_SINCE
 
 
 RULES = (jetson, container_without_smi, musl, unserved_platform)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, NamedTuple
 
-from builder.findings.check_container import FIX as CONTAINER
+from builder.findings.check_container import ADVICE as CONTAINER
 from builder.findings.check_container import wsl_500
-from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import Outcome, Seen
-from builder.formats.missing_kernels import CURE, NO_KERNEL, cause
+from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
+from builder.findings.observations import Observations, Outcome
+from builder.formats.missing_kernels import CURE, NO_KERNEL, missing_kernel_cause
 
-FIX = Fixes(
+ADVICE = CheckAdvice(
     {
         "D021": Advice(
             Severity.ERROR,
@@ -155,92 +155,92 @@ class NumberedFailure(NamedTuple):
     text: str
 
 
-def failures(seen: Seen) -> List[NumberedFailure]:
+def failures(observed: Observations) -> List[NumberedFailure]:
     """Return the failures with a number, CUDA's first. That there is no GPU is not a failure."""
-    return [*_of_cuda(seen), *_of_nvml(seen), *_of_trial(seen)]
+    return [*_of_cuda(observed), *_of_nvml(observed), *_of_trial(observed)]
 
 
-def numbered_failures(seen: Seen) -> Iterator[Finding]:
+def numbered_failures(observed: Observations) -> Iterator[Finding]:
     """Yield D021 to D030, D033 or D105 where CUDA, NVML or a session fails with a number."""
     by_code: Dict[str, List[str]] = {}
-    for failure in failures(seen):
+    for failure in failures(observed):
         by_code.setdefault(failure.code, []).append(failure.text)
-    works = f"The driver lists {seen.listed} GPU(s). " if seen.listed else ""
+    works = f"The driver lists {observed.listed} GPU(s). " if observed.listed else ""
     for code, texts in by_code.items():
         sentence = f"{works}{'; '.join(texts)}."
-        if code == "D026" and wsl_500(seen):
+        if code == "D026" and wsl_500(observed):
             yield CONTAINER.found("D105", f"{sentence} A container on WSL2, without libnvdxgdmal.so.1.")
         else:
-            yield FIX.found(code, sentence)
+            yield ADVICE.found(code, sentence)
 
 
-def driver_library_failures(seen: Seen) -> Iterator[Finding]:
+def driver_library_failures(observed: Observations) -> Iterator[Finding]:
     """Yield D013 or D014 where NVML or libcuda does not answer in time, crashes or cannot be loaded."""
     for name in _LIBRARIES:
-        reply = seen.reply(name)
+        reply = observed.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
-            yield FIX.found("D013", f"{name}: {reply.detail}.")
+            yield ADVICE.found("D013", f"{name}: {reply.detail}.")
         elif reply.outcome == Outcome.FAILED and reply.code is None:
-            yield FIX.found("D014", f"{name}: {reply.detail}.")
+            yield ADVICE.found("D014", f"{name}: {reply.detail}.")
 
 
-def _of_cuda(seen: Seen) -> Iterator[NumberedFailure]:
-    reply = seen.reply("libcuda")
+def _of_cuda(observed: Observations) -> Iterator[NumberedFailure]:
+    reply = observed.reply("libcuda")
     if reply.code is not None and reply.code != NO_DEVICE:
         yield NumberedFailure(_CODES.get(reply.code, "D029"), f"CUDA fails: {reply.error} ({reply.code})")
 
 
-def _of_nvml(seen: Seen) -> Iterator[NumberedFailure]:
+def _of_nvml(observed: Observations) -> Iterator[NumberedFailure]:
     for name in ("NVML", "nvidia-smi"):
-        reply = seen.reply(name)
+        reply = observed.reply(name)
         if reply.code in _NVML:
             yield NumberedFailure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
 
 
-def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
-    tried = seen.trial
+def _of_trial(observed: Observations) -> Iterator[NumberedFailure]:
+    tried = observed.trial
     if tried is not None and tried.code is not None and tried.code != NO_DEVICE:
         yield NumberedFailure(_CODES.get(tried.code, "D029"), f"A session fails: {tried.failure}")
 
 
-def failed_session(seen: Seen) -> Iterator[Finding]:
+def failed_session(observed: Observations) -> Iterator[Finding]:
     """Yield D401, D402, D404 or D405 where a session fails.
 
     A failure with a number on the GPU has its finding in ``numbered_failures``.
     """
-    tried = seen.trial
+    tried = observed.trial
     if tried is None or tried.failure is None:
         return
     if tried.on_cpu is False or tried.provider == "cpu":
-        yield FIX.found("D402", f"A session on the CPU fails: {tried.failure}.")
+        yield ADVICE.found("D402", f"A session on the CPU fails: {tried.failure}.")
     elif tried.code in (None, NO_DEVICE):
-        yield _fails(seen, f"A session with {tried.provider} fails", tried.failure)
+        yield _fails(observed, f"A session with {tried.provider} fails", tried.failure)
 
 
-def failed_models(seen: Seen) -> Iterator[Finding]:
+def failed_models(observed: Observations) -> Iterator[Finding]:
     """Yield D404 where a model needs a missing kernel, D405 a missing library, D401 for another failure."""
-    for tried in seen.models:
+    for tried in observed.models:
         if tried.failure is not None:
-            yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
+            yield _fails(observed, f"{tried.model} does not open with {tried.provider}", tried.failure)
 
 
-def _fails(seen: Seen, what: str, failure: str) -> Finding:
+def _fails(observed: Observations, what: str, failure: str) -> Finding:
     sentence = f"{what}: {failure.rstrip('.')}."
-    package = seen.installed.package if seen.installed else None
+    package = observed.installed.package if observed.installed else None
     ort = package.onnxruntime if package else None
-    found = cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
+    found = missing_kernel_cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
     if found:
-        return FIX.found("D404", sentence, **found._asdict())
-    return FIX.found("D405" if _ABSENT.search(failure) else "D401", sentence)
+        return ADVICE.found("D404", sentence, **found._asdict())
+    return ADVICE.found("D405" if _ABSENT.search(failure) else "D401", sentence)
 
 
-def cpu_fallback(seen: Seen) -> Iterator[Finding]:
+def cpu_fallback(observed: Observations) -> Iterator[Finding]:
     """Yield D403 where the CPU is used instead of the GPU, or may be without a message."""
-    tried = seen.trial
+    tried = observed.trial
     if tried is not None and tried.on_cpu is True:
-        yield FIX.found("D403", "A session on the GPU fails, and on the CPU it runs.")
-    elif names := sorted({one.name for one in seen.distributions if "gpu" in one.name}):
-        yield FIX.found("D403", f"A Python here has {' and '.join(names)}.")
+        yield ADVICE.found("D403", "A session on the GPU fails, and on the CPU it runs.")
+    elif names := sorted({one.name for one in observed.distributions if "gpu" in one.name}):
+        yield ADVICE.found("D403", f"A Python here has {' and '.join(names)}.")
 
 
 RULES = (numbered_failures, driver_library_failures, failed_session, failed_models, cpu_fallback)

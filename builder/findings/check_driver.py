@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, List, Optional
 
-from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import ABSENT, FORBIDDEN, Outcome, PciCard, Seen
+from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
+from builder.findings.observations import ABSENT, FORBIDDEN, Observations, Outcome, PciCard
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CUDA, SERVED, WINDOWS
 from builder.gpu.cuda_toolkits import windows_floor
 from builder.gpu.devices import above_ceiling, below_floor
 
-FIX = Fixes(
+ADVICE = CheckAdvice(
     {
         "D001": Advice(
             Severity.ERROR,
@@ -125,132 +125,146 @@ _HIDES_ALL = ("", "-1")
 _FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
 
 
-def hidden_gpus(seen: Seen) -> Iterator[Finding]:
+def hidden_gpus(observed: Observations) -> Iterator[Finding]:
     """Yield D005 where ``CUDA_VISIBLE_DEVICES`` leaves no GPU."""
-    wanted = seen.cuda_visible
-    if wanted is not None and not seen.devices and (seen.listed or wanted in _HIDES_ALL):
-        total = f", and the driver lists {seen.listed}" if seen.listed else ""
-        yield FIX.found("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
+    wanted = observed.cuda_visible
+    if wanted is not None and not observed.devices and (observed.listed or wanted in _HIDES_ALL):
+        total = f", and the driver lists {observed.listed}" if observed.listed else ""
+        yield ADVICE.found("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
 
 
-def nouveau(seen: Seen) -> Iterator[Finding]:
+def nouveau(observed: Observations) -> Iterator[Finding]:
     """Yield D002 where the kernel driver of an NVIDIA card is nouveau."""
-    cards = [card.address for card in seen.kernel.cards if card.driver == "nouveau"]
+    cards = [card.address for card in observed.kernel.cards if card.driver == "nouveau"]
     if cards:
-        yield FIX.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
+        yield ADVICE.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
 
 
-def module_not_loaded(seen: Seen) -> Iterator[Finding]:
+def module_not_loaded(observed: Observations) -> Iterator[Finding]:
     """Yield D001 where an NVIDIA card is on the PCI bus, and the module nvidia is not loaded.
 
     A card that is reserved for a virtual machine needs no driver here.
     """
-    cards = [card.address for card in seen.kernel.cards if card.driver != "vfio-pci"]
-    if cards and not seen.kernel.loaded:
-        yield FIX.found("D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded.")
+    cards = [card.address for card in observed.kernel.cards if card.driver != "vfio-pci"]
+    if cards and not observed.kernel.loaded:
+        yield ADVICE.found(
+            "D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded."
+        )
 
 
-def no_device_file(seen: Seen) -> Iterator[Finding]:
+def no_device_file(observed: Observations) -> Iterator[Finding]:
     """Yield D006 where the module nvidia is loaded, and there is no ``/dev/nvidiactl``."""
-    if seen.kernel.loaded and seen.kernel.control == ABSENT:
-        yield FIX.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
+    if observed.kernel.loaded and observed.kernel.control == ABSENT:
+        yield ADVICE.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
 
 
-def device_file_forbidden(seen: Seen) -> Iterator[Finding]:
+def device_file_forbidden(observed: Observations) -> Iterator[Finding]:
     """Yield D007 where this user may not open ``/dev/nvidiactl``."""
-    if seen.kernel.control == FORBIDDEN:
-        yield FIX.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
+    if observed.kernel.control == FORBIDDEN:
+        yield ADVICE.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
 
 
-def no_libcuda(seen: Seen) -> Iterator[Finding]:
+def no_libcuda(observed: Observations) -> Iterator[Finding]:
     """Yield D008 where the driver is there, and ``libcuda.so.1`` is not."""
-    there = seen.kernel.loaded or seen.kernel.dxg or seen.listed
-    if there and seen.reply("libcuda").outcome == Outcome.MISSING:
-        yield FIX.found("D008", "The driver is there, and libcuda.so.1 is not.")
+    there = observed.kernel.loaded or observed.kernel.dxg or observed.listed
+    if there and observed.reply("libcuda").outcome == Outcome.MISSING:
+        yield ADVICE.found("D008", "The driver is there, and libcuda.so.1 is not.")
 
 
-def no_gpu_for_cuda(seen: Seen) -> Iterator[Finding]:
+def no_gpu_for_cuda(observed: Observations) -> Iterator[Finding]:
     """Yield D009 where the driver lists GPUs or is loaded, and CUDA fails with 100, no device."""
-    if seen.listed or seen.kernel.loaded or seen.reply("NVML").outcome == Outcome.NONE:
-        listed = f"The driver lists {seen.listed} GPU(s)" if seen.listed else "The driver is loaded"
-        yield FIX.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
+    if observed.listed or observed.kernel.loaded or observed.reply("NVML").outcome == Outcome.NONE:
+        listed = f"The driver lists {observed.listed} GPU(s)" if observed.listed else "The driver is loaded"
+        yield ADVICE.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
 
 
-def failing_driver(seen: Seen) -> Iterator[Finding]:
+def failing_driver(observed: Observations) -> Iterator[Finding]:
     """Yield D015 where NVML fails with a number, or nvidia-smi fails.
 
     Other failures of NVML are D013 and D014.
     """
-    replies = {name: seen.reply(name) for name in ("NVML", "nvidia-smi")}
+    replies = {name: observed.reply(name) for name in ("NVML", "nvidia-smi")}
     failed = [f"{name}: {reply.detail}" for name, reply in replies.items() if reply.outcome in _FAILED]
     if failed and not (replies["NVML"].outcome in _FAILED and replies["NVML"].code is None):
-        yield FIX.found("D015", f"No NVIDIA GPU was found. {'; '.join(failed)}.")
+        yield ADVICE.found("D015", f"No NVIDIA GPU was found. {'; '.join(failed)}.")
 
 
-def no_gpu_found(seen: Seen) -> Iterator[Finding]:
+def no_gpu_found(observed: Observations) -> Iterator[Finding]:
     """Yield D003, unless NVML failed. The rules before this one found no cause."""
-    if seen.reply("NVML").outcome in _FAILED:
+    if observed.reply("NVML").outcome in _FAILED:
         return
-    nothing = seen.driver is None and seen.reply("libcuda").outcome == Outcome.MISSING
-    yield FIX.found("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
+    nothing = observed.driver is None and observed.reply("libcuda").outcome == Outcome.MISSING
+    yield ADVICE.found("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
 
 
-def forced_by_environment(seen: Seen) -> Iterator[Finding]:
+def forced_by_environment(observed: Observations) -> Iterator[Finding]:
     """Yield D004 where an ``ORTPACKS_FORCE_…`` variable is set."""
-    if seen.stated:
-        yield FIX.found("D004", f"{', '.join(seen.stated)} in the environment.")
+    if observed.stated:
+        yield ADVICE.found("D004", f"{', '.join(observed.stated)} in the environment.")
 
 
-def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
+def dropped_by_driver(observed: Observations) -> Iterator[Finding]:
     """Yield D010 where a driver newer than 580 leaves out a card from before Turing.
 
     A stated driver says nothing about this machine's cards.
     """
-    if seen.stated:
+    if observed.stated:
         return
-    old = [card for card in _cards(seen) if _MAXWELL <= card.device < _TURING]
-    if old and _lacking(seen) and seen.driver and above_ceiling(seen.driver, LAST_OF_OLD):
-        comparison = f"The driver is {seen.driver}, it lists {seen.listed} of {len(_cards(seen))} cards"
-        yield FIX.found("D010", f"{comparison}, and {_named(old)} is from before Turing.")
+    old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
+    if old and _lacking(observed) and observed.driver and above_ceiling(observed.driver, LAST_OF_OLD):
+        comparison = (
+            f"The driver is {observed.driver}, it lists {observed.listed} of {len(_cards(observed))} cards"
+        )
+        yield ADVICE.found("D010", f"{comparison}, and {_named(old)} is from before Turing.")
 
 
-def cards_not_listed(seen: Seen) -> Iterator[Finding]:
+def cards_not_listed(observed: Observations) -> Iterator[Finding]:
     """Yield D011 where the driver lists fewer GPUs than there are cards, without D010 or D012."""
-    if not seen.listed or not _lacking(seen) or [*dropped_by_driver(seen), *before_maxwell(seen)]:
+    if (
+        not observed.listed
+        or not _lacking(observed)
+        or [*dropped_by_driver(observed), *before_maxwell(observed)]
+    ):
         return
-    comparison = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
-    yield FIX.found("D011", f"{comparison}: {_named(_cards(seen))}.")
+    comparison = (
+        f"The driver lists {observed.listed} GPU(s), and the bus has {len(_cards(observed))} NVIDIA cards"
+    )
+    yield ADVICE.found("D011", f"{comparison}: {_named(_cards(observed))}.")
 
 
-def before_maxwell(seen: Seen) -> Iterator[Finding]:
+def before_maxwell(observed: Observations) -> Iterator[Finding]:
     """Yield D012 where a card is from before Maxwell, by its PCI id."""
-    old = [card for card in _cards(seen) if card.device < _MAXWELL]
+    old = [card for card in _cards(observed) if card.device < _MAXWELL]
     if old:
-        yield FIX.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
+        yield ADVICE.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
 
 
-def outside_driver_range(seen: Seen) -> Iterator[Finding]:
+def outside_driver_range(observed: Observations) -> Iterator[Finding]:
     """Yield D031 or D032 where the driver is below the floor or above the ceiling of the package in use.
 
     Without a package in use, the floor of CUDA 12 is compared. D032 is left out where D010 already reports
     the card.
     """
-    package = seen.installed.package if seen.installed else None
-    limits = package.driver if package else _any_package(seen)
-    driver = seen.driver
+    package = observed.installed.package if observed.installed else None
+    limits = package.driver if package else _any_package(observed)
+    driver = observed.driver
     if limits is None or driver is None:
         return
     what = f"The package {package.name}" if package else "CUDA 12"
     if _holds(below_floor, driver, limits.floor):
-        yield FIX.found("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
-    if limits.ceiling and _holds(above_ceiling, driver, limits.ceiling) and not [*dropped_by_driver(seen)]:
-        yield FIX.found("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
+        yield ADVICE.found("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
+    if (
+        limits.ceiling
+        and _holds(above_ceiling, driver, limits.ceiling)
+        and not [*dropped_by_driver(observed)]
+    ):
+        yield ADVICE.found("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
 
 
-def _any_package(seen: Seen) -> Optional[Driver]:
-    if seen.platform == WINDOWS:
+def _any_package(observed: Observations) -> Optional[Driver]:
+    if observed.platform == WINDOWS:
         return Driver(windows_floor(CUDA12_FLOOR.floor), None)
-    return CUDA12_FLOOR if seen.platform in SERVED[CUDA] else None
+    return CUDA12_FLOOR if observed.platform in SERVED[CUDA] else None
 
 
 def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool:
@@ -264,17 +278,17 @@ def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool
         return False
 
 
-def _cards(seen: Seen) -> List[PciCard]:
+def _cards(observed: Observations) -> List[PciCard]:
     """Return the cards that are not reserved for a virtual machine."""
-    return [card for card in seen.kernel.cards if card.driver != "vfio-pci"]
+    return [card for card in observed.kernel.cards if card.driver != "vfio-pci"]
 
 
-def _lacking(seen: Seen) -> bool:
+def _lacking(observed: Observations) -> bool:
     """Return whether the driver lists fewer GPUs than there are cards.
 
     In a container, which may have been given only some of the GPUs, return whether it lists none.
     """
-    return not seen.listed if seen.system.container else seen.listed < len(_cards(seen))
+    return not observed.listed if observed.system.container else observed.listed < len(_cards(observed))
 
 
 def _named(cards: List[PciCard]) -> str:

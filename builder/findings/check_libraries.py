@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Dict, Iterator, List
 
 from builder.findings.check_package import by_jit
-from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import Distribution, Seen, Shadow
+from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
+from builder.findings.observations import Distribution, Observations, Shadow
 
-FIX = Fixes(
+ADVICE = CheckAdvice(
     {
         "D301": Advice(
             Severity.WARNING,
@@ -86,68 +86,68 @@ _NAMED = 3
 """The most libraries that a finding names."""
 
 
-def foreign_host_library(seen: Seen) -> Iterator[Finding]:
+def foreign_host_library(observed: Observations) -> Iterator[Finding]:
     """Yield D301 where ``ORT_DYLIB_PATH`` leads out of the package in use."""
-    if seen.host is not None and seen.installed:
-        yield FIX.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
+    if observed.host is not None and observed.installed:
+        yield ADVICE.found("D301", f"ORT_DYLIB_PATH={observed.host} is not in {observed.installed.folder}.")
 
 
-def shadowed_libraries(seen: Seen) -> Iterator[Finding]:
+def shadowed_libraries(observed: Observations) -> Iterator[Finding]:
     """Yield D302, D305 or D306 where another ONNX Runtime, cuDNN or CUDA library precedes the package's."""
     kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
-    for shadow in seen.shadows:
+    for shadow in observed.shadows:
         kinds[_kind(shadow)].append(shadow)
     for code, found in kinds.items():
         if found:
             named = "; ".join(map(_shadow_text, found[:_NAMED]))
             rest = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield FIX.found(code, f"Before the package's in LD_LIBRARY_PATH: {named}{rest}.")
+            yield ADVICE.found(code, f"Before the package's in LD_LIBRARY_PATH: {named}{rest}.")
 
 
-def python_distributions(seen: Seen) -> Iterator[Finding]:
+def python_distributions(observed: Observations) -> Iterator[Finding]:
     """Yield D303 for a Python with another version of ONNX Runtime, D304 for several distributions in one."""
     by_folder: Dict[str, List[Distribution]] = {}
-    for one in seen.distributions:
+    for one in observed.distributions:
         by_folder.setdefault(one.folder, []).append(one)
     for folder, found in by_folder.items():
         names = ", ".join(f"{one.name} {one.version}" for one in found)
         if len(found) > 1:
-            yield FIX.found("D304", f"{folder} has {names}.")
-    others = [one for one in seen.distributions if one.version != _version(seen)]
-    if others and seen.installed:
+            yield ADVICE.found("D304", f"{folder} has {names}.")
+    others = [one for one in observed.distributions if one.version != _version(observed)]
+    if others and observed.installed:
         names = ", ".join(f"{one.name} {one.version} in {one.folder}" for one in others)
-        yield FIX.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
+        yield ADVICE.found("D303", f"The package is ONNX Runtime {_version(observed)}; a Python has {names}.")
 
 
-def wheels_without_nvidia(seen: Seen) -> Iterator[Finding]:
+def wheels_without_nvidia(observed: Observations) -> Iterator[Finding]:
     """Yield D310 where NVIDIA's wheels that a wheel of this project requires are missing.
 
     They were not installed, or another version replaced them.
     """
-    for one in seen.distributions:
+    for one in observed.distributions:
         if one.lacks:
             what = f"{one.folder} has {one.name} {one.version}, and not {', '.join(one.lacks)}."
-            yield FIX.found("D310", what)
+            yield ADVICE.found("D310", what)
 
 
-def noexec_file_systems(seen: Seen) -> Iterator[Finding]:
+def noexec_file_systems(observed: Observations) -> Iterator[Finding]:
     """Yield D307 or D308 where the file system of the package or of ``TMPDIR`` is mounted with noexec."""
-    folder = seen.installed.folder if seen.installed else None
-    for place in seen.noexec:
+    folder = observed.installed.folder if observed.installed else None
+    for place in observed.noexec:
         code = "D307" if place == folder else "D308"
-        yield FIX.found(code, f"{place} is on a file system that is mounted with noexec.")
+        yield ADVICE.found(code, f"{place} is on a file system that is mounted with noexec.")
 
 
-def unusable_kernel_cache(seen: Seen) -> Iterator[Finding]:
+def unusable_kernel_cache(observed: Observations) -> Iterator[Finding]:
     """Yield D309 where code is compiled just in time, and the kernel cache is off, small or read-only."""
-    if not by_jit(seen):
+    if not by_jit(observed):
         return
-    if seen.cache.disabled:
-        yield FIX.found("D309", "CUDA_CACHE_DISABLE=1.")
-    elif seen.cache.max_bytes is not None and seen.cache.max_bytes < CACHE_FLOOR:
-        yield FIX.found("D309", f"CUDA_CACHE_MAXSIZE={seen.cache.max_bytes}, less than {CACHE_FLOOR}.")
-    elif not seen.cache.writable:
-        yield FIX.found("D309", f"{seen.cache.folder}: this user may not write there.")
+    if observed.cache.disabled:
+        yield ADVICE.found("D309", "CUDA_CACHE_DISABLE=1.")
+    elif observed.cache.max_bytes is not None and observed.cache.max_bytes < CACHE_FLOOR:
+        yield ADVICE.found("D309", f"CUDA_CACHE_MAXSIZE={observed.cache.max_bytes}, less than {CACHE_FLOOR}.")
+    elif not observed.cache.writable:
+        yield ADVICE.found("D309", f"{observed.cache.folder}: this user may not write there.")
 
 
 def _kind(shadow: Shadow) -> str:
@@ -173,8 +173,8 @@ def _shadow_text(shadow: Shadow) -> str:
     return f"{shadow.path}{version}{own}"
 
 
-def _version(seen: Seen) -> str:
-    return seen.installed.package.onnxruntime.version if seen.installed else ""
+def _version(observed: Observations) -> str:
+    return observed.installed.package.onnxruntime.version if observed.installed else ""
 
 
 RULES = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
-from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import InstalledPackage, Seen
-from builder.formats.missing_kernels import CURE, counted, shortcoming
+from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
+from builder.findings.observations import InstalledPackage, Observations
+from builder.formats.missing_kernels import CURE, consequence_of, counted
 from builder.formats.package_names import CUDA, SERVED
 from builder.gpu.architectures import Capability
 from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
 from builder.selection.reasons import MUSL, RUNS, glibc_refusal, support_of
 
-FIX = Fixes(
+ADVICE = CheckAdvice(
     {
         "D201": Advice(
             Severity.NOTE,
@@ -84,83 +84,85 @@ _MOST_DIGITS = 9
 _HALF = Capability.parse("5.3")
 
 
-def no_package(seen: Seen) -> Iterator[Finding]:
+def no_package(observed: Observations) -> Iterator[Finding]:
     """Yield D201 where no package is installed, D202 where the one in use is missing or unreadable."""
-    if seen.broken is not None:
-        yield FIX.found("D202", seen.broken)
-    elif seen.installed is None:
-        yield FIX.found("D201", "No package is installed.")
+    if observed.broken is not None:
+        yield ADVICE.found("D202", observed.broken)
+    elif observed.installed is None:
+        yield ADVICE.found("D201", "No package is installed.")
 
 
-def damaged_package(seen: Seen) -> Iterator[Finding]:
+def damaged_package(observed: Observations) -> Iterator[Finding]:
     """Yield D203 where a file of the package differs from its manifest."""
-    if seen.installed and seen.installed.problems:
-        first, count = seen.installed.problems[0], len(seen.installed.problems)
+    if observed.installed and observed.installed.problems:
+        first, count = observed.installed.problems[0], len(observed.installed.problems)
         rest = f", and {count - 1} more" if count > 1 else ""
-        yield FIX.found("D203", f"{seen.installed.folder}: {first}{rest}.")
+        yield ADVICE.found("D203", f"{observed.installed.folder}: {first}{rest}.")
 
 
-def unsuitable_package(seen: Seen) -> Iterator[Finding]:
+def unsuitable_package(observed: Observations) -> Iterator[Finding]:
     """Yield D204 to D206, D208 or D210 where the package's code does not suit the visible GPUs."""
-    if seen.installed is None or not seen.devices:
+    if observed.installed is None or not observed.devices:
         return
-    package = seen.installed.package
-    if package.provider != CUDA and seen.platform in SERVED[CUDA]:
-        yield FIX.found("D208", f"{package.name} is in use, and there is {_names(seen.devices)}.")
+    package = observed.installed.package
+    if package.provider != CUDA and observed.platform in SERVED[CUDA]:
+        yield ADVICE.found("D208", f"{package.name} is in use, and there is {_names(observed.devices)}.")
     if package.provider != CUDA:
         return
-    known = [device for device in seen.devices if device.capability]
+    known = [device for device in observed.devices if device.capability]
     served = [device for device in known if support_of(package, device) in RUNS]
     lost = [device for device in known if device not in served]
     if known and not served:
-        yield FIX.found("D204", f"{package.name} is in use{_once(seen.installed)}.", whom=_names(known))
+        yield ADVICE.found(
+            "D204", f"{package.name} is in use{_once(observed.installed)}.", whom=_names(known)
+        )
     elif lost:
-        yield FIX.found("D206", f"{package.name} runs on {_names(served)}, not on {_names(lost)}.")
-    yield from _slow(seen, seen.installed, served)
+        yield ADVICE.found("D206", f"{package.name} runs on {_names(served)}, not on {_names(lost)}.")
+    yield from _slow(observed, observed.installed, served)
 
 
-def gpu_without_fp16(seen: Seen) -> Iterator[Finding]:
+def gpu_without_fp16(observed: Observations) -> Iterator[Finding]:
     """Yield D207 where a GPU is below compute capability 5.3."""
-    old = [device for device in seen.devices if device.capability and device.capability < _HALF]
+    old = [device for device in observed.devices if device.capability and device.capability < _HALF]
     if old:
-        yield FIX.found("D207", f"{_names(old)} is here.")
+        yield ADVICE.found("D207", f"{_names(old)} is here.")
 
 
-def glibc_too_old(seen: Seen) -> Iterator[Finding]:
+def glibc_too_old(observed: Observations) -> Iterator[Finding]:
     """Yield D209 where the glibc is older than the package needs; for musl there is D108."""
-    if seen.installed is None or seen.system.glibc == MUSL:
+    if observed.installed is None or observed.system.glibc == MUSL:
         return
-    why = glibc_refusal(seen.installed.package, seen.system.glibc)
+    why = glibc_refusal(observed.installed.package, observed.system.glibc)
     if why:
-        yield FIX.found("D209", f"{seen.installed.package.name}: {why}.")
+        yield ADVICE.found("D209", f"{observed.installed.package.name}: {why}.")
 
 
-def lacks_kernels(seen: Seen) -> Iterator[Finding]:
+def lacks_kernels(observed: Observations) -> Iterator[Finding]:
     """Yield D211 where the package was compiled with less than the full profile."""
-    package = seen.installed.package if seen.installed else None
-    found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
+    package = observed.installed.package if observed.installed else None
+    found = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
     if package and found:
         missing = counted(package.onnxruntime.cannot_run)
         sentence = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
-        yield FIX.found("D211", sentence, **found._asdict())
+        yield ADVICE.found("D211", sentence, **found._asdict())
 
 
-def by_jit(seen: Seen) -> List[Device]:
+def by_jit(observed: Observations) -> List[Device]:
     """Return the GPUs on which the package in use runs by just-in-time compilation."""
-    if seen.installed is None:
+    if observed.installed is None:
         return []
-    package = seen.installed.package
-    return [device for device in seen.devices if support_of(package, device) == JIT]
+    package = observed.installed.package
+    return [device for device in observed.devices if support_of(package, device) == JIT]
 
 
-def _slow(seen: Seen, installed: InstalledPackage, served: List[Device]) -> Iterator[Finding]:
-    jit = by_jit(seen)
+def _slow(observed: Observations, installed: InstalledPackage, served: List[Device]) -> Iterator[Finding]:
+    jit = by_jit(observed)
     if jit and len(jit) == len(served) and installed.support == NATIVE:
-        yield FIX.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
-    newer = seen.cuda and installed.cuda and _numbers(seen.cuda) < _numbers(installed.cuda)
+        yield ADVICE.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
+    newer = observed.cuda and installed.cuda and _numbers(observed.cuda) < _numbers(installed.cuda)
     if jit and newer:
-        sentence = f"The driver serves CUDA {seen.cuda}, the package is of CUDA {installed.cuda}"
-        yield FIX.found(
+        sentence = f"The driver serves CUDA {observed.cuda}, the package is of CUDA {installed.cuda}"
+        yield ADVICE.found(
             "D210", f"{sentence}, and {_names(jit)} has no native code in it.", cuda=installed.cuda
         )
 

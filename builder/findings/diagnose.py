@@ -7,9 +7,9 @@ from typing import Callable, Dict, Iterable, Iterator, Tuple
 from builder.findings import check_container, check_cuda, check_driver, check_libraries, check_package
 from builder.findings.check_cuda import failures
 from builder.findings.finding import Finding, Severity
-from builder.findings.observed import Outcome, Seen
+from builder.findings.observations import Observations, Outcome
 
-Rule = Callable[[Seen], Iterator[Finding]]
+Rule = Callable[[Observations], Iterator[Finding]]
 
 _RULES: Tuple[Rule, ...] = (
     *check_driver.RULES,
@@ -29,18 +29,18 @@ _CAUSES: Tuple[Rule, ...] = (
 consequences."""
 
 
-def diagnose(seen: Seen) -> Tuple[Finding, ...]:
+def diagnose(observed: Observations) -> Tuple[Finding, ...]:
     """Return all findings, worst first, then by code. A cause is reported without its consequences."""
-    always = (finding for rule in _RULES for finding in rule(seen))
+    always = (finding for rule in _RULES for finding in rule(observed))
     found: Dict[Tuple[str, str], Finding] = {}
-    for finding in (*_why_no_gpu(seen), *always):
+    for finding in (*_why_no_gpu(observed), *always):
         found.setdefault((finding.code.name, finding.message), finding)
     order = list(Severity)
     return tuple(sorted(found.values(), key=lambda one: (order.index(one.severity), one.code.name)))
 
 
-def _why_no_gpu(seen: Seen) -> Iterable[Finding]:
+def _why_no_gpu(observed: Observations) -> Iterable[Finding]:
     """Return the cause of CUDA having no GPU; empty where CUDA lists a GPU or failed with a number."""
-    if seen.reply("libcuda").outcome not in (Outcome.MISSING, Outcome.NONE) or failures(seen):
+    if observed.reply("libcuda").outcome not in (Outcome.MISSING, Outcome.NONE) or failures(observed):
         return []
-    return next((found for found in (list(rule(seen)) for rule in _CAUSES) if found), [])
+    return next((found for found in (list(rule(observed)) for rule in _CAUSES) if found), [])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Iterable, Mapping, Sequence
 
-from builder.errors import CheckFailedError, CommandError
+from builder.errors import CheckFailedError
 
 
 class Severity(Enum):
@@ -213,18 +213,18 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Fixes:
+class CheckAdvice:
     """The advice of one check, by code. docs/doctor.md has a row for each code."""
 
     advice: Mapping[str, Advice]
 
-    def found(self, code: str, seen: str, **values: object) -> Finding:
-        """Return the finding ``code`` with the message ``seen``; ``values`` fill the texts of its advice."""
+    def found(self, code: str, message: str, **values: object) -> Finding:
+        """Return the finding ``code`` with ``message``; ``values`` fill the texts of its advice."""
         advice = self.advice[code]
         return Finding(
             code=Code[code],
             path="",
-            message=seen,
+            message=message,
             severity=advice.severity,
             means=advice.means.format(**values),
             do=advice.do.format(**values),
@@ -236,20 +236,9 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
-def require(findings: Sequence[Finding], what: str) -> None:
-    """Raise ``CheckFailedError`` with every finding where any of them is an error.
-
-    Raises ``CommandError`` instead where every error is a file that cuobjdump could not read: a failing tool
-    says nothing about the file.
-    """
+def require_no_errors(findings: Sequence[Finding], what: str) -> None:
+    """Raise ``CheckFailedError`` with every finding where any of them is an error."""
     failed = errors(findings)
-    if failed and all(finding.code is Code.A102 for finding in failed):
-        raise CommandError(
-            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
-            tail=[str(finding) for finding in failed],
-            advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
-            "file, it is a limit of cuobjdump: please report the line above.",
-        )
     if failed:
         noun = "error" if len(failed) == 1 else "errors"
         raise CheckFailedError(f"{what}: {len(failed)} {noun}", [str(finding) for finding in findings])

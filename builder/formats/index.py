@@ -5,18 +5,18 @@ Schema: docs/schemas/index.schema.json. Several entries may be one package: its 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
-from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
-from builder.formats.parts import StoredFile, impossible_file
+from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
+from builder.formats.parts import StoredFile, problems_of_file
 from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import SUPPORT
 from builder.gpu.devices import parse_driver
 
 FORMAT = 4
@@ -25,8 +25,6 @@ _WITHOUT_KERNELS = 3
 """The format before: it has neither ``cannot_run`` nor ``host``."""
 
 LAYOUTS = tuple(layout.value for layout in Layout)
-
-SUPPORT = ("native", "jit", "partial", "none")
 
 _GLIBC = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})+")
 
@@ -119,7 +117,7 @@ def by_support(package: IndexPackage) -> Mapping[str, str]:
 
 def dumps(index: Index) -> str:
     """Return the text of the file. The same index gives the same bytes."""
-    return json.dumps(to_json(index), indent=2, ensure_ascii=False) + "\n"
+    return json_text(index)
 
 
 def loads(text: str, where: str) -> Index:
@@ -133,7 +131,7 @@ def loads(text: str, where: str) -> Index:
     older = "Install with the ortpacks.pyz of that very release."
     require_format(value, [_WITHOUT_KERNELS, FORMAT], where, older)
     index = from_json(Index, _upgraded(value), where)
-    problems = list(_impossible(index))
+    problems = list(_problems_of(index))
     if problems:
         raise ValidationError([f"{where}: {problem}" for problem in problems])
     return index
@@ -178,41 +176,43 @@ def _with_missing_kernels(package: object) -> object:
     return {**package, "onnxruntime": {**ort, "host": None} if isinstance(ort, dict) else ort}
 
 
-def _impossible(index: Index) -> Iterator[str]:
+def _problems_of(index: Index) -> Iterator[str]:
     if not index.packages:
         yield "packages: the list is empty"
     seen: Set[str] = set()
     for number, package in enumerate(index.packages):
         where = f"packages[{number}]"
-        yield from _impossible_files(package, where, seen)
-        yield from _impossible_values(package, where)
+        yield from _problems_of_files(package, where, seen)
+        yield from _problems_of_values(package, where)
 
 
-def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
+def _problems_of_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
     """Yield the problems of the archive and its parts. ``seen`` has the file names of earlier packages."""
     if not package.file.endswith(ARCHIVE_SUFFIXES):
         yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
-    yield from _impossible_file(StoredFile(package.file, package.size, package.sha256), where, seen)
+    yield from _problems_of_stored(StoredFile(package.file, package.size, package.sha256), where, seen)
     for number, part in enumerate(package.parts):
-        yield from _impossible_file(part, f"{where}.parts[{number}]", seen)
+        yield from _problems_of_stored(part, f"{where}.parts[{number}]", seen)
     joined = sum(part.size for part in package.parts)
     if package.parts and joined != package.size:
         yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
 
 
-def _impossible_file(file: StoredFile, where: str, seen: Set[str]) -> Iterator[str]:
-    yield from (f"{where}.{problem}" for problem in impossible_file(file))
+def _problems_of_stored(file: StoredFile, where: str, seen: Set[str]) -> Iterator[str]:
+    yield from (f"{where}.{problem}" for problem in problems_of_file(file))
     if file.file in seen:
         yield f"{where}.file: {file.file} is listed twice"
     seen.add(file.file)
 
 
-def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
+def _problems_of_values(package: IndexPackage, where: str) -> Iterator[str]:
     if package.layout not in LAYOUTS:
         yield f"{where}.layout: {package.layout!r}; known: {', '.join(LAYOUTS)}. Update ortpacks."
     if package.glibc is not None and _GLIBC.fullmatch(package.glibc) is None:
         yield f"{where}.glibc: {package.glibc!r} is not a version like 2.34"
-    for problem in impossible(package.provider, package.capabilities, has_driver=package.driver is not None):
+    for problem in problems_of_support(
+        package.provider, package.capabilities, has_driver=package.driver is not None
+    ):
         yield f"{where}.{problem}"
     if package.unpacked_size <= 0:
         yield f"{where}.unpacked_size: {package.unpacked_size} bytes"

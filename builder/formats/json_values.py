@@ -39,6 +39,11 @@ def to_json(value: object) -> object:
     return value
 
 
+def json_text(value: object) -> str:
+    """Return the text of a file with the JSON value of ``value``. The same value gives the same bytes."""
+    return json.dumps(to_json(value), indent=2, ensure_ascii=False) + "\n"
+
+
 def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
     """Return the value of a JSON text.
 

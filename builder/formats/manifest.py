@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
 from builder.errors import SchemaError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format, to_json
 from builder.formats.missing_kernels import MissingKernels, cannot_run
-from builder.formats.package_names import CUDA, MANIFEST, impossible
+from builder.formats.package_names import CUDA, MANIFEST, problems_of_support
 from builder.gpu.architectures import Arch
 
 
@@ -178,7 +177,7 @@ class Manifest:
 
 def dumps(manifest: Manifest) -> str:
     """Return the text of the file. The same manifest gives the same bytes."""
-    return json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
+    return json_text(manifest)
 
 
 def loads(text: Union[str, bytes], where: str) -> Manifest:
@@ -211,7 +210,7 @@ def _require_archs(manifest: Manifest) -> None:
 
 def _require_one_provider(manifest: Manifest) -> None:
     has_driver = manifest.driver is not None
-    problems = [*impossible(manifest.provider, manifest.capabilities, has_driver=has_driver)]
+    problems = [*problems_of_support(manifest.provider, manifest.capabilities, has_driver=has_driver)]
     for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
         if bool(value) != (manifest.provider == CUDA):
             problems.append(f"{key}: {value!r} does not go with provider {manifest.provider}")

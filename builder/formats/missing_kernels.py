@@ -74,7 +74,7 @@ class Shortcoming(NamedTuple):
         return CURE.format(otherwise=self.otherwise)
 
 
-def shortcoming(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
+def consequence_of(missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Shortcoming]:
     """Return the consequence of missing kernels; ``None`` where no kernel is missing.
 
     ``host`` is the origin of the package's host library; ``None``, from an index of format 3, means
@@ -106,7 +106,7 @@ def counted(missing: Sequence[MissingKernels]) -> str:
     return ", ".join(f"{len(one.operators) or 'all'} of {one.title}" for one in missing)
 
 
-class Failed(NamedTuple):
+class OperatorVersion(NamedTuple):
     """An operator without a kernel, as ONNX Runtime's message names it."""
 
     domain: str
@@ -118,13 +118,13 @@ class Failed(NamedTuple):
         return f"{self.domain}.{self.name}" if self.domain else self.name
 
 
-def failed(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
+def operator_without_kernel(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
     """Return the operator that fails with this message of ONNX Runtime's because of ``missing`` kernels.
 
     ``"an operator"`` where the message names none; ``None`` where it has another cause.
     """
-    found: List[Failed] = [
-        Failed(_domain(match["domain"]), match["name"], match["since"])
+    found: List[OperatorVersion] = [
+        OperatorVersion(_domain(match["domain"]), match["name"], match["since"])
         for pattern in _FAILURES
         for match in pattern.finditer(message)
     ]
@@ -146,12 +146,14 @@ class Cause(NamedTuple):
         return f"{NO_KERNEL} {CURE}".format(**self._asdict())
 
 
-def cause(message: str, name: str, missing: Sequence[MissingKernels], host: Optional[str]) -> Optional[Cause]:
+def missing_kernel_cause(
+    message: str, name: str, missing: Sequence[MissingKernels], host: Optional[str]
+) -> Optional[Cause]:
     """Return why a model fails with this message in the package ``name``.
 
     ``None`` where the package's missing kernels are not the cause.
     """
-    operator, found = failed(message, missing), shortcoming(missing, host)
+    operator, found = operator_without_kernel(message, missing), consequence_of(missing, host)
     return Cause(name, operator, found.otherwise) if operator and found else None
 
 
@@ -160,7 +162,7 @@ def _domain(domain: Optional[str]) -> str:
     return ONNX if domain in (None, ONNX, _ONNX_TITLE) else str(domain)
 
 
-def _is_in(one: Failed, entry: MissingKernels) -> bool:
+def _is_in(one: OperatorVersion, entry: MissingKernels) -> bool:
     names = {one.name, f"{one.name}({one.since})"}
     return one.domain == entry.domain and (not entry.operators or bool(names & set(entry.operators)))
 

@@ -32,7 +32,7 @@ def loads(text: str, where: str) -> ModelTable:
         lines = [{**_FLOORS, **line} if isinstance(line, dict) else line for line in value["models"]]
         value = {**value, "models": lines}
     table = from_json(ModelTable, value, where)
-    problems = [problem for number, rule in enumerate(table.models) for problem in _impossible(rule, number)]
+    problems = [problem for number, rule in enumerate(table.models) for problem in _problems_of(rule, number)]
     if problems or not table.models:
         raise ValidationError(
             [f"{where}: {problem}" for problem in problems or ["models: the list is empty"]]
@@ -40,7 +40,7 @@ def loads(text: str, where: str) -> ModelTable:
     return table
 
 
-def _impossible(rule: ModelRule, number: int) -> Iterator[str]:
+def _problems_of(rule: ModelRule, number: int) -> Iterator[str]:
     where = f"models[{number}]"
     if not rule.model:
         yield f"{where}.model: the name is empty"

@@ -33,6 +33,10 @@ _NAME, _EXTERNAL = 8, 13
 
 _LFS = b"version https://git-lfs"
 
+_NAME_THE_FILE = "Name the .onnx file of the model."
+
+_FETCH_AGAIN = "Fetch it again."
+
 Bytes = Union[mmap.mmap, bytes]
 
 _Field = Tuple[int, int, int, int]
@@ -83,14 +87,15 @@ def _read(path: Path) -> OnnxFile:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise ValidationError(f"{_name(path)} is no regular file. Name the .onnx file of the model.")
+            raise ValidationError(f"{_name(path)} is no regular file", advice=_NAME_THE_FILE)
         if not found.st_size:
             raise _cut_short(path, "it is empty")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _model(path, data)
     except OSError as error:
-        why = error.strerror
-        raise ValidationError(f"{_name(path)} cannot be read: {why}. Name a model's file.") from error
+        raise ValidationError(
+            f"{_name(path)} cannot be read", cause=error.strerror or "", advice="Name a model's file."
+        ) from error
 
 
 def _model(path: Path, data: Bytes) -> OnnxFile:
@@ -225,28 +230,32 @@ def _require_there(item: External, path: Path) -> None:
     tensor = f"'{shortened(item.tensor)}'"
     if found is None or not stat.S_ISREG(found.st_mode):
         raise ValidationError(
-            f"{_name(path)}: the values of {tensor} lie in '{shortened(item.location)}', which is not "
-            f"beside it. Put that file into {_name(path.parent)}: the two belong together."
+            _name(path),
+            cause=f"the values of {tensor} lie in '{shortened(item.location)}', which is not beside it",
+            advice=f"Put that file into {_name(path.parent)}: the two belong together.",
         )
     if item.end is not None and found.st_size < item.end:
         raise IntegrityError(
-            f"{_name(file)} is cut short: {tensor} of {printable(path.name)} ends at byte {item.end:,}, the "
-            f"file at {found.st_size:,}. Fetch it again."
+            f"{_name(file)} is cut short",
+            cause=f"{tensor} of {printable(path.name)} ends at byte {item.end:,}, the file at "
+            f"{found.st_size:,}",
+            advice=_FETCH_AGAIN,
         )
 
 
 def _cut_short(path: Path, why: str) -> IntegrityError:
-    return IntegrityError(f"{_name(path)} is an ONNX model cut short: {why}. Fetch it again.")
+    return IntegrityError(f"{_name(path)} is an ONNX model cut short", cause=why, advice=_FETCH_AGAIN)
 
 
 def _not_onnx(path: Path, data: Bytes) -> ValidationError:
     if data[: len(_LFS)] == _LFS:
         return ValidationError(
-            f"{_name(path)} is a pointer of Git LFS, not the model. Run `git lfs pull` there."
+            f"{_name(path)} is a pointer of Git LFS, not the model", advice="Run `git lfs pull` there."
         )
     return ValidationError(
-        f"{_name(path)} is not an ONNX model: it does not begin with one's fields. Name the .onnx file of "
-        "the model."
+        f"{_name(path)} is not an ONNX model",
+        cause="it does not begin with one's fields",
+        advice=_NAME_THE_FILE,
     )
 
 

@@ -194,7 +194,7 @@ FOLDER_MODE = 0o755
 them."""
 
 
-def impossible(provider: str, capabilities: Mapping[str, str], *, has_driver: bool) -> Iterator[str]:
+def problems_of_support(provider: str, capabilities: Mapping[str, str], *, has_driver: bool) -> Iterator[str]:
     """Yield each contradiction as ``key: problem``.
 
     A package for CUDA has capabilities and a driver, any other has neither.

@@ -5,13 +5,12 @@ The concatenated parts are the archive. Schema: docs/schemas/parts.schema.json.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Iterator, Tuple, Union
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 
 FORMAT = 1
 
@@ -52,7 +51,7 @@ def part_names(archive: str, count: int) -> Tuple[str, ...]:
 
 def dumps(parts: Parts) -> str:
     """Return the text of the file. The same parts give the same bytes."""
-    return json.dumps(to_json(parts), indent=2, ensure_ascii=False) + "\n"
+    return json_text(parts)
 
 
 def loads(text: Union[str, bytes], where: str) -> Parts:
@@ -64,13 +63,13 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
     value = parse_json(text, where, "Download it again.")
     require_format(value, [FORMAT], where)
     parts = from_json(Parts, value, where)
-    problems = [f"{where}: {problem}" for problem in _impossible(parts)]
+    problems = [f"{where}: {problem}" for problem in _problems_of(parts)]
     if problems:
         raise ValidationError(problems)
     return parts
 
 
-def impossible_file(file: StoredFile) -> Iterator[str]:
+def problems_of_file(file: StoredFile) -> Iterator[str]:
     """Yield each invalid value of a stored file as ``key: problem``.
 
     The name must be a plain file name, because a reader joins it to a folder of its own.
@@ -83,10 +82,10 @@ def impossible_file(file: StoredFile) -> Iterator[str]:
         yield f"size: {file.size} bytes"
 
 
-def _impossible(parts: Parts) -> Iterator[str]:
-    yield from impossible_file(StoredFile(parts.file, parts.size, parts.sha256))
+def _problems_of(parts: Parts) -> Iterator[str]:
+    yield from problems_of_file(StoredFile(parts.file, parts.size, parts.sha256))
     for number, part in enumerate(parts.parts):
-        yield from (f"parts[{number}].{problem}" for problem in impossible_file(part))
+        yield from (f"parts[{number}].{problem}" for problem in problems_of_file(part))
     names = tuple(part.file for part in parts.parts)
     wanted = part_names(parts.file, len(names))
     if not names:

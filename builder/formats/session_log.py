@@ -1,7 +1,7 @@
 """A reader of ONNX Runtime's verbose log: the provider of each node, and why it is not CUDA.
 
-``explained`` replaces ONNX Runtime's message for a refused model, which begins with a page of C++, by a cause
-and a remedy.
+``explanation_of`` replaces ONNX Runtime's message for a refused model, which begins with a page of C++, by a
+cause and a remedy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from builder.formats.text import shortened
 
-CPU_PROVIDER = "CPUExecutionProvider"
+CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 EVERY_NODE = ("every node", "")
 """Operator and node name that stand for all nodes when all are on one provider: ORT lists none then."""
@@ -50,9 +50,9 @@ class Placement:
     """The providers of a model's nodes, as ORT's log gives them."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the placement, for the next model."""
         self.nodes: Counted[Tuple[str, str, str]] = Counter()
         self.no_kernel: Set[Tuple[str, str]] = set()
@@ -61,7 +61,7 @@ class Placement:
         self._wanted: Dict[str, int] = {}
         self._provider = ""
 
-    def listen(self, place: str, message: str) -> None:
+    def add_message(self, place: str, message: str) -> None:
         """Take one message, and the place in ORT's source that writes it."""
         if found := _NO_KERNEL.match(message):
             self.no_kernel.add((found[1], found[2]))
@@ -70,9 +70,9 @@ class Placement:
         elif found := _CHEAPER.match(message):
             self.cheaper.add(found[1])
         elif _PLACEMENT in place:
-            self._listed(message)
+            self._add_node(message)
 
-    def _listed(self, message: str) -> None:
+    def _add_node(self, message: str) -> None:
         if heading := _HEADING.match(message):
             self._provider = heading[1]
             self._wanted[heading[1]] = int(heading[2])
@@ -84,7 +84,7 @@ class Placement:
         """Return the number of nodes by provider, as ORT counts them."""
         return dict(self._wanted)
 
-    def take(self) -> List[Tuple[str, str, str, int]]:
+    def nodes_by_kind(self) -> List[Tuple[str, str, str, int]]:
         """Return (provider, operator, node name, number of nodes) for each kind of node.
 
         Raises ``ValueError`` where the listed nodes are not as many as announced.
@@ -97,13 +97,13 @@ class Placement:
             raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
         return [(*node, count) for node, count in found.items()]
 
-    def read(self, log: str) -> None:
+    def add_log(self, log: str) -> None:
         """Take a whole log in the form in which ORT writes it to stderr."""
         for found in _MESSAGE.finditer(log):
-            self.listen(found[1], found[2])
+            self.add_message(found[1], found[2])
 
 
-def explained(message: str, ort_version: str) -> Optional[str]:
+def explanation_of(message: str, ort_version: str) -> Optional[str]:
     """Return a cause and a remedy for a message of ``CreateSession``; ``None`` for an unknown message."""
     for pattern, sentence in _KNOWN.items():
         found = pattern.search(message)

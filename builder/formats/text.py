@@ -1,9 +1,9 @@
-"""Text for messages (names of unknown origin, sizes), and rules for URLs that a token may be sent to."""
+"""Text for messages: names of unknown origin, lists, sizes, URLs without passwords."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from typing import Iterable, Optional, Sequence
 
 _LONGEST = 121
 """The most characters of a name in a message: names in C++ templates have thousands."""
@@ -24,15 +24,17 @@ def shortened(text: str) -> str:
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)
 
 
-API = re.compile(
-    r"(?:https://[A-Za-z0-9.-]+|http://(?:localhost|127\.0\.0\.1))(?::\d+)?(?:/[A-Za-z0-9._-]+)*"
-)
-"""Base URL of a GitHub API. A token is sent there, so plain http is allowed for this machine only."""
+def listed(names: Sequence[str], most: Optional[int] = None) -> str:
+    """Return names as a list in a sentence: ``a, b and c``, or ``a, b and 3 more`` if ``most`` is 2."""
+    rest = len(names) - most if most else 0
+    *first, last = [*names[:most], f"{rest:,} more"] if rest > 0 else names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
-API_FORM = "https://host/path without a closing slash; http:// for localhost only"
 
-REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+")
-"""``owner/name``. Neither may be ``..``, because both become segments of a URL's path."""
+def abridged(names: Sequence[str], most: int) -> str:
+    """Return names separated by commas, the first ``most`` of them as ``listed`` does."""
+    return listed(names, most) if len(names) > most else ", ".join(names)
+
 
 _MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")
 

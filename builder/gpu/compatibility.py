@@ -40,13 +40,14 @@ def jits_ptx(code: Arch, device: Capability) -> bool:
 _FIRST_SUFFIX = 9
 """Major version of the first architecture that may have a suffix (PTX ISA); older SASS has none."""
 
-NATIVE, JIT, NONE = "native", "jit", "none"
+NATIVE, JIT, PARTIAL, NONE = SUPPORT = ("native", "jit", "partial", "none")
+"""The ways in which device code runs on a GPU, best first."""
 
 
 def implied(known: Mapping[Capability, str], device: Capability) -> str:
     """Return the support of a device that is not among ``known``, as these imply it.
 
-    ``known``: ``native``, ``jit``, ``none`` or another support by capability. SASS without a suffix also runs
+    ``known``: one of ``SUPPORT`` by capability. SASS without a suffix also runs
     on higher minor versions. PTX that runs on several major versions has no suffix, so a driver compiles it
     for newer devices too.
     """

@@ -42,7 +42,7 @@ JETSON = "Jetson"
 class Gpu:
     """One compute capability: its products, and the CUDA toolkits and drivers that support it."""
 
-    device: Capability
+    capability: Capability
     generation: str
     cards: str
     """The names of a few products, for messages."""
@@ -77,7 +77,7 @@ class Gpu:
     @property
     def number(self) -> int:
         """The number of the capability's architecture: ``86`` for 8.6."""
-        return self.device.number
+        return self.capability.number
 
 
 GPUS: Tuple[Gpu, ...] = (
@@ -315,30 +315,29 @@ GPUS: Tuple[Gpu, ...] = (
 )
 """Every GPU from Kepler on, by capability."""
 
+BY_CAPABILITY: Mapping[Capability, Gpu] = {gpu.capability: gpu for gpu in GPUS}
+
 
 @dataclass(frozen=True)
 class Generation:
     """Successive capabilities of one generation."""
 
     name: str
-    models: Tuple[Gpu, ...]
+    gpus: Tuple[Gpu, ...]
 
 
 def by_generation(gpus: Iterable[Gpu]) -> Tuple[Generation, ...]:
     """Return ``gpus`` in their order, with successive ones of a generation grouped."""
     return tuple(
-        Generation(name, tuple(models)) for name, models in groupby(gpus, key=lambda gpu: gpu.generation)
+        Generation(name, tuple(group)) for name, group in groupby(gpus, key=lambda gpu: gpu.generation)
     )
 
 
-MODELS: Tuple[Gpu, ...] = tuple(gpu for gpu in GPUS if gpu.listed)
+LISTED_GPUS: Tuple[Gpu, ...] = tuple(gpu for gpu in GPUS if gpu.listed)
 """The GPUs that NVIDIA lists, which every report covers, oldest first."""
 
-CAPABILITIES: Tuple[Capability, ...] = tuple(gpu.device for gpu in MODELS)
-"""The capabilities of ``MODELS``."""
-
-GENERATIONS: Tuple[Generation, ...] = by_generation(MODELS)
-"""``MODELS`` by generation, oldest first."""
+CAPABILITIES: Tuple[Capability, ...] = tuple(gpu.capability for gpu in LISTED_GPUS)
+"""The capabilities of ``LISTED_GPUS``."""
 
 COMPILED: Tuple[Gpu, ...] = tuple(gpu for gpu in GPUS if gpu.first_cuda is not None)
 """The GPUs that a CUDA from 11.0 on compiles for."""
@@ -346,7 +345,7 @@ COMPILED: Tuple[Gpu, ...] = tuple(gpu for gpu in GPUS if gpu.first_cuda is not N
 KNOWN_SM: Tuple[int, ...] = tuple(gpu.number for gpu in COMPILED)
 """The architecture numbers of ``COMPILED``; there is no sm_91."""
 
-DEVICES: Tuple[Capability, ...] = tuple(gpu.device for gpu in COMPILED if gpu.renamed is None)
+DEVICES: Tuple[Capability, ...] = tuple(gpu.capability for gpu in COMPILED if gpu.renamed is None)
 """The capabilities of ``COMPILED`` under their current numbers, those that NVIDIA does not list included."""
 
 GENERATION_NUMBERS: Mapping[str, Tuple[int, ...]] = {
@@ -388,10 +387,10 @@ _FORM = (
 )
 """Pattern of additions to a name of the same chip: board, memory, vGPU profile, notebook, MIG slice."""
 
-PRODUCTS: Tuple[Tuple[Capability, str], ...] = tuple(
-    (gpu.device, rf"(?:NVIDIA )?(?:{'|'.join(gpu.products)}){_FORM}") for gpu in GPUS if gpu.products
-)
-"""Capabilities, each with a pattern that a whole product name must match, regardless of case."""
+PRODUCTS: Mapping[Capability, str] = {
+    gpu.capability: rf"(?:NVIDIA )?(?:{'|'.join(gpu.products)}){_FORM}" for gpu in GPUS if gpu.products
+}
+"""Patterns, by capability, that a whole product name must match, regardless of case."""
 
 
 def capability_of_product(name: str) -> Optional[Capability]:
@@ -400,7 +399,7 @@ def capability_of_product(name: str) -> Optional[Capability]:
     It is for drivers that do not report the capability.
     """
     spaced = " ".join(name.split())
-    for capability, pattern in PRODUCTS:
+    for capability, pattern in PRODUCTS.items():
         if re.fullmatch(pattern, spaced, re.IGNORECASE):
             return capability
     return None

@@ -21,9 +21,10 @@ from builder.package.diff import PackageDifference, difference, difference_lines
 from builder.package.promise import InspectedSource
 from builder.pipeline.inspect import changes_document, document
 from builder.report.changes import changes_text, sizes_text
-from builder.report.heatmap import heat_maps, text
-from builder.report.sentences import unmet
-from builder.rules.payloads import payload_findings
+from builder.report.heatmap import heat_maps
+from builder.report.heatmap_text import text
+from builder.rules.payloads import check_payloads
+from builder.rules.required_gpus import check_required
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +135,10 @@ def findings_of(
         if item.problem:
             yield Finding(item.code or Code.E001, item.name, item.problem)
         if item.deep:
-            yield from payload_findings(item.name, item.deep)
+            yield from check_payloads(item.name, item.deep)
     for promise in source.promises:
         yield from promise.findings
-    yield from unmet(source.libraries, devices, jit=jit)
+    yield from check_required(source.libraries, devices, jit=jit)
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:
@@ -145,9 +146,7 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
     items = [item for source in sources for item in source.libraries]
     unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
     broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
-    images = [
-        str(one) for item in items if item.deep for one in errors(payload_findings(item.name, item.deep))
-    ]
+    images = [str(one) for item in items if item.deep for one in errors(check_payloads(item.name, item.deep))]
     what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
     what += ["a manifest promises something else than its package holds"] if broken else []
     what += ["images do not unpack to what their headers say"] if images else []
@@ -160,7 +159,7 @@ def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capabi
     lines = [
         f"{one.code.name} {source.label} {one.message}"
         for source in sources
-        for one in unmet(source.libraries, devices, jit=jit)
+        for one in check_required(source.libraries, devices, jit=jit)
     ]
     if lines:
         raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)

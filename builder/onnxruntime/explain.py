@@ -22,7 +22,7 @@ from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import divide, made, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
-from builder.onnxruntime.versions import ALWAYS, ReleaseRange, hold_version, needs, sm_names
+from builder.onnxruntime.versions import ALWAYS, ReleaseRange, check_version, needs, sm_names
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import GitSource
 
@@ -235,7 +235,7 @@ def _notes(plan: BuildPlan) -> Iterator[str]:
     yield f"this version is compiled with CUDA {least.cuda}, gcc {least.gcc} and CMake {least.cmake} or newer"
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
     cuda = plan.project.cuda.version
-    findings = hold_version(f"variants.{plan.variant.name}.sm", sm, version, cuda, compiling=True)
+    findings = check_version(f"variants.{plan.variant.name}.sm", sm, version, cuda, compiling=True)
     yield from (f"{finding.code.name} {finding.message}" for finding in findings)
 
 

@@ -19,7 +19,7 @@ from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.cuda_toolkits import assembles, compilable
-from builder.gpu.table import CAPABILITIES, MODELS
+from builder.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.onnxruntime.architecture_list import Compiled, compiled, refused
 from builder.onnxruntime.versions import sm_names
 from builder.project.build_plan import BuildPlan
@@ -95,7 +95,7 @@ def widened(plan: BuildPlan) -> BuildPlan:
     return replace(plan, variant=replace(plan.variant, sm=sm), added=found) if found else plan
 
 
-def hold_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
+def check_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
     """Yield C012 if a package with ``sass`` runs on fewer GPUs than plain code for the plan's set."""
     devices = lost(plan.variant.sm, sass)
     if not devices:
@@ -119,5 +119,4 @@ def _serves(sass: Iterable[Arch], device: Capability) -> bool:
 
 
 def _cards(devices: Sequence[Capability]) -> str:
-    cards = {model.device: model.cards for model in MODELS}
-    return " and ".join(f"{device} ({cards[device]})" for device in devices)
+    return " and ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in devices)

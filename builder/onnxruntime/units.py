@@ -198,30 +198,30 @@ def unit_sets(sm: Sequence[Arch], version: str) -> tuple[UnitSet, ...]:
     Sets without architectures are left out. Two sets may have the same architectures; then it is unknown
     which of them a container belongs to.
     """
-    return split(compiled(sm, version).sass, version)
+    return unit_sets_of_list(compiled(sm, version).sass, version)
 
 
-def split(whole: Iterable[Arch], version: str) -> tuple[UnitSet, ...]:
+def unit_sets_of_list(whole: Iterable[Arch], version: str) -> tuple[UnitSet, ...]:
     """Return the sets of units as ``unit_sets`` does, from the SASS of units for the whole list.
 
     It is for a library whose set is not known.
     """
     every = frozenset(whole)
     parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched(every, version)
-    return tuple(kind for kind in (UnitSet("whole list", every), *parts) if kind.sass)
+    return tuple(one for one in (UnitSet("whole list", every), *parts) if one.sass)
 
 
-def kinds_found(containers: Iterable[frozenset[Arch]], version: str) -> tuple[UnitSet, ...]:
+def observed_unit_sets(containers: Iterable[frozenset[Arch]], version: str) -> tuple[UnitSet, ...]:
     """Return the sets of units that explain ``containers``, the widest of which has the whole list.
 
     Empty if all units are of one set, or the numbers of containers do not agree.
     """
     held = tuple(containers)
     widest = sorted(held, key=len)[-1:]
-    return _borne_out(split(widest[0] if widest else (), version), held)
+    return _if_counts_agree(unit_sets_of_list(widest[0] if widest else (), version), held)
 
 
-def kinds_asked(
+def expected_unit_sets(
     sm: Sequence[Arch], version: str | None, containers: Iterable[frozenset[Arch]]
 ) -> tuple[UnitSet, ...]:
     """Return the sets of units for the requested set ``sm``.
@@ -231,42 +231,44 @@ def kinds_asked(
     """
     if version is None or refused(sm, version):
         return ()
-    return _borne_out(unit_sets(sm, version), containers)
+    return _if_counts_agree(unit_sets(sm, version), containers)
 
 
-def _borne_out(kinds: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]) -> tuple[UnitSet, ...]:
-    """Return ``kinds`` if each part of the list is in as many containers as it has units; else ``()``.
+def _if_counts_agree(
+    unit_sets: tuple[UnitSet, ...], containers: Iterable[frozenset[Arch]]
+) -> tuple[UnitSet, ...]:
+    """Return ``unit_sets`` if each part of the list is in as many containers as it has units; else ``()``.
 
     So a library whose units are all compiled for the whole list has to hold all of it, and a container too
     many or too few for a part is one that lost an architecture. If no number of units is known, nothing is
     compared.
     """
     wanted: Counter[frozenset[Arch]] = Counter()
-    for kind in kinds[1:]:
-        wanted[kind.sass] += kind.units or 0
+    for one in unit_sets[1:]:
+        wanted[one.sass] += one.units or 0
     found = Counter(containers)
-    uncounted = all(kind.units is None for kind in kinds[1:])
+    uncounted = all(one.units is None for one in unit_sets[1:])
     agree = uncounted or all(found[part] == count for part, count in wanted.items())
-    return kinds if len(kinds) > 1 and agree else ()
+    return unit_sets if len(unit_sets) > 1 and agree else ()
 
 
-def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
+def explained_by(found: Iterable[Arch], unit_sets: Sequence[UnitSet]) -> tuple[UnitSet, ...]:
     """Return the sets of units that are for exactly the architectures ``found``; empty where there is none.
 
     They must agree exactly, so that a unit that lost an architecture is not taken for one that never had it.
     """
     held = frozenset(found)
-    return tuple(kind for kind in kinds if kind.sass == held)
+    return tuple(one for one in unit_sets if one.sass == held)
 
 
-def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
+def meant_for(arch: Arch, unit_sets: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
     """Return whether a container with SASS for ``found`` is meant for the devices of ``arch``.
 
     A container that no set of units explains is meant for all devices. A device that runs an older
     architecture's code (7.5 that of sm_70) may need a unit that was not compiled for that architecture.
     """
-    explaining = explained_by(found, kinds)
-    return not explaining or any(kind.meant_for(arch.number) for kind in explaining)
+    explaining = explained_by(found, unit_sets)
+    return not explaining or any(one.meant_for(arch.number) for one in explaining)
 
 
 def _parts(whole: frozenset[Arch], version: str) -> Iterator[UnitSet]:

@@ -157,7 +157,9 @@ def opened_at_run_time(version: str, cuda: str = "12") -> tuple[str, ...]:
     return _OPENED.get(cuda, ()) if OPENS_LIBRARIES.holds(version) else ()
 
 
-def hold_version(path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compiling: bool) -> Iterator[Finding]:
+def check_version(
+    path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compiling: bool
+) -> Iterator[Finding]:
     """Yield the findings C006 to C009 on an ORT version with a set of architectures and a CUDA version.
 
     ``path``: the key of the set. ``compiling``: whether this ORT is compiled; C008 and C009 are only then

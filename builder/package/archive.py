@@ -52,9 +52,9 @@ class ChangedFileError(IntegrityError):
         self.member, self.wanted, self.got = member, wanted, got
         found = f"{got.size} bytes, sha256 {got.sha256}" if got else "more bytes"
         super().__init__(
-            f"{member.file} changed while {member.path} was packed, or before: it should have "
-            f"{wanted.size} bytes, sha256 {wanted.sha256}, and has {found}. "
-            "Build again, and let nothing else write there."
+            f"{member.file} changed while {member.path} was packed, or before",
+            cause=f"it should have {wanted.size} bytes, sha256 {wanted.sha256}, and has {found}",
+            advice="Build again, and let nothing else write there.",
         )
 
 

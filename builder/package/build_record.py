@@ -6,7 +6,6 @@ Schema: docs/schemas/build.schema.json. docs/builds.md is a table of such record
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from re import Pattern
 
 from builder.binary.library_names import PROVIDER
-from builder.errors import SchemaError, ValidationError
-from builder.formats.json_values import from_json, parse_json, to_json
+from builder.errors import SchemaError
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
+from builder.formats.parts import SHA256
 
 FORMAT = 1
 
@@ -83,7 +83,7 @@ class BuildRecord:
 
 _TEXTS: Mapping[str, Pattern[str]] = {
     "package": re.compile(rf"ortpacks-[A-Za-z0-9._+-]+(?:{'|'.join(map(re.escape, ARCHIVE_SUFFIXES))})"),
-    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "sha256": SHA256,
     "date": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
     "command": re.compile(r"\./run build( [A-Za-z0-9._+-]+)+"),
 }
@@ -127,7 +127,7 @@ def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256
 
 def dumps(record: BuildRecord) -> str:
     """Return the file's text."""
-    return json.dumps(to_json(record), indent=2) + "\n"
+    return json_text(record)
 
 
 def loads(text: str | bytes, where: str) -> BuildRecord:
@@ -162,8 +162,7 @@ def _document(text: str | bytes, where: str) -> Mapping[str, object]:
     value = parse_json(text, where)
     if not isinstance(value, dict):
         raise SchemaError(f"{where}: an object is wanted, found {type(value).__name__}")
-    if value.get(_FORMAT) != FORMAT:
-        raise ValidationError(f"{where} has format {value.get(_FORMAT)!r}; this ortpacks reads {FORMAT}.")
+    require_format(value, [FORMAT], where)
     return value
 
 

@@ -11,8 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from builder.binary import library_names
-from builder.binary.library_names import BRIDGE, HOST, PROVIDER, PROVIDERS, TENSORRT
+from builder.binary.library_names import (
+    BRIDGE,
+    HOST,
+    NVIDIA,
+    ONNXRUNTIME,
+    PROVIDER,
+    PROVIDERS,
+    TENSORRT,
+    family_of,
+)
 from builder.errors import ValidationError
 from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, LINUX_ARM64, MACOS, WINDOWS, Host
 from builder.project.build_plan import BuildPlan
@@ -36,7 +44,8 @@ NOTICE = "NOTICE"
 
 SBOM = "sbom.cdx.json"
 
-NVIDIA, ONNXRUNTIME, ORTPACKS = library_names.NVIDIA, library_names.ONNXRUNTIME, "ortpacks"
+ORTPACKS = "ortpacks"
+"""Vendor of the files that ortpacks writes."""
 
 MICROSOFT = "microsoft"
 """Vendor of ``DirectML.dll``."""
@@ -169,7 +178,7 @@ def libraries(provider: str, platform: str) -> tuple[str, ...]:
 
 def vendor_of(name: str) -> str:
     """Return the vendor of a library by its file name; empty for a library that no package holds."""
-    family = library_names.family_of(name)
+    family = family_of(name)
     return family.vendor if family else ""
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from builder.binary.library_names import NVIDIA
 from builder.files.digest import Digest
+from builder.files.package_tar import is_plain
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, REDUCED, PackageName
-from builder.package.contents import NOTICE, NVIDIA, SBOM, licences
+from builder.formats.parts import SHA256
+from builder.package.contents import NOTICE, SBOM, licences
 from builder.package.notice import STATEMENT, read_notice
 
 
@@ -139,14 +142,13 @@ _SOURCE = re.compile(r"wheel:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9][A-Za-z0-9.
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.whl")
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
 
 def check_absent(manifest: Manifest) -> Iterator[Finding]:
     """Yield B004 for each absent file without a plain library name, path in a wheel, or pinned wheel."""
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
-        if not _is_plain(entry) or not _is_pinned(wheels.get(entry.source)):
+        named = _LIBRARY.fullmatch(entry.path) is not None and is_plain(entry.member or "")
+        if not named or not _is_pinned(wheels.get(entry.source)):
             yield Finding(
                 code=Code.B004,
                 path=entry.path,
@@ -156,17 +158,10 @@ def check_absent(manifest: Manifest) -> Iterator[Finding]:
             )
 
 
-def _is_plain(entry: FileEntry) -> bool:
-    member = entry.member or ""
-    parts = member.split("/")
-    inside = all(part not in {"", ".", ".."} for part in parts) and not set(member) & set("\\:\0")
-    return inside and _LIBRARY.fullmatch(entry.path) is not None
-
-
 def _is_pinned(wheel: WheelEntry | None) -> bool:
     return (
         wheel is not None
         and _SOURCE.fullmatch(wheel.source) is not None
         and _FILE.fullmatch(wheel.file) is not None
-        and _SHA256.fullmatch(wheel.sha256) is not None
+        and SHA256.fullmatch(wheel.sha256) is not None
     )

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from builder.errors import ParseError, SchemaError
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
-from builder.formats.json_values import parse_json
+from builder.formats.json_values import json_text, parse_json
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
@@ -146,7 +146,7 @@ def provenance_json(
         run=run,
     )
     document = statement(subjects, SLSA, predicate)
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_text(document)
 
 
 def statement(subjects: Mapping[str, str], kind: str, predicate: Mapping[str, object]) -> dict[str, object]:

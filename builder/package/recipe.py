@@ -80,7 +80,9 @@ def build_arguments(recipe: Recipe) -> list[str]:
     return [word for flag in known for word in flag.split(" ")]
 
 
-def departures(recipe: Recipe, revision: Revision | None, config_sha256: str, lock: Lock) -> Iterator[str]:
+def tree_differences(
+    recipe: Recipe, revision: Revision | None, config_sha256: str, lock: Lock
+) -> Iterator[str]:
     """Yield a sentence for each difference between this tree and the tree that made the package."""
     made = f"it was made from commit {recipe.commit}" if recipe.commit else "it was made from no git checkout"
     if recipe.dirty:
@@ -101,8 +103,8 @@ def departures(recipe: Recipe, revision: Revision | None, config_sha256: str, lo
         if here is None:
             yield f"{uri} went in there; inputs.lock here does not have it"
         elif digest not in here:
-            told = " or ".join(sorted(one or "not pinned" for one in here))
-            yield f"{uri} is {digest or 'not pinned'} there, {told} in inputs.lock here"
+            here_text = " or ".join(sorted(one or "not pinned" for one in here))
+            yield f"{uri} is {digest or 'not pinned'} there, {here_text} in inputs.lock here"
 
 
 def _pinned(lock: Lock) -> Iterator[Resource]:

@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from packageurl import PackageURL
 
+from builder.binary.library_names import NVIDIA, ONNXRUNTIME
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import to_json
@@ -28,8 +29,6 @@ from builder.package.contents import (
     CUDNN_LICENCE,
     DIRECTML_LICENCE,
     MICROSOFT,
-    NVIDIA,
-    ONNXRUNTIME,
     ORT_LICENCE,
     ORT_NOTICES,
     ORTPACKS,

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.binary.library_names import NVIDIA
 from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, file_digest
-from builder.findings.finding import Code, Finding, require
+from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import CUDA, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
 from builder.package.build_record import record_name
-from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
+from builder.package.contents import NOTICE, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
 from builder.package.provenance import provenance_name
 from builder.package.sbom import BomWriter, describe_bom
+from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import Lock
@@ -106,7 +108,7 @@ def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
     for layout in checked.plan.possible_layouts:
         discard(package_name(checked.plan, layout), ports)
     what = f"{checked.plan.variant.name} is not packed"
-    require(checked.report.findings, what)
+    require_checked(checked.report.findings, what)
     digests = _digests(checked, ports, what)
     return tuple(
         bundled for layout in checked.plan.layouts for bundled in _layout(layout, checked, digests, ports)
@@ -117,7 +119,9 @@ def _digests(checked: CheckedContent, ports: BundlePorts, what: str) -> Mapping[
     """Return the digest that each member must have. Packing compares files of wheels with their RECORD."""
     recorded_files = recorded(checked.members, checked.record)
     before = ports.archive.digests(checked.originals)
-    require([*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what)
+    require_no_errors(
+        [*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what
+    )
     rest = [member for member in checked.members if member.path not in recorded_files.digests]
     return {**recorded_files.digests, **ports.archive.digests(rest)}
 
@@ -173,12 +177,14 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
 
     def accept(package: LocalFile) -> None:
         if package.size > limit.budget and not splits:
-            require([_too_large(package, content, checked, ports)], f"{package.path.name} is not kept")
+            require_no_errors(
+                [_too_large(package, content, checked, ports)], f"{package.path.name} is not kept"
+            )
 
     try:
         written = ports.archive.write(ports.dist / file, content, limit.preset, accept)
     except ChangedFileError as error:
-        require(list(_changed_file(error)), f"{file} is not packed")
+        require_no_errors(list(_changed_file(error)), f"{file} is not packed")
         raise
     parts = ports.archive.split(written.path, limit.budget) if written.size > limit.budget else ()
     files = parts or (written.path,)

@@ -20,9 +20,9 @@ from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDERS
 from builder.binary.verdict import X86_64
-from builder.errors import IntegrityError
+from builder.errors import CommandError, IntegrityError
 from builder.files.digest import Digest, file_digest
-from builder.findings.finding import Code, Finding, Severity
+from builder.findings.finding import Code, Finding, Severity, errors, require_no_errors
 from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
@@ -33,16 +33,16 @@ from builder.project.variants import Limits, Variant
 from builder.rules.dependencies import check_closure, needs
 from builder.rules.device_code import (
     by_jit,
-    hold_code,
-    hold_library,
-    hold_provider,
-    known_kinds,
+    check_has_code,
+    check_image_kinds,
+    check_promised_gpus,
+    check_provider,
     names,
     native_in,
 )
 from builder.rules.dlopen import report_unneeded, unneeded
 from builder.rules.foreign_libraries import check_foreign
-from builder.rules.payloads import hold_kernels
+from builder.rules.payloads import check_own_kernels
 from builder.rules.symbols import check_linkage
 from builder.rules.windows_imports import ImportingLibrary, check_imports
 
@@ -231,16 +231,16 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
         return
     path = f"{_LIBRARIES}{PROVIDERS[variant.platform]}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
-    yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
+    yield from check_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
         if one.reading.deep is not None:
-            yield from hold_kernels(one.member.path, one.reading.deep)
+            yield from check_own_kernels(one.member.path, one.reading.deep)
         coverage = one.reading.coverage
         if coverage is not None:
-            yield from known_kinds(coverage)
+            yield from check_image_kinds(coverage)
         if one.member.path != path and one.reading.problem is None:
-            yield from hold_code(one.member.path, coverage)
-            yield from hold_library(coverage, variant) if coverage else ()
+            yield from check_has_code(one.member.path, coverage)
+            yield from check_promised_gpus(coverage, variant) if coverage else ()
 
 
 def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> None:
@@ -272,3 +272,20 @@ def _line(library: LibraryCoverage, variant: Variant) -> str:
         f"by JIT on {' '.join(map(str, jit))}" if jit else "",
     )
     return "  ".join(part for part in parts if part)
+
+
+def require_checked(findings: Sequence[Finding], what: str) -> None:
+    """Raise ``CheckFailedError`` with every finding where any of them is an error.
+
+    Raises ``CommandError`` instead where every error is a file that cuobjdump could not read: a failing tool
+    says nothing about the file.
+    """
+    failed = errors(findings)
+    if failed and all(finding.code is Code.A102 for finding in failed):
+        raise CommandError(
+            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
+            tail=[str(finding) for finding in failed],
+            advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
+            "file, it is a limit of cuobjdump: please report the line above.",
+        )
+    require_no_errors(findings, what)

@@ -17,12 +17,12 @@ from pathlib import Path, PurePosixPath
 
 from jinja2 import BaseLoader
 
+from builder.binary.library_names import NVIDIA
 from builder.errors import CheckFailedError, IntegrityError, ValidationError
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, REDUCED
 from builder.package.attestations import Part
-from builder.package.contents import NVIDIA
 from builder.pipeline.render import template_environment
 from builder.ports import PushedImage
 from builder.project.inputs import Input

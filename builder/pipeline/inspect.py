@@ -26,7 +26,7 @@ from builder.package.promise import InspectedSource, Promise, promise_of
 from builder.report.changes import sentence as changes_sentence
 from builder.report.library_facts import counts_of
 from builder.report.sentences import notes, summary
-from builder.rules.payloads import payload_findings
+from builder.rules.payloads import check_payloads
 
 FORMAT, CHANGES_FORMAT = 4, 1
 
@@ -230,7 +230,7 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
         "idle": deep.idle,
         "findings": [
             {"code": one.code.name, "severity": one.severity.value, "message": one.message}
-            for one in payload_findings(path, deep)
+            for one in check_payloads(path, deep)
         ],
     }
 
@@ -271,5 +271,5 @@ def _capabilities(item: Inspected, coverage: LibraryCoverage) -> dict[str, objec
             "jit": coverage.tally[device].jit,
             "none": coverage.tally[device].none,
         }
-        for device in (gpu.device for gpu in gpus_of([item]))
+        for device in (gpu.capability for gpu in gpus_of([item]))
     }

@@ -12,21 +12,21 @@ from builder.binary.library_names import PROVIDERS
 from builder.errors import BuilderError, CompatibilityError, ToolMissingError, TransferError, ValidationError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.missing_kernels import cannot_run, counted, shortcoming
+from builder.formats.missing_kernels import cannot_run, consequence_of, counted
 from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
 from builder.onnxruntime.architecture_list import refused
-from builder.onnxruntime.toolchain import hold_reach, lost, made, tools, widened
+from builder.onnxruntime.toolchain import check_reach, lost, made, tools, widened
 from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
 from builder.project.variants import Origin, Project, SuiteSystem, Variant, provider_wheel
 from builder.report.sentences import where
-from builder.rules.nvidia_libraries import MISSING, hold_read
+from builder.rules.nvidia_libraries import MISSING, check_is_read
 from builder.rules.toolkits import lint
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def plan(
         native_sm=lambda: read(store.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform]),
     )
     decided = widened(decide(project, variant, wishes, base, origin))
-    unread = hold_read(wheel.spec for wheel in project.bundled)
+    unread = check_is_read(wheel.spec for wheel in project.bundled)
     warnings = [*_lint(decided), *_reach_findings(decided, store, read), *unread]
     _report_decisions(decided, reporter)
     for warning in warnings:
@@ -297,8 +297,8 @@ def _reach_findings(
     """Return the findings C012, from the wheel's code or the code that will be compiled."""
     sm = decided.variant.sm
     if decided.origin is Origin.WHEEL:
-        return hold_reach(decided, native_sm(provider_in(decided, store)))
-    return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
+        return check_reach(decided, native_sm(provider_in(decided, store)))
+    return () if refused(sm, decided.ort_version) else check_reach(decided, made(sm, decided).sass)
 
 
 def provider_in(decided: BuildPlan, store: Store) -> Path:
@@ -374,7 +374,7 @@ def _without_kernels(decided: BuildPlan) -> list[Finding]:
     if decided.profile is None:
         return []
     missing = cannot_run(decided.profile.value, decided.ort_version)
-    found = shortcoming(missing, decided.host.value)
+    found = consequence_of(missing, decided.host.value)
     if found is None:
         return []
     return [

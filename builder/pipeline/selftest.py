@@ -16,9 +16,10 @@ from pathlib import Path
 
 from builder.binary.library_names import HOST
 from builder.findings.finding import Code, Finding
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
 from builder.ports import Completed, ContainerRun, Engine
-from builder.rules.dependencies import judge_loader, waits_for_driver
+from builder.rules.dependencies import check_ldd, waits_for_driver
 
 HALF_ATTENTION = Capability(5, 3)
 """The oldest capability for grouped-query attention, which ORT has in half precision only.
@@ -158,7 +159,7 @@ def selftest(
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
         done = bench.engine.run(_request(top, package, bench, Path(folder)))
     listing, smoked, answers = done.stdout.partition(f"\n{_SMOKE}")
-    loaded = judge_loader(listing, top) if smoked else ()
+    loaded = check_ldd(listing, top) if smoked else ()
     if done.code != 0 or not smoked:
         return (*loaded, _crash(top, done))
     references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}
@@ -270,8 +271,8 @@ def _judge_cuda(reply: Mapping[str, object], package: str, *, waits: bool) -> It
     A provider that links the driver's library fails to load without a driver, with the message ``_UNLOADED``.
     """
     providers = reply.get("providers")
-    if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
-        what = "the host library knows no CUDAExecutionProvider"
+    if not isinstance(providers, list) or CUDA_PROVIDER not in providers:
+        what = f"the host library knows no {CUDA_PROVIDER}"
         yield Finding(Code.B012, package, what, got=str(providers))
         return
     cuda = reply.get("cuda")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import file_digest
-from builder.findings.finding import Finding, require
+from builder.findings.finding import Finding, require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import LINUX, PARTS_SUFFIX, PackageName
 from builder.package.archive import Archive, Checksums, Member, manifest_of
@@ -27,6 +27,7 @@ from builder.package.proof import (
 )
 from builder.package.provenance import check_provenance, provenance_name
 from builder.package.sbom import BomReader, check_sbom
+from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.variants import Variant
 from builder.rules.wheel_records import check_recorded
@@ -68,21 +69,23 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     """
     manifest = manifest_of(package, verifier.archive)
     what = f"{package.name} is not what it claims"
-    require([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
+    require_no_errors([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
     with scratch_folder(verifier.work / f"verify-{manifest.name}", needed=manifest.unpacked_size) as folder:
         with verifier.reporter.step(f"unpack and hash {package.name}"):
             unpacked = verifier.archive.extract(package, folder)
-            require([*check_files(manifest, unpacked), *_check_sidecars(package, manifest, verifier)], what)
-            require(list(_documents(manifest, folder, verifier)), what)
+            require_no_errors(
+                [*check_files(manifest, unpacked), *_check_sidecars(package, manifest, verifier)], what
+            )
+            require_no_errors(list(_documents(manifest, folder, verifier)), what)
         files = {entry.path: folder / entry.path for entry in manifest.packed}
         if manifest.absent:
             with verifier.reporter.step("complete the package from NVIDIA's wheels"):
                 files.update(_completed(manifest, verifier, what))
         report = verifier.check(installed_members(manifest, files), promised(manifest))
-        require([*report.findings, *compare(manifest, report)], what)
+        require_checked([*report.findings, *compare(manifest, report)], what)
         _selftest(package, manifest, files, verifier)
         if verifier.cards is not None:
-            require(verifier.cards(package, manifest, folder / "lib", report), what)
+            require_no_errors(verifier.cards(package, manifest, folder / "lib", report), what)
     return manifest
 
 
@@ -112,7 +115,7 @@ def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str
     there = [member for member in members if member.file.is_file()]  # findings name missing files
     found = list(check_completed(manifest, verifier.archive.digests(there)))
     records = {source: verifier.record(tree) for source, tree in wheels.items()}
-    require([*found, *check_recorded(manifest, records)], what)
+    require_no_errors([*found, *check_recorded(manifest, records)], what)
     return files
 
 
@@ -131,5 +134,5 @@ def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], veri
         return
     with verifier.reporter.step("run models on it in a bare container"):
         findings = verifier.selftest(manifest, files)
-        require(findings, f"{package.name} is not what it claims")
+        require_no_errors(findings, f"{package.name} is not what it claims")
     verifier.tried[libraries] = package.name

@@ -24,7 +24,6 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from builder.formats.package_names import LINUX, PLATFORMS
-from builder.formats.text import API, API_FORM, REPOSITORY
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM, SUFFIXES
 from builder.project.inputs import Input, InputKind
@@ -191,6 +190,16 @@ Image = Annotated[
     Input,
     _input(InputKind.IMAGE, "a pinned image", _IMAGE, "name:tag or name@sha256:…; latest is no pin"),
 ]
+
+API = re.compile(
+    r"(?:https://[A-Za-z0-9.-]+|http://(?:localhost|127\.0\.0\.1))(?::\d+)?(?:/[A-Za-z0-9._-]+)*"
+)
+"""Base URL of a GitHub API. A token is sent there, so plain http is allowed for this machine only."""
+
+API_FORM = "https://host/path without a closing slash; http:// for localhost only"
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+")
+"""``owner/name``. Neither may be ``..``, because both become segments of a URL's path."""
 
 ApiUrl = Annotated[str, TextForm("an API's base URL", API.pattern, API_FORM)]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from builder.errors import ConfigError, ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.package_names import INDEX
 from builder.release.assets import require_tag
 
@@ -102,7 +102,7 @@ def tag_in(index: bytes) -> str | None:
 
 def dumps(mirror: Mirror) -> str:
     """Return the file's text. The same releases give the same bytes."""
-    return json.dumps(to_json(mirror), indent=2, ensure_ascii=False) + "\n"
+    return json_text(mirror)
 
 
 def loads(text: str | bytes, where: str) -> Mirror:

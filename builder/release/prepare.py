@@ -19,7 +19,7 @@ from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError, NothingToDoError
 from builder.files.digest import LocalFile, file_digest
-from builder.findings.finding import Code, Finding, require
+from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats import index as index_format
 from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
@@ -194,11 +194,11 @@ def prepare(
     findings += check_files(files, {**listed, **_client_line(files)})
     findings += check_packages(candidates, options.allow)
     findings += [] if options.allow.partial else check_complete(candidates, of_all)
-    require(findings, what)
+    require_no_errors(findings, what)
     versions = versions_of(item.manifest for item in candidates)
     tag = tag_of(project, options.tag, versions)
     index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
-    require(check_index(index, files), what)
+    require_no_errors(check_index(index, files), what)
     pages = write_pages(directory, candidates, ports)
     files += [_local_file(path) for path in pages]
     files += _write_index(directory, index, files, ports)
@@ -206,7 +206,7 @@ def prepare(
         files += _sign(directory, files, ports)
     except IntegrityError as error:
         if not options.dry_run:
-            require([_unsigned(error)], what)
+            require_no_errors([_unsigned(error)], what)
         ports.reporter.warn(f"not signed: {error}")
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.errors import IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile
-from builder.findings.finding import require
+from builder.findings.finding import require_no_errors
 from builder.project.variants import Project
 from builder.release import preflight
 from builder.release.assets import (
@@ -49,7 +49,7 @@ def publish_release(
     with ports.reporter.step(f"release {prepared.tag}"):
         previous, cards = previous_index(prepared.tag, ports), card_tables(prepared, ports.reporter)
         body = release_notes(prepared, previous, project, ports.loader, cards)
-        require(preflight.check_notes(body), f"{directory} cannot be released")
+        require_no_errors(preflight.check_notes(body), f"{directory} cannot be released")
         plan = ReleasePlan(prepared.tag, prepared.title, body, prepared.files)
         return converge_release(plan, ports, options)
 
@@ -149,7 +149,7 @@ def _wanted_immutable(tag: str, ports: PublishPorts, options: PublishOptions) ->
     if ports.repository is None or options.allow.mutable:
         return False
     immutable = ports.repository.has_immutable_releases()
-    require(preflight.check_immutable(immutable), f"{tag} cannot be released")
+    require_no_errors(preflight.check_immutable(immutable), f"{tag} cannot be released")
     return immutable
 
 

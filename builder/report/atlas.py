@@ -19,7 +19,7 @@ from builder.gpu.architectures import Capability
 from builder.gpu.table import PRODUCTS, Gpu
 from builder.package.promise import InspectedSource
 from builder.report.changes import sentence
-from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps
+from builder.report.heatmap import HeatMap, heat_maps
 from builder.report.wheel_record import WheelRecord
 
 FORMAT = 1
@@ -46,11 +46,6 @@ class AtlasEntry:
     verdicts: Mapping[Capability, Verdict]
     step: ReleaseStep | None
     """``None`` for the oldest wheel of a project and platform."""
-
-    @property
-    def row(self) -> HeatMapRow:
-        """The heat map's row for all libraries of the wheel together."""
-        return self.map.total or HeatMapRow(self.map.label, remark=self.map.sentence)
 
 
 @dataclass(frozen=True)
@@ -107,10 +102,10 @@ def document(atlas: Atlas) -> dict[str, object]:
         "format": FORMAT,
         "gpus": [
             {
-                "capability": str(gpu.device),
+                "capability": str(gpu.capability),
                 "generation": gpu.generation,
                 "cards": gpu.cards,
-                "products": next((pattern for device, pattern in PRODUCTS if device == gpu.device), None),
+                "products": PRODUCTS.get(gpu.capability),
             }
             for gpu in atlas.gpus
         ],

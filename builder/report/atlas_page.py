@@ -7,13 +7,11 @@ import hashlib
 import json
 import re
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import BaseLoader
 
-from builder.binary.coverage import Support
 from builder.gpu.table import PRODUCTS, by_generation
 from builder.report.atlas import Atlas
-from builder.report.heatmap import MARKS, MEANINGS
-from builder.report.sentences import SPECIALISED
+from builder.report.templates import environment
 
 _SCRIPT = "atlas.js"
 
@@ -22,16 +20,12 @@ _CLOSING = re.compile(r"</")
 
 def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
     """Return the HTML text; the same atlas always gives the same text."""
-    environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    script = environment.get_template(_SCRIPT).render(gpus=_gpus(atlas))
-    return environment.get_template("atlas.html.j2").render(
+    templates, generations = environment(loader), by_generation(atlas.gpus)
+    script = templates.get_template(_SCRIPT).render(gpus=_gpus(atlas))
+    return templates.get_template("atlas.html.j2").render(
         atlas=atlas,
-        generations=by_generation(atlas.gpus),
-        first={generation.models[0].device for generation in by_generation(atlas.gpus)},
-        legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
-        specialised=SPECIALISED,
+        generations=generations,
+        first={generation.gpus[0].capability for generation in generations},
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -39,12 +33,11 @@ def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
 
 def _gpus(atlas: Atlas) -> str:
     """Return the GPUs for the page's search as JSON that is safe inside a script element."""
-    patterns = dict(PRODUCTS)
     known = [
         {
-            "device": str(gpu.device),
+            "device": str(gpu.capability),
             "generation": gpu.generation,
-            "pattern": patterns.get(gpu.device),
+            "pattern": PRODUCTS.get(gpu.capability),
         }
         for gpu in atlas.gpus
     ]

@@ -7,28 +7,28 @@ with the answer of ``select``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.binary.coverage import LibraryCoverage
-from builder.errors import SchemaError
 from builder.findings.finding import Code, Finding
-from builder.formats.json_values import from_json, parse_json, to_json
+from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Manifest
-from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
+from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, operator_without_kernel
 from builder.formats.package_names import stem
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.architectures import Capability
-from builder.gpu.table import MODELS
+from builder.gpu.compatibility import JIT
+from builder.gpu.table import BY_CAPABILITY
 from builder.selection.reasons import RUNS
 
 FORMAT = 1
 
 SUFFIX = ".cards.json"
 
-CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-
 _WIDTH = 200
+
+_AGAIN = "./run verify --card all makes it again."
 
 
 @dataclass(frozen=True)
@@ -117,20 +117,17 @@ def grid_of(manifest: Manifest, archive: str, sha256: str, driver: str, cards: S
 
 def dumps(grid: Grid) -> str:
     """Return the JSON text of the grid's file."""
-    return json.dumps(to_json(grid), indent=2) + "\n"
+    return json_text(grid)
 
 
 def loads(text: str | bytes, where: str) -> Grid:
     """Return the grid that a file's text holds; ``where`` names the file in errors.
 
-    Raises ``ParseError`` for text that is no JSON, ``SchemaError`` for an unknown format or a wrong key.
+    Raises ``ParseError`` for text that is no JSON, ``ValidationError`` for an unknown format, ``SchemaError``
+    for a wrong key.
     """
-    value = parse_json(text, where, "./run verify --card all makes it again.")
-    found = value.get("format") if isinstance(value, dict) else None
-    if found != FORMAT:
-        raise SchemaError(
-            f"{where} has format {found!r}, not {FORMAT}. ./run verify --card all makes it again."
-        )
+    value = parse_json(text, where, _AGAIN)
+    require_format(value, [FORMAT], where, _AGAIN)
     return from_json(Grid, value, where)
 
 
@@ -164,7 +161,7 @@ def disagreements(
             got=row.chosen or "not chosen",
         )
     for model in row.models if row.chosen else ():
-        if (model.error or model.refused) and failed(model.error, cannot_run) is None:
+        if (model.error or model.refused) and operator_without_kernel(model.error, cannot_run) is None:
             yield Finding(
                 Code.V002,
                 where,
@@ -256,11 +253,11 @@ def table(grid: Grid) -> str:
 
 
 def _row(card: CardRow, names: Sequence[str]) -> list[str]:
-    cards = {str(model.device): model.cards for model in MODELS}
+    gpu = BY_CAPABILITY.get(Capability.parse(card.capability))
     models = {model.name: model for model in card.models}
     own = [code_of(library) for library in card.libraries if library.registered]
     return [
-        cards.get(card.capability, ""),
+        gpu.cards if gpu else "",
         card.capability,
         "; ".join(own) or "not loaded",
         _worst(card.libraries),
@@ -279,7 +276,7 @@ def _worst(libraries: Sequence[LibraryOnCard]) -> str:
                 library.path.rpartition("/")[2].partition(".so")[0]
             )
     if not lacking:
-        return "JIT" if any(library.support == "jit" for library in others) else "native"
+        return "JIT" if any(library.support == JIT for library in others) else "native"
     return "; ".join(f"{support}: {', '.join(names)}" for support, names in lacking.items())
 
 
@@ -289,7 +286,7 @@ def _cell(model: ModelOnCard) -> str:
     if model.error:
         return "no kernel" if NO_KERNEL_FOUND in model.error else "fails"
     total = sum(model.nodes.values())
-    return f"{model.nodes.get(CUDA, 0)} of {total} nodes on CUDA, {model.launches} launches"
+    return f"{model.nodes.get(CUDA_PROVIDER, 0)} of {total} nodes on CUDA, {model.launches} launches"
 
 
 _HEAD = """# Packages on virtual cards

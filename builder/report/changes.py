@@ -9,7 +9,7 @@ from builder.binary.comparison import Comparison, Effect, Pair, SupportChange, c
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import Gpu
 from builder.package.promise import InspectedSource
@@ -22,10 +22,9 @@ from builder.report.heatmap import (
     HeatMapRow,
     Note,
     common_folder,
-    text,
-    wrapped,
 )
-from builder.report.sentences import listed, where
+from builder.report.heatmap_text import text, wrapped
+from builder.report.sentences import where
 
 _WAYS = {
     Support.NATIVE: "natively",
@@ -107,7 +106,7 @@ def _row(name: str, pair: Pair, gpus: Sequence[Gpu]) -> HeatMapRow:
 
 
 def _cells(changes: Mapping[Capability, SupportChange], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    return tuple(_cell(gpu, changes[gpu.device]) for gpu in gpus if gpu.device in changes)
+    return tuple(_cell(gpu, changes[gpu.capability]) for gpu in gpus if gpu.capability in changes)
 
 
 def _cell(gpu: Gpu, change: SupportChange) -> Cell:
@@ -120,7 +119,7 @@ def _cell(gpu: Gpu, change: SupportChange) -> Cell:
     how = _WAYS[new.support]
     if old.support is not new.support:
         how = f"{_WAYS[old.support]} before, {how} now"
-    hover = f"{HEADS[gpu.device]}: {how}.{''.join(doubts)}"
+    hover = f"{HEADS[gpu.capability]}: {how}.{''.join(doubts)}"
     return Cell(new.support, hover, doubtful=bool(doubts), was=old.support)
 
 

@@ -1,25 +1,24 @@
 """Heat maps of GPU support: their rows are libraries and manifests' promises, their columns capabilities.
 
 The columns are the capabilities in NVIDIA's list of GPUs, and each unlisted one (8.8, 10.7) whose own code or
-promise is in one of the sources. ``text``, ``pictures.svg`` and ``pictures.page`` draw maps. Every text in a
-map is printable, even if names of libraries are not.
+promise is in one of the sources. ``heatmap_text`` and ``pictures`` draw maps. Every text in a map is
+printable, even if names of libraries are not.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.library import Inspected
 from builder.binary.verdict import X86_64, Verdict, fits, gpus_of, together, verdicts
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
-from builder.gpu.table import DEVICES, GPUS, Generation, Gpu, by_generation
+from builder.gpu.table import DEVICES, GPUS, Gpu
 from builder.package.promise import InspectedSource, Promise
-from builder.report.sentences import SPECIALISED, counts, listed, notes, parts_notes, promise_notes, summary
+from builder.report.sentences import SPECIALISED, counts, notes, parts_notes, promise_notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
 """The letters of cells, for readers who do not see colours."""
@@ -43,7 +42,7 @@ NOTHING_TO_RUN = "nothing to run in its device code"
 _NAMED = 3
 """Most libraries that a cell of the total names; further ones are counted."""
 
-HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
+HEADS = {gpu.capability: f"{gpu.capability} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
 _OTHER_MACHINES = f": its machines are ARM, and this is for {X86_64}."
 
@@ -137,6 +136,11 @@ class HeatMap:
         return (*self.promises, *self.rows, *([self.total] if self.total else []))
 
     @property
+    def overall(self) -> HeatMapRow:
+        """The row of all libraries together; without one, a row with the sentence as its remark."""
+        return self.total or HeatMapRow(self.label, remark=self.sentence)
+
+    @property
     def starred(self) -> bool:
         """Whether any library is specialised and has the star that ``sentences.SPECIALISED`` explains."""
         return any(row.specialised for row in self.rows)
@@ -153,8 +157,8 @@ def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
     known = tuple(sources)
     held = gpus_of([item for source in known for item in source.libraries])
     named = {device for source in known for promise in source.promises for device in promise.capabilities}
-    unlisted = {gpu.device for gpu in GPUS if not gpu.listed}.intersection(named, DEVICES)
-    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in unlisted)
+    unlisted = {gpu.capability for gpu in GPUS if not gpu.listed}.intersection(named, DEVICES)
+    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.capability in unlisted)
     return tuple(_heat_map(source, gpus) for source in known)
 
 
@@ -181,15 +185,15 @@ def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
 
 def _promise(promise: Promise, gpus: Iterable[Gpu]) -> HeatMapRow:
     """Return the row of a manifest; its name has the manifest's folder, unless that is the source's top."""
-    cells = (_promised_cell(gpu, promise.capabilities.get(gpu.device)) for gpu in gpus)
+    cells = (_promised_cell(gpu, promise.capabilities.get(gpu.capability)) for gpu in gpus)
     return HeatMapRow(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
 
 
 def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
     if support is None:
         why = "is older than this GPU and does" if gpu.listed else "does"
-        return Cell(None, f"{HEADS[gpu.device]}: the manifest {why} not name it.")
-    return Cell(support, f"{_sentence(gpu.device, support)} So the manifest promises.")
+        return Cell(None, f"{HEADS[gpu.capability]}: the manifest {why} not name it.")
+    return Cell(support, f"{_sentence(gpu.capability, support)} So the manifest promises.")
 
 
 def common_folder(names: Sequence[str]) -> str:
@@ -223,14 +227,14 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
     if item.runnable is None:
         return HeatMapRow(name, remark=NOTHING_TO_RUN, containers=coverage.containers)
     found = verdicts(item)
-    cells = tuple(_cell(item, coverage, gpu, found[gpu.device]) for gpu in gpus)
+    cells = tuple(_cell(item, coverage, gpu, found[gpu.capability]) for gpu in gpus)
     return HeatMapRow(name, cells, containers=coverage.containers, specialised=coverage.specialised)
 
 
 def _cell(item: Inspected, coverage: LibraryCoverage, gpu: Gpu, verdict: Verdict) -> Cell:
     if not fits(item, gpu):
-        return Cell(None, HEADS[gpu.device] + _OTHER_MACHINES)
-    hover = f"{_sentence(gpu.device, verdict.support)} {counts(coverage.tally[gpu.device])}."
+        return Cell(None, HEADS[gpu.capability] + _OTHER_MACHINES)
+    hover = f"{_sentence(gpu.capability, verdict.support)} {counts(coverage.tally[gpu.capability])}."
     return _judged(verdict, hover)
 
 
@@ -247,12 +251,12 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
         return None
     cells = []
     for gpu in shown:
-        verdict = found[gpu.device]
+        verdict = found[gpu.capability]
         if not verdict.because:
-            cells.append(Cell(None, HEADS[gpu.device] + _OTHER_MACHINES))
+            cells.append(Cell(None, HEADS[gpu.capability] + _OTHER_MACHINES))
             continue
         blamed = [names[name] for name in verdict.because]
-        sentence = _sentence(gpu.device, verdict.support) + _because(verdict.support, blamed)
+        sentence = _sentence(gpu.capability, verdict.support) + _because(verdict.support, blamed)
         cells.append(_judged(verdict, sentence))
     name = PARTIAL_TOTAL if any(item.problem for item in items) else TOTAL
     containers = sum(item.runnable.containers for item in items if item.runnable)
@@ -267,96 +271,4 @@ def _because(support: Support, names: list[str]) -> str:
     """Return a sentence with the libraries that determine the total; empty where it is native."""
     if support is Support.NATIVE:
         return ""
-    rest = len(names) - _NAMED
-    return f" Because of {listed([*names[:_NAMED], f'{rest:,} more'] if rest > 0 else names)}."
-
-
-LEGEND = "   ".join([*(f"{MARKS[support]} {MEANINGS[support]}" for support in Support), f"{DOUBT} doubtful"])
-
-_LONGEST = 44
-"""Most characters of a name in the line of its row; a longer name gets a line of its own above the row."""
-
-_CELL_OF_TEXT = 3
-
-_GAP = "  "
-
-_LINE = 110
-
-_LIBRARY = "library"
-
-_STAR = "*"
-
-
-def text(maps: Sequence[HeatMap]) -> str:
-    """Return all maps as tables of text, separated by blank lines, with the legend of marks at the end."""
-    return "\n\n".join([*("\n".join(_map_lines(found)) for found in maps), LEGEND])
-
-
-def _map_lines(found: HeatMap) -> Iterator[str]:
-    names = [_row_name(row) for row in found.all_rows]
-    width = max([*(len(name) for name in names if len(name) <= _LONGEST), len(_LIBRARY)])
-    marks = (len(cell.mark) for row in found.all_rows for cell in row.cells)
-    columns = _Columns(by_generation(found.gpus), max([_CELL_OF_TEXT, *marks]))
-    yield f"{found.label}, in {found.folder}" if found.folder else found.label
-    yield from _head_lines(columns, width)
-    for row in found.all_rows:
-        yield from _row_lines(row, columns, width)
-    yield ""
-    yield from wrapped(found.sentence)
-    for note in found.texts:
-        yield from wrapped(note)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of a text table, grouped by generation."""
-
-    generations: Sequence[Generation]
-    least: int
-    """Least width of a column in characters."""
-
-    def names(self) -> Iterator[str]:
-        """Return the generations' names, each centred over its columns."""
-        return (f"{generation.name:^{self._width(generation)}}" for generation in self.generations)
-
-    def filled(self, entries: Iterable[str]) -> Iterator[str]:
-        """Yield the entries of each generation as one text, centred below the generation's name."""
-        left = iter(entries)
-        for generation in self.generations:
-            group = " ".join(f"{next(left):^{width}}" for width in self._widths(generation))
-            yield f"{group:^{self._width(generation)}}"
-
-    def _widths(self, generation: Generation) -> list[int]:
-        return [max(len(str(gpu.device)), self.least) for gpu in generation.models]
-
-    def _width(self, generation: Generation) -> int:
-        widths = self._widths(generation)
-        return max(len(generation.name), sum(widths) + len(widths) - 1)
-
-
-def _head_lines(columns: _Columns, width: int) -> Iterator[str]:
-    yield _GAP.join([" " * width, *columns.names()]).rstrip()
-    devices = (str(gpu.device) for generation in columns.generations for gpu in generation.models)
-    yield _GAP.join([f"{_LIBRARY:<{width}}", *columns.filled(devices), "containers"])
-
-
-def _row_lines(row: HeatMapRow, columns: _Columns, width: int) -> Iterator[str]:
-    """Yield the lines of a row; a name that is wider than ``width`` gets a line of its own before."""
-    name = _row_name(row)
-    if len(name) > width:
-        yield name
-        name = ""
-    if not row.cells:
-        yield _GAP.join([f"{name:<{width}}", row.remark])
-        return
-    marks = columns.filled(cell.mark for cell in row.cells)
-    yield _GAP.join([f"{name:<{width}}", *marks, f"{row.count:>10}"]).rstrip()
-
-
-def _row_name(row: HeatMapRow) -> str:
-    return f"{row.name} {_STAR}" if row.specialised else row.name
-
-
-def wrapped(sentence: str) -> Sequence[str]:
-    """Return a sentence wrapped to lines of ``_LINE`` characters."""
-    return textwrap.wrap(sentence, _LINE, subsequent_indent="  ", break_on_hyphens=False)
+    return f" Because of {listed(names, _NAMED)}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from builder.binary.coverage import HeldCode, LibraryCoverage, is_specialised, single, tallies
+from builder.binary.coverage import DeviceCode, HeldCode, LibraryCoverage, coverage_of, is_specialised
 from builder.binary.fatbin_format import Kind
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import Inspected
@@ -43,7 +43,7 @@ class UnitFacts:
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """The fields of ``LibraryCoverage`` from which all other fields follow."""
+    """The fields of ``DeviceCode``, without those that follow from the library's name."""
 
     sections: Mapping[str, int]
     images: Mapping[str, Counts]
@@ -141,32 +141,22 @@ def _code_of(coverage: LibraryCoverage) -> CodeFacts:
 
 
 def _coverage(name: str, facts: CodeFacts) -> LibraryCoverage:
-    images = {section: _kinds(counts) for section, counts in facts.images.items()}
-    held = {_held_code(one): one.containers for one in facts.held}
-    inputs = frozenset(map(_held_code, facts.inputs))
-    unit_sets = tuple(map(_unit_set, facts.units))
-    sass, ptx, ltoir = (_arches_in(images, kind) for kind in (Kind.SASS, Kind.PTX, Kind.LTOIR))
-    return LibraryCoverage(
-        path=name,
-        containers=sum(facts.sections.values()),
-        sections=facts.sections,
-        images=images,
-        sizes=_kinds(facts.bytes),
-        sass=sass,
-        ptx=ptx,
-        ltoir=ltoir,
-        isa=(facts.isa[0], facts.isa[1]) if facts.isa else None,
-        unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in images.values()),
-        nothing_to_run=facts.idle,
-        link_inputs=facts.link_inputs,
-        unlinked=facts.unlinked,
-        single=single(held),
-        specialised=is_specialised(name),
-        tally=tallies(held, inputs, unit_sets),
-        zstd=facts.zstd,
-        held=held,
-        held_by_inputs=inputs,
-        unit_sets=unit_sets,
+    return coverage_of(
+        DeviceCode(
+            path=name,
+            sections=facts.sections,
+            images={section: _kinds(counts) for section, counts in facts.images.items()},
+            sizes=_kinds(facts.bytes),
+            isa=(facts.isa[0], facts.isa[1]) if facts.isa else None,
+            nothing_to_run=facts.idle,
+            link_inputs=facts.link_inputs,
+            unlinked=facts.unlinked,
+            specialised=is_specialised(name),
+            zstd=facts.zstd,
+            held={_held_code(one): one.containers for one in facts.held},
+            held_by_inputs=frozenset(map(_held_code, facts.inputs)),
+            unit_sets=tuple(map(_unit_set, facts.units)),
+        )
     )
 
 
@@ -194,10 +184,6 @@ def _words(arches: Iterable[Arch]) -> str:
 
 def _arches(words: str) -> frozenset[Arch]:
     return frozenset(map(Arch.parse, words.split()))
-
-
-def _arches_in(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) -> tuple[Arch, ...]:
-    return tuple(sorted({arch for kinds in images.values() for arch in kinds.get(kind, ())}))
 
 
 def _kinds(counts: Counts) -> Mapping[Kind, Mapping[Arch, int]]:

@@ -9,12 +9,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import BaseLoader
 
-from builder.binary.coverage import Support
 from builder.gpu.table import Gpu, by_generation
-from builder.report.heatmap import MARKS, MEANINGS, HeatMap, HeatMapRow
-from builder.report.sentences import SPECIALISED
+from builder.report.heatmap import HeatMap
+from builder.report.templates import environment
 
 
 def svg(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
@@ -43,36 +42,25 @@ _NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
 def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
     left = _NAMES_END
     for generation in by_generation(gpus):
-        lefts = tuple(left + _STEP * index for index in range(len(generation.models)))
+        lefts = tuple(left + _STEP * index for index in range(len(generation.gpus)))
         yield _Group(generation.name, lefts, lefts[-1] + _CELL)
         left = lefts[-1] + _STEP + _BETWEEN
 
 
 def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str:
-    environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    environment.filters |= {"elided": _elided, "lines": _sentence_lines}
+    templates = environment(loader)
+    templates.filters |= {"elided": _elided, "lines": _sentence_lines}
     gpus = maps[0].gpus
     groups = tuple(_groups(gpus))
-    environment.globals |= {
+    templates.globals |= {
         "groups": groups,
         "lefts": [left for group in groups for left in group.lefts],
         "width": groups[-1].right + _COUNT,
-        "models": gpus,
+        "gpus": gpus,
         "cell": _CELL,
     }
-    return environment.get_template(template).render(
-        maps=maps,
-        overview=[
-            replace(
-                found.total or HeatMapRow(found.label, remark=found.sentence), name=found.label, summary=False
-            )
-            for found in maps
-        ],
-        legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
-        specialised=SPECIALISED,
-    )
+    overview = [replace(found.overall, name=found.label, summary=False) for found in maps]
+    return templates.get_template(template).render(maps=maps, overview=overview)
 
 
 def _elided(name: str, most: int) -> str:

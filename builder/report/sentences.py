@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
 from builder.binary.fatbin_format import SECTIONS, Kind
@@ -11,13 +10,12 @@ from builder.binary.kinds.file_kinds import NO_SECTIONS, FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.binary.verdict import alternatives, doubts_of_parts, gpus_of, is_for_own_gpus, together, verdicts
-from builder.findings.finding import Code, Finding
-from builder.formats.text import printable
+from builder.formats.text import listed, printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_12, FLOOR_ZSTD, dotted, ptx_floor
-from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
+from builder.gpu.table import BY_CAPABILITY, CAPABILITIES, FLOOR_13, JETSON, Gpu, by_generation
 from builder.package.promise import Promise
-from builder.rules.payloads import payload_findings
+from builder.rules.payloads import check_payloads
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -31,14 +29,6 @@ _HOW = {
     Support.PARTIAL: "in part, with kernels missing, on",
     Support.NONE: "not on",
 }
-
-_FAILS = {
-    Support.JIT: "by JIT alone (--jit-ok allows that)",
-    Support.PARTIAL: "some kernels missing",
-    Support.NONE: "not at all",
-}
-
-_MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
 _PTX_OF_CUDA_12, _PTX_OF_CUDA_13 = (8, 0), (9, 0)
 
@@ -118,11 +108,6 @@ def counts(tally: ContainerTally) -> str:
     return f"{_of(first, tally.total, 'containers')} {how}{others}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return ``names`` as a list in a sentence: ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
 def _caution(unread: int, total: int) -> str:
     what = "it holds" if unread == 1 else "they hold"
     return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
@@ -130,7 +115,7 @@ def _caution(unread: int, total: int) -> str:
 
 def _runs(support: Mapping[Capability, Support]) -> str:
     found = {kind: [device for device in support if support[device] is kind] for kind in Support}
-    listed_ones = [device for device in support if _MODELS[device].listed]
+    listed_ones = [device for device in support if BY_CAPABILITY[device].listed]
     every = f"GPU from {listed_ones[0]} to {listed_ones[-1]}"
     if len(found[Support.NONE]) == len(support):
         return f"Does not run as a whole on any {every}."
@@ -144,22 +129,21 @@ def _runs(support: Mapping[Capability, Support]) -> str:
 
 def where(devices: Sequence[Capability]) -> str:
     """Return capabilities as text: ``Pascal (6.0, 6.1) and Volta (7.0)``."""
-    models = [_MODELS[device] for device in devices]
-    return listed([*_by_generation(models), *_modules(models)])
+    gpus = [BY_CAPABILITY[device] for device in devices]
+    return listed([*_by_generation(gpus), *_modules(gpus)])
 
 
-def _by_generation(models: Iterable[Gpu]) -> Iterator[str]:
-    cards = (model for model in models if not model.module)
-    for name, group in groupby(cards, key=lambda model: model.generation):
-        yield f"{name} ({', '.join(str(model.device) for model in group)})"
+def _by_generation(gpus: Iterable[Gpu]) -> Iterator[str]:
+    for generation in by_generation(gpu for gpu in gpus if not gpu.module):
+        yield f"{generation.name} ({', '.join(str(gpu.capability) for gpu in generation.gpus)})"
 
 
-def _modules(models: Iterable[Gpu]) -> Iterator[str]:
-    """Yield the Jetsons of ``models``, which are listed apart because they run only code of their own."""
+def _modules(gpus: Iterable[Gpu]) -> Iterator[str]:
+    """Yield the Jetsons of ``gpus``, which are listed apart because they run only code of their own."""
     title = f"{JETSON} "
-    for model in models:
-        if model.module:
-            yield f"{title}{model.module} ({model.device})"
+    for gpu in gpus:
+        if gpu.module:
+            yield f"{title}{gpu.module} ({gpu.capability})"
             title = ""
 
 
@@ -172,7 +156,7 @@ def _doubts(item: Inspected) -> Iterator[str]:
     """Yield one sentence for each reason of a doubt, with the capabilities that it concerns."""
     alike: dict[str, list[str]] = {}
     found = verdicts(item)
-    for device in (gpu.device for gpu in gpus_of([item]) if gpu.device in found):
+    for device in (gpu.capability for gpu in gpus_of([item]) if gpu.capability in found):
         alike.setdefault(found[device].doubt, []).append(str(device))
     for reason, devices in alike.items():
         if reason:
@@ -197,28 +181,11 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
             yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
 
 
-def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[Finding]:
-    """Yield A009 for each of ``required`` that does not run the libraries natively or (``jit``) by JIT."""
-    found = together(libraries, [_MODELS[device] for device in required])
-    enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
-    for device, verdict in found.items():
-        if not verdict.because:
-            yield Finding(Code.A009, "", f"on {device}: its machines are ARM, and this is not")
-        elif verdict.support not in enough:
-            names = [printable(name) for name in verdict.because]
-            rest = len(names) - _NAMED
-            some = listed([*names[:_NAMED], f"{rest:,} more"] if rest > 0 else names)
-            message = f"on {device}: {_FAILS[verdict.support]}, because of {some}"
-            yield Finding(Code.A009, verdict.because[0], message)
-    if required and not found:
-        yield Finding(Code.A009, "", "on any GPU: there is no device code here")
-
-
 def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Yield the number of containers that do not run on GPUs with partial support, a sentence per number."""
     alike: dict[ContainerTally, list[str]] = {}
     support = coverage.support
-    for device in (gpu.device for gpu in gpus_of([item])):
+    for device in (gpu.capability for gpu in gpus_of([item])):
         if support[device] is Support.PARTIAL:
             alike.setdefault(coverage.tally[device], []).append(str(device))
     for tally, devices in alike.items():
@@ -270,7 +237,7 @@ def _deep(item: Inspected) -> Iterator[str]:
             left += f", {item.deep.unread:,} are packed with zstd, which this Python does not read"
         kernels, names = sum(item.deep.kernels.values()), len(item.deep.names)
         yield f"{read}{left}: {_plural(kernels, 'kernel')}, {_plural(names, 'name')}"
-        yield from (f"{one.code.name} {one.message}" for one in payload_findings(item.name, item.deep))
+        yield from (f"{one.code.name} {one.message}" for one in check_payloads(item.name, item.deep))
 
 
 def _link_inputs(coverage: LibraryCoverage) -> Iterator[str]:

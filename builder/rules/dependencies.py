@@ -1,6 +1,6 @@
 """Rules for the dependencies of a package's libraries: each is in the package or on every host, and fits.
 
-``check_closure`` judges the libraries' bytes (E002 to E013, E017). ``judge_loader`` judges the output of
+``check_closure`` judges the libraries' bytes (E002 to E013, E017). ``check_ldd`` judges the output of
 ``ldd`` in a bare container (B018): a line ``ldd PATH`` for each library, followed by ldd's own lines. Source
 of their format: glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
 """
@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import AbstractSet
 
-from builder.binary.library import HostNeeds, Library, check_one_version, highest, numbers
+from builder.binary.library import HostNeeds, Library
 from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, PROVIDER
 from builder.findings.finding import Code, Finding, Severity
+from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import BUILT
 from builder.package.contents import is_users
 from builder.project.variants import Limits
@@ -59,7 +60,11 @@ _CUDNN_BEGINNING = "libcudnn"
 def needs(libraries: Iterable[Library]) -> HostNeeds:
     """Return the highest versions of glibc and libstdc++ that any of ``libraries`` needs."""
     elves = [library.elf for library in libraries]
-    return HostNeeds(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
+    return HostNeeds(_highest(elf.glibc for elf in elves), _highest(elf.glibcxx for elf in elves))
+
+
+def _highest(versions: Iterable[str | None]) -> str | None:
+    return max((version for version in versions if version), key=version_of, default=None)
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
@@ -72,6 +77,42 @@ def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]
         *check_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
         *check_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
     ]
+
+
+def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Yield a finding ``code`` if the libraries of ``what`` have different versions.
+
+    Yields a warning ``code`` too if some versions are unknown. ``versions``: the version by member path,
+    ``None`` if it is unknown. One library alone yields nothing. The finding's path is that of a library with
+    the rarest version.
+    """
+    if len(versions) <= 1:
+        return
+    found_versions = sorted({version for version in versions.values() if version}, key=version_of)
+    if len(found_versions) > 1:
+        rarest = min(found_versions, key=lambda version: len(_paths(versions, version)))
+        yield Finding(
+            code=code,
+            path=_paths(versions, rarest)[0],
+            message=f"{what} of {len(found_versions)} versions are mixed in this package",
+            wanted=f"all of {what} from one release",
+            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in found_versions),
+        )
+    silent = _paths(versions, None)
+    if silent:
+        yield Finding(
+            code=code,
+            path=silent[0],
+            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
+            "manifest names their wheel",
+            wanted=f"a package with its manifest, to compare all of {what}",
+            got=", ".join(silent),
+            severity=Severity.WARNING,
+        )
+
+
+def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
+    return [path for path, version in versions.items() if version == wanted]
 
 
 def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
@@ -217,7 +258,7 @@ def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
         ("GLIBC", "glibc", library.elf.glibc, limits.glibc),
         ("GLIBCXX", "glibcxx", library.elf.glibcxx, limits.glibcxx),
     ):
-        if need is not None and numbers(need) > numbers(most):
+        if need is not None and version_of(need) > version_of(most):
             yield Finding(
                 code=Code.E007,
                 path=library.path,
@@ -272,7 +313,7 @@ _FOUND = re.compile(r"\t(?:\S+ => )?\S+ \(0x[0-9a-f]+\)|\tstatically linked")
 _NOT_FOUND = re.compile(r"\t(?P<name>\S+) => not found")
 
 
-def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
+def check_ldd(listing: str, package: str) -> tuple[Finding, ...]:
     """Return B018 for each dependency that ldd did not find, and each library that ldd could not list.
 
     Only the driver, which the host provides, and TensorRT, which the user installs, may be missing.
@@ -286,7 +327,7 @@ def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
 def waits_for_driver(listing: str) -> bool:
     """Return whether the CUDA provider cannot load because the container lacks the driver's library.
 
-    Official builds link that library since 1.31; older ones open it by ``dlopen``. ``judge_loader`` reports
+    Official builds link that library since 1.31; older ones open it by ``dlopen``. ``check_ldd`` reports
     the provider's other dependencies.
     """
     lines = (lines for path, lines in _by_library(listing).items() if path.endswith(f"/{PROVIDER}"))

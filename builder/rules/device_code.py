@@ -9,7 +9,7 @@ from builder.binary.fatbin_format import Container, Kind
 from builder.binary.library_names import must_hold_code
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.onnxruntime.units import UnitSet, explained_by, kinds_asked, kinds_found
+from builder.onnxruntime.units import UnitSet, expected_unit_sets, explained_by, observed_unit_sets
 from builder.project.variants import Variant
 
 
@@ -19,7 +19,7 @@ def promised_devices(variant: Variant) -> tuple[Capability, ...]:
     return tuple(dict.fromkeys(device for devices in promised for device in devices))
 
 
-def hold_provider(
+def check_provider(
     path: str,
     containers: Sequence[Container],
     variant: Variant,
@@ -38,10 +38,10 @@ def hold_provider(
         return
     held = [container.arches(Kind.SASS) for container in containers]
     found = frozenset().union(*held)
-    kinds = _kinds((*variant.sm, *_widening(variant, found)), version, held)
+    unit_sets = _unit_sets((*variant.sm, *_widening(variant, found)), version, held)
     for arch in variant.sm:
-        yield from _missing(path, _meant(containers, arch, kinds) or containers, arch, variant)
-    yield from _surplus(path, found, variant, extra, kinds)
+        yield from _missing(path, _meant(containers, arch, unit_sets) or containers, arch, variant)
+    yield from _surplus(path, found, variant, extra, unit_sets)
 
 
 def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arch, ...]:
@@ -50,21 +50,23 @@ def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arc
     Containers of units that ORT's ``version`` compiles for a part of the set only are left out.
     """
     held = [container.arches(Kind.SASS) for container in containers]
-    kinds = kinds_found(held, version) if version else ()
-    parts = [kind for kind in kinds if kind.sass != kinds[0].sass]
+    unit_sets = observed_unit_sets(held, version) if version else ()
+    parts = [one for one in unit_sets if one.sass != unit_sets[0].sass]
     whole = [one for one in held if not explained_by(one, parts)]
     return tuple(sorted(frozenset.intersection(*whole))) if whole else ()
 
 
-def _kinds(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arch]]) -> Sequence[UnitSet]:
+def _unit_sets(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arch]]) -> Sequence[UnitSet]:
     """Return the sets of units that explain all containers: those of ``sm``, else those found in ``held``.
 
     An official build has another list of architectures than ``sm``, so its sets are found. Where neither
     explains all containers, return those of ``sm``.
     """
-    asked = kinds_asked(sm, version, held)
-    found = kinds_found(held, version) if version else ()
-    explains_all = [kinds for kinds in (asked, found) if all(explained_by(one, kinds) for one in held)]
+    asked = expected_unit_sets(sm, version, held)
+    found = observed_unit_sets(held, version) if version else ()
+    explains_all = [
+        unit_sets for unit_sets in (asked, found) if all(explained_by(one, unit_sets) for one in held)
+    ]
     return explains_all[0] if explains_all else asked
 
 
@@ -77,17 +79,17 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
     return tuple(sorted(arch for arch in found if arch.number in promised))
 
 
-def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
+def _meant(containers: Sequence[Container], arch: Arch, unit_sets: Sequence[UnitSet]) -> Sequence[Container]:
     """Return the containers that should have ``arch``; all of them where no sets of units are known.
 
     Units of a set without ``arch`` are not launched on its devices, or run there by an older architecture's
     code. The result is empty where every container is of such a set: then ``arch`` was not compiled at all.
     """
-    return [one for one in containers if _should_have(arch, one.arches(Kind.SASS), kinds)]
+    return [one for one in containers if _should_have(arch, one.arches(Kind.SASS), unit_sets)]
 
 
-def _should_have(arch: Arch, held: frozenset[Arch], kinds: Sequence[UnitSet]) -> bool:
-    return arch.number in {one.number for one in held} or not explained_by(held, kinds)
+def _should_have(arch: Arch, held: frozenset[Arch], unit_sets: Sequence[UnitSet]) -> bool:
+    return arch.number in {one.number for one in held} or not explained_by(held, unit_sets)
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
@@ -115,9 +117,9 @@ def _surplus(
     found: frozenset[Arch],
     variant: Variant,
     severity: Severity,
-    kinds: Sequence[UnitSet],
+    unit_sets: Sequence[UnitSet],
 ) -> Iterator[Finding]:
-    wanted = (*variant.sm, *_widening(variant, found), *(arch for kind in kinds for arch in kind.sass))
+    wanted = (*variant.sm, *_widening(variant, found), *(arch for one in unit_sets for arch in one.sass))
     numbers = {arch.number for arch in wanted}
     surplus = sorted(arch for arch in found if arch.number not in numbers)
     if surplus:
@@ -132,7 +134,7 @@ def _surplus(
         )
 
 
-def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
+def check_has_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
     """Yield A008 for a library that is useless without device code and holds none that runs."""
     if must_hold_code(path.rpartition("/")[2]) and not (coverage and coverage.runnable):
         got = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
@@ -145,7 +147,7 @@ def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
         )
 
 
-def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
+def check_promised_gpus(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
     """Yield A003 for a library with something to run that a promised capability cannot run, native or by JIT.
 
     The rule applies to libraries of every vendor. A package without A001, A003 and A005 has at least JIT in
@@ -168,7 +170,7 @@ def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Findin
         )
 
 
-def known_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
+def check_image_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
     """Yield A007 for a library with images of an unknown kind."""
     if coverage.unknown:
         yield Finding(

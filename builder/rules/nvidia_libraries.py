@@ -14,8 +14,9 @@ from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support, promised_by
 from builder.findings.finding import Code, Finding, Severity
+from builder.formats.json_values import json_text
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import DEVICES, GPUS
+from builder.gpu.table import BY_CAPABILITY, DEVICES
 from builder.onnxruntime.versions import sm_names
 
 DATA = "builder/rules/nvidia_libraries.json"
@@ -38,10 +39,10 @@ def missing_in(coverages: Sequence[LibraryCoverage]) -> tuple[Capability, ...]:
 def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
     """Return the JSON text of ``DATA``."""
     found = {wheel: list(map(str, devices)) for wheel, devices in sorted(missing.items())}
-    return json.dumps(found, indent=2) + "\n"
+    return json_text(found)
 
 
-def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
+def check_served(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
     """Yield C013 for the architectures of ``sm`` that a pinned wheel holds no code for.
 
     ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
@@ -64,7 +65,7 @@ def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iter
     )
 
 
-def hold_read(wheels: Iterable[str]) -> Iterator[Finding]:
+def check_is_read(wheels: Iterable[str]) -> Iterator[Finding]:
     """Yield the warning C014 for each pinned wheel that ``MISSING`` does not name."""
     for wheel in wheels:
         if wheel not in MISSING:
@@ -83,10 +84,9 @@ def _unserved(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
 
 def _cards(arches: Sequence[Arch]) -> str:
     devices = [device for arch in arches for device in promised_by(arch)]
-    cards = {model.device: model.cards for model in GPUS}
-    return ", ".join(f"{device} ({cards[device]})" for device in dict.fromkeys(devices))
+    return ", ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in dict.fromkeys(devices))
 
 
 def _are_modules(arches: Sequence[Arch]) -> bool:
     devices = {device for arch in arches for device in promised_by(arch)}
-    return all(model.module for model in GPUS if model.device in devices)
+    return all(BY_CAPABILITY[device].module for device in devices)

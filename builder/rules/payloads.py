@@ -1,6 +1,6 @@
 """Rules for the unpacked images of a library: findings A010 to A013.
 
-``payload_findings`` is for any library, ``hold_kernels`` for a library that this project compiled. ONNX
+``check_payloads`` is for any library, ``check_own_kernels`` for a library that this project compiled. ONNX
 Runtime guards bodies of kernels by ``__CUDA_ARCH__ >= …``, so these are stubs on older architectures: 296
 kernels on sm_60 in the official 1.21.0; 576 on sm_60 and four on sm_70 and sm_75 in 1.23.2; 14 on sm_75 in
 1.31.1. In none of these releases is a kernel a stub while an older architecture of the same container has its
@@ -19,7 +19,7 @@ _SHOWN = 20
 """Most findings of a kind on single images and containers; further ones are only counted."""
 
 
-def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
+def check_payloads(path: str, deep: DeepReading) -> Iterator[Finding]:
     """Yield A010 to A012 as errors, and A013 as a note for each target that kernels are stubs for."""
     yield from _damages(path, deep)
     yield from _gaps(path, [gap for gap in deep.gaps if not gap.held])
@@ -28,13 +28,13 @@ def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
         yield _stubs(path, stubs, target, f"more of them for {whole}", Severity.NOTE)
 
 
-def hold_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
-    """Yield the findings of ``payload_findings``, with A013 as an error where no guard explains the stubs.
+def check_own_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
+    """Yield the findings of ``check_payloads``, with A013 as an error where no guard explains the stubs.
 
     No guard in ONNX Runtime's source explains stubs that are half of a target's kernels, or a stub whose full
     code is there for an older architecture.
     """
-    for finding in payload_findings(path, deep):
+    for finding in check_payloads(path, deep):
         if finding.code is not Code.A013:
             yield finding
     for target, stubs in _by_target(deep.stubs):

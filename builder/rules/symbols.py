@@ -16,7 +16,7 @@ from builder.binary.elf import Symbol
 from builder.binary.library import Library
 from builder.binary.library_names import BRIDGE, HOST, ONNXRUNTIME
 from builder.findings.finding import Code, Finding
-from builder.formats.text import shortened
+from builder.formats.text import abridged, shortened
 from builder.rules.dependencies import missing
 
 _CUDA_DRIVER = "libcuda.so.1"
@@ -152,5 +152,4 @@ def _counted(symbols: Sequence[Symbol]) -> str:
 
 def _some(symbols: Iterable[Symbol]) -> str:
     names = sorted({f"{one.name}@{one.version}" if one.version else one.name for one in symbols})
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(shortened, names[:_SHOWN])) + more
+    return abridged([shortened(name) for name in names], _SHOWN)

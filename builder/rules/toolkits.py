@@ -25,7 +25,7 @@ from builder.gpu.cuda_toolkits import (
     version_of,
 )
 from builder.gpu.table import KNOWN_SM, RENAMED, Version
-from builder.onnxruntime.versions import hold_version, sm_names
+from builder.onnxruntime.versions import check_version, sm_names
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 
@@ -60,14 +60,14 @@ def lint(
     nvcc: str | None = None,
     ptxas: str | None = None,
 ) -> list[Finding]:
-    """Return the findings on a set and its versions, those of ``hold_version`` for ``ort`` included.
+    """Return the findings on a set and its versions, those of ``check_version`` for ``ort`` included.
 
     ``nvcc``: the base's version, ``None`` before a base is chosen. ``ptxas``: the version of a newer ptxas
     that assembles nvcc's PTX for architectures that nvcc does not know, ``None`` without one.
     """
     subject = _ToolkitChoice(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
-    return [*found, *hold_version(subject.path, subject.sm, ort, cuda, compiling=nvcc is not None)]
+    return [*found, *check_version(subject.path, subject.sm, ort, cuda, compiling=nvcc is not None)]
 
 
 def _cudnn_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:

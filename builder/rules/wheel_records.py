@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from builder.binary.library_names import NVIDIA
 from builder.errors import IntegrityError
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest
 from builder.package.archive import BUILT, Member
-from builder.package.contents import NVIDIA
 
 _HASHED = 2
 """Least number of fields of a row with a hash: path and hash; the size may be missing."""

@@ -53,7 +53,7 @@ def check_imports(libraries: Sequence[ImportingLibrary]) -> Iterator[Finding]:
     """Yield E002 for missing imports, E003 for missing DLLs that are opened, E017 for Microsoft's runtime."""
     inside = frozenset(_name(library.path) for library in libraries)
     for library in libraries:
-        missing = {name: how for name, how in _asked(library.dll).items() if not _is_there(name, inside)}
+        missing = {name: how for name, how in _imported(library.dll).items() if not _is_there(name, inside)}
         users = [name for name in missing if _fits(name, _RUN_TIME)]
         for name, how in missing.items():
             if name not in users:
@@ -85,7 +85,7 @@ def _left_to_the_user(path: str, names: Sequence[str]) -> Finding:
     )
 
 
-def _asked(dll: Pe) -> Mapping[str, str]:
+def _imported(dll: Pe) -> Mapping[str, str]:
     """Return the DLLs that a DLL imports or forwards to, each with the verb for messages."""
     return {**dict.fromkeys(dll.forwards, "forwards to"), **dict.fromkeys(dll.needed, "imports")}
 

@@ -10,13 +10,11 @@ from typing import Dict, Iterable, Optional, Tuple
 
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import Driver
-from builder.formats.missing_kernels import runs_nothing, shortcoming
+from builder.formats.missing_kernels import consequence_of, runs_nothing
 from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
 from builder.gpu.architectures import Capability
-from builder.gpu.compatibility import JIT, NATIVE, NONE, implied
+from builder.gpu.compatibility import JIT, NATIVE, NONE, PARTIAL, implied
 from builder.gpu.devices import Device, above_ceiling, below_floor
-
-PARTIAL = "partial"
 
 _CUDA = re.compile(r"-cuda(\d{1,3})\.")
 
@@ -78,7 +76,7 @@ def lacking(package: IndexPackage) -> int:
 
 def limits(package: IndexPackage) -> Tuple[str, ...]:
     """Return a line with the operators' limits and the remedy; empty for a package with all kernels."""
-    found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host)
+    found = consequence_of(package.onnxruntime.cannot_run, package.onnxruntime.host)
     return (f"{package.name}: {found.means} {found.do}",) if found else ()
 
 

@@ -24,7 +24,7 @@ from builder.selection.reasons import (
     support_of,
     system_refusal,
 )
-from builder.selection.shares import Served, Share, by_number, note, serve, visible
+from builder.selection.shares import Served, Share, by_number, hiding_advice, served_by, visible_devices
 
 __all__ = [
     "JIT",
@@ -63,7 +63,7 @@ def select(
     """
     devices, present = by_number(devices), by_number((*devices, *hidden))
     packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
-    candidates = [serve(package, devices, platform, glibc) for package in packages]
+    candidates = [served_by(package, devices, platform, glibc) for package in packages]
     best = min((one for one in candidates if one.devices), key=lambda one: one.rank, default=None)
     if best is None:
         return replace(fall_back(devices, packages, platform, glibc), others=present)
@@ -74,8 +74,8 @@ def select(
         reasons=tuple(_rejections(candidates, best, devices, platform, glibc)),
         summary=_summary(best, devices),
         others=tuple(device for device in present if device is not best.devices[0]),
-        visible=visible(best.devices, present),
-        notes=(*limits(best.package), *note(best.devices, present)),
+        visible=visible_devices(best.devices, present),
+        notes=(*limits(best.package), *hiding_advice(best.devices, present)),
     )
 
 

@@ -76,7 +76,9 @@ class Served:
         return (-(device.memory_mib or 0), jit, device.index, device.uuid, device.name)
 
 
-def serve(package: IndexPackage, devices: Iterable[Device], platform: str, glibc: Optional[str]) -> Served:
+def served_by(
+    package: IndexPackage, devices: Iterable[Device], platform: str, glibc: Optional[str]
+) -> Served:
     """Return the package with the GPUs that it may run on."""
     runs = [device for device in devices if refusal(package, device, platform, glibc) is None]
     native, jit = (
@@ -85,7 +87,7 @@ def serve(package: IndexPackage, devices: Iterable[Device], platform: str, glibc
     return Served(package, Share(native), Share(jit))
 
 
-def visible(served: Sequence[Device], present: Sequence[Device]) -> Optional[str]:
+def visible_devices(served: Sequence[Device], present: Sequence[Device]) -> Optional[str]:
     """Return the value of ``CUDA_VISIBLE_DEVICES`` that hides the GPUs that are not served.
 
     ``None`` where all are served, or a served GPU's UUID is unknown. Each UUID comes once, because CUDA sees
@@ -96,8 +98,8 @@ def visible(served: Sequence[Device], present: Sequence[Device]) -> Optional[str
     return ",".join(dict.fromkeys(device.uuid for device in served))
 
 
-def note(served: Sequence[Device], present: Sequence[Device]) -> Tuple[str, ...]:
-    """Return advice on hiding GPUs by hand, where ``visible`` cannot give a value; empty elsewhere."""
+def hiding_advice(served: Sequence[Device], present: Sequence[Device]) -> Tuple[str, ...]:
+    """Return advice on hiding GPUs by hand where ``visible_devices`` gives no value; empty elsewhere."""
     hidden = _hidden(served, present)
     if not hidden or all(device.uuid for device in served):
         return ()

@@ -16,12 +16,13 @@ from typing import TypedDict
 import numpy as np
 from onnx import helper
 
+from builder.formats.ort_api import OrtStatusError
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, ApiStatusError, Session, SessionSettings, tensor
-from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
+from builder.virtualcard.capi import LoggedApi, Session, SessionSettings, tensor
+from builder.virtualcard.sessions import NO_RUNTIME, CardAnswer
 
 
-class OpeningJob(TypedDict):
+class SessionJob(TypedDict):
     """A model to open; ``feed`` is an ``.npz`` file of inputs to run it with, ``None`` for opening only."""
 
     model: str
@@ -33,10 +34,10 @@ class OpeningJob(TypedDict):
 
 def main(host: str, folder: str) -> None:
     """Open every model of ``jobs.json`` and write its line to ``answers.jsonl``."""
-    jobs: list[OpeningJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
+    jobs: list[SessionJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
-        api = Api(Path(host), log=placement.listen)
+        api = LoggedApi(Path(host), log=placement.add_message)
     except (OSError, AttributeError) as error:
         sys.stderr.write(str(error))
         sys.exit(NO_RUNTIME)
@@ -47,13 +48,13 @@ def main(host: str, folder: str) -> None:
             answers.flush()
 
 
-def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> CardAnswer:
-    placement.forget()
+def _answer(api: LoggedApi, job: SessionJob, placement: Placement, report: Path) -> CardAnswer:
+    placement.reset()
     try:
         error = _open(api, job)
-        nodes = [] if error else placement.take()
-    except ApiStatusError as refusal:
-        error, nodes = str(refusal), placement.take()
+        nodes = [] if error else placement.nodes_by_kind()
+    except OrtStatusError as refusal:
+        error, nodes = str(refusal), placement.nodes_by_kind()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
     answer = CardAnswer(
         error=error,
@@ -78,10 +79,10 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
     return answer
 
 
-def _open(api: Api, job: OpeningJob) -> str:
+def _open(api: LoggedApi, job: SessionJob) -> str:
     """Open and run a model. Return why there was no CUDA provider, empty with one.
 
-    Raises ``ApiStatusError`` for a model that fails.
+    Raises ``OrtStatusError`` for a model that fails.
     """
     session = Session(
         api, Path(job["model"]), SessionSettings(verbose=True, level=job["level"], config=job["config"])
@@ -94,7 +95,7 @@ def _open(api: Api, job: OpeningJob) -> str:
     return session.refusal or ""
 
 
-def _run(api: Api, session: Session, feed: Path) -> None:
+def _run(api: LoggedApi, session: Session, feed: Path) -> None:
     """Run a model once and discard the outputs, which are meaningless because no kernel computed them."""
     with np.load(feed) as arrays:
         feeds = [np.require(arrays[name], requirements="C") for name in session.inputs]

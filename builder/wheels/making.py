@@ -17,7 +17,7 @@ from builder.config.project import pick_variants
 from builder.errors import IntegrityError, NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest, LocalFile, file_digest
-from builder.findings.finding import Code, Finding, require
+from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.index import StoredArchive, entry_of
 from builder.formats.json_values import to_json
 from builder.formats.manifest import FileEntry, Manifest
@@ -241,7 +241,7 @@ def _require_coverage(manifest: Manifest, taken: Mapping[FileEntry, Path]) -> No
         if found != claimed.get(entry.path, ""):
             message = "the library for the wheel holds other code than the manifest says"
             findings.append(Finding(Code.B007, entry.path, message, claimed.get(entry.path, ""), found))
-    require(findings, f"{manifest.name} gets no wheels")
+    require_no_errors(findings, f"{manifest.name} gets no wheels")
 
 
 def _wheel(

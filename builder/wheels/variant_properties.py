@@ -19,7 +19,7 @@ from builder.formats.package_names import CUDA, LINUX
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import cuda_of_driver, dotted, version_of
 from builder.gpu.devices import Device
-from builder.gpu.table import MODELS
+from builder.gpu.table import LISTED_GPUS
 from builder.selection.select import NATIVE, select
 
 SCHEMA = "https://variants-schema.wheelnext.dev/v0.2.0.json"
@@ -31,7 +31,7 @@ _PROVIDER = {
 
 _NAMESPACE = "nvidia"
 
-CARDS = tuple(gpu.device for gpu in MODELS if not gpu.module)
+CARDS = tuple(gpu.capability for gpu in LISTED_GPUS if not gpu.module)
 """GPUs that NVIDIA lists, without Jetson modules, which do not install wheels for x86-64."""
 
 Properties = Mapping[str, tuple[str, ...]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from builder.binary.library_names import NVIDIA, ONNXRUNTIME
 from builder.files.digest import Digest
 from builder.formats.manifest import FileEntry, Manifest
-from builder.package.contents import NVIDIA, ONNXRUNTIME, ORTPACKS
+from builder.package.contents import ORTPACKS
 from builder.package.sbom import SUPPLIERS, Bom, BomComponent, BomFile, BomLicence, origin_of, pypi_purl
 from builder.project.inputs import Input, Pin
 from builder.wheels.distribution import CAPI, LICENCES, OUR_LICENCE, nvidia_wheels

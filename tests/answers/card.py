@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.process import ProcessRunner
-from builder.virtualcard.opening import ALL, CardRuntime, ModelToOpen, Opening, VirtualCard, open_models
+from builder.virtualcard.sessions import ALL, CardRuntime, CardSession, ModelToOpen, VirtualCard, open_models
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
@@ -38,7 +38,7 @@ def runtime() -> CardRuntime:
     return CardRuntime(library=made, runner=ProcessRunner(os.environ))
 
 
-def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Opening:
+def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> CardSession:
     """Open ``model`` on a virtual card of ``capability``, and run the model if it ``runs_blind``."""
     feed = model.feed if model.runs_blind else None
     card = VirtualCard(capability=capability)

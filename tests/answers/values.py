@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from builder.virtualcard.capi import Api, Session, tensor
+from builder.virtualcard.capi import LoggedApi, Session, tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"
@@ -32,11 +32,11 @@ class InexpressibleError(Exception):
     """A value that an API cannot take or return: a limit of the harness, not an answer of the library."""
 
 
-class ValueApi(Api):
+class ValueApi(LoggedApi):
     """The C API, with the functions that create and read values of every kind."""
 
-    places: ClassVar[Mapping[str, int]] = {
-        **Api.places,
+    functions: ClassVar[Mapping[str, int]] = {
+        **LoggedApi.functions,
         "CreateTensorAsOrtValue": 48,
         "GetTensorMutableData": 51,
         "FillStringTensor": 52,
@@ -56,7 +56,7 @@ class ValueApi(Api):
     }
 
     def integer(self, name: str, *arguments: object) -> int:
-        """Call a function and return the C ``int`` of its last argument. Raises ``ApiStatusError``."""
+        """Call a function and return the C ``int`` of its last argument. Raises ``OrtStatusError``."""
         made = ctypes.c_int()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
@@ -71,7 +71,7 @@ class ValueSession:
         self.inputs, self.outputs = session.inputs, session.outputs
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """Run the model and return its outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
+        """Run the model and return its outputs. Raises ``OrtStatusError``, ``InexpressibleError``."""
         values = Values(self._api)
         try:
             made = [values.make(value) for value in inputs]
@@ -136,9 +136,9 @@ class Values:
         return self._keep(tensor(self._api, data, array.shape, kind))
 
     def _make_strings(self, array: Array) -> ctypes.c_void_p:
-        allocator = self._api.handle("GetAllocatorWithDefaultOptions")
+        allocator = self._api.make("GetAllocatorWithDefaultOptions")
         kind = ctypes.c_int(TensorProto.STRING)
-        made = self._keep(self._api.handle("CreateTensorAsOrtValue", allocator, *_shape(array), kind))
+        made = self._keep(self._api.make("CreateTensorAsOrtValue", allocator, *_shape(array), kind))
         texts = [_encoded(text) for text in array.ravel().tolist()]
         self._api.call(
             "FillStringTensor", made, (ctypes.c_char_p * len(texts))(*texts), ctypes.c_size_t(len(texts))
@@ -151,17 +151,17 @@ class Values:
         handles = [self.make(item) for item in items]
         array = (ctypes.c_void_p * len(handles))(*handles)
         size, kind = ctypes.c_size_t(len(handles)), ctypes.c_int(SEQUENCE)
-        return self._keep(self._api.handle("CreateValue", array, size, kind))
+        return self._keep(self._api.make("CreateValue", array, size, kind))
 
     def _read_sequence(self, handle: ctypes.c_void_p) -> list[Value]:
-        allocator = self._api.handle("GetAllocatorWithDefaultOptions")
+        allocator = self._api.make("GetAllocatorWithDefaultOptions")
         count = self._api.number("GetValueCount", handle)
         return [
-            self.read(self._api.handle("GetValue", handle, ctypes.c_int(i), allocator)) for i in range(count)
+            self.read(self._api.make("GetValue", handle, ctypes.c_int(i), allocator)) for i in range(count)
         ]
 
     def _read_tensor(self, handle: ctypes.c_void_p) -> Array:
-        info = self._api.handle("GetTensorTypeAndShape", handle)
+        info = self._api.make("GetTensorTypeAndShape", handle)
         kind = self._api.integer("GetTensorElementType", info)
         shape = (ctypes.c_int64 * self._api.number("GetDimensionsCount", info))()
         self._api.call("GetDimensions", info, shape, ctypes.c_size_t(len(shape)))
@@ -176,7 +176,7 @@ class Values:
 
     def _read_numbers(self, handle: ctypes.c_void_p, kind: int, count: int) -> Array:
         size = (count + 1) // 2 if kind in PACKED else count * DTYPES[kind].itemsize
-        address = self._api.handle("GetTensorMutableData", handle).value if size else None
+        address = self._api.make("GetTensorMutableData", handle).value if size else None
         data = ctypes.string_at(address, size) if address else b""
         return _unpacked(data, kind, count) if kind in PACKED else np.frombuffer(data, DTYPES[kind])
 

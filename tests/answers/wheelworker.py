@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from builder.virtualcard.capi import ApiStatusError
+from builder.formats.ort_api import OrtStatusError
 from tests.answers.values import InexpressibleError, Value
 from tests.answers.worker import report
 
@@ -55,7 +55,7 @@ class PythonSession:
         self._session = session
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """Run the model and return its outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
+        """Run the model and return its outputs. Raises ``OrtStatusError``, ``InexpressibleError``."""
         for value in inputs:
             _refuse_odd(value)
         names = [item.name for item in self._session.get_inputs()]
@@ -80,7 +80,7 @@ def _refuse_odd(value: Value) -> None:
 def _translated(error: Exception) -> Exception:
     kind = KINDS.get(type(error).__name__)
     if kind is not None:
-        return ApiStatusError(kind, str(error))
+        return OrtStatusError(kind, str(error))
     if "numpy" in str(error).lower() or "Unable to convert" in str(error):
         return InexpressibleError("the outputs have no way out of the Python API")
     return error

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from builder.virtualcard.capi import ApiStatusError, Session, SessionSettings
+from builder.formats.ort_api import OrtStatusError
+from builder.virtualcard.capi import Session, SessionSettings
 from tests.answers.cases import Sample, samples
 from tests.answers.values import InexpressibleError, Value, ValueApi, ValueSession
 from tests.answers.verdict import PASSED, judge
@@ -56,7 +57,7 @@ def answer(case: Path, opener: Opener) -> tuple[str, str]:
             return _judged(session, samples(case))
         finally:
             session.close()
-    except ApiStatusError as error:
+    except OrtStatusError as error:
         return f"error: {error.kind}", ""
     except InexpressibleError as limit:
         return f"{INEXPRESSIBLE}: {limit}", ""

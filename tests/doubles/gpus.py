@@ -16,7 +16,7 @@ import pytest
 
 from builder.client.probe.detect import Detection, Surroundings
 from builder.client.probe.processes import asker, worker
-from builder.findings.observed import Probe
+from builder.findings.observations import Probe
 
 SOURCES = Path(__file__).parent / "driver"
 

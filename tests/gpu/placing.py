@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, Session, SessionSettings
+from builder.virtualcard.capi import LoggedApi, Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:
     """Print a JSON object: the CUDA provider's refusal, and the nodes as ORT's log names them."""
     placement = Placement()
-    with Api(Path(library), log=placement.listen) as api:
+    with LoggedApi(Path(library), log=placement.add_message) as api:
         session = Session(api, Path(model), SessionSettings(verbose=True))
-        said = {"refusal": session.refusal, "nodes": placement.take()}
+        said = {"refusal": session.refusal, "nodes": placement.nodes_by_kind()}
         session.close()
     print(json.dumps(said))  # noqa: T201
 

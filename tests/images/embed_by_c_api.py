@@ -20,8 +20,9 @@ INT64 = 7
 def main(root: str, library: str, model: str, inputs: str) -> None:
     sys.path.insert(0, root)
     from builder.client.trials import ort_calls as ort  # noqa: PLC0415 - imported from ``root``
+    from builder.formats.ort_api import OrtApi  # noqa: PLC0415
 
-    runtime = ort.OrtApi(library)
+    runtime = OrtApi(library)
     env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))
     options = runtime.make("CreateSessionOptions")
     session = runtime.make("CreateSession", env, ort.spelled(model), options)

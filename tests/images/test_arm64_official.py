@@ -15,7 +15,7 @@ import pytest
 from builder.adapters.test_models.selftest_graphs import minilm
 from builder.builds.wiring import Wiring
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.rules.dependencies import judge_loader, waits_for_driver
+from builder.rules.dependencies import check_ldd, waits_for_driver
 from tests.images import embed_by_c_api
 from tests.images.test_arm64_image import SIMILARITIES
 from tests.support import ROOT
@@ -52,7 +52,7 @@ def test_the_loader_finds_all_but_cuda(emulated: tuple[list[str | Path], Path], 
         lines = [line for line in done.stdout.splitlines(keepends=True) if "=>" in line]
         listing += "".join([f"ldd {library}\n", *lines])
     assert waits_for_driver(listing)
-    found = judge_loader(listing, "p")
+    found = check_ldd(listing, "p")
     absent = {"libcublas.so.13", "libcublasLt.so.13", "libcudart.so.13", "libcurand.so.10"}
     assert {finding.wanted.removeprefix("lib/") for finding in found} == absent
 

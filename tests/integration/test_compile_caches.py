@@ -16,7 +16,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import TransferError, ValidationError
 from builder.findings.finding import Code, Finding, Severity
 from builder.ports import CompileCache, CompileCaches
-from builder.rules.device_code import hold_provider
+from builder.rules.device_code import check_provider
 from tests.component.adapters.test_compile_cache import KEY, ccache
 from tests.integration.test_nvcc import Toolchain, container, toolchain
 from tests.support import ROOT
@@ -216,4 +216,4 @@ def findings(toolchain: Toolchain) -> list[Finding]:
     assert done.returncode == 0, done.stderr
     read = read_library(PROVIDER, (toolchain.folder / "unit.so").read_bytes())
     variant = Wiring(ROOT).project.variants["legacy"]
-    return [*hold_provider(PROVIDER, read.containers, variant, Severity.ERROR)]
+    return [*check_provider(PROVIDER, read.containers, variant, Severity.ERROR)]

@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from builder.formats.package_names import PackageName
-from builder.virtualcard.opening import ALL, BASIC, CUDA, Opening
+from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
+from builder.virtualcard.sessions import ALL, BASIC, CardSession
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, needs_compiler, place
 from tests.answers.cases import ONNX_WHEEL, samples
@@ -35,7 +36,7 @@ def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) ->
     assert isinstance(y, np.ndarray)
     add = Model(name="add", path=folder / "model.onnx", feed={"x": x, "y": y}, tolerance=0)
     seen = place(stock, add, "8.6")
-    assert (seen.counts, seen.launched, seen.error) == ({CUDA: 1}, 1, "")
+    assert (seen.counts, seen.launched, seen.error) == ({CUDA_PROVIDER: 1}, 1, "")
     (kernel,) = seen.launches
     assert "OP_Add" in kernel
 
@@ -74,7 +75,7 @@ def test_the_official_provider_has_nothing_for_maxwell(stock: Pair, tmp_path: Pa
     assert set(seen.refused.values()) == {209}
 
 
-Official = Callable[[str, Model, str, int], Opening]
+Official = Callable[[str, Model, str, int], CardSession]
 
 
 @pytest.fixture(scope="module", params=built())
@@ -95,9 +96,9 @@ def all_models() -> dict[str, Model]:
 @pytest.fixture(scope="module")
 def official() -> Official:
     """Return a function that opens a model with a version's official libraries, cached for all packages."""
-    seen: dict[tuple[str, str, str, int], Opening] = {}
+    seen: dict[tuple[str, str, str, int], CardSession] = {}
 
-    def look(version: str, model: Model, capability: str, level: int) -> Opening:
+    def look(version: str, model: Model, capability: str, level: int) -> CardSession:
         key = (version, model.name, capability, level)
         if key not in seen:
             seen[key] = place(pairs.official(version), model, capability, level)
@@ -140,7 +141,7 @@ def test_nodes_and_launches_are_the_official_provider_s(
     ours = place(pair, model, capability, level)
     theirs = official(pair.ort_version, model, OFFICIAL_INSTEAD.get(capability, capability), level)
     assert theirs.error == ""
-    assert theirs.counts[CUDA] > theirs.counts["CPUExecutionProvider"], "there is something to compare"
+    assert theirs.counts[CUDA_PROVIDER] > theirs.counts[CPU_PROVIDER], "there is something to compare"
     assert (ours.error, ours.nodes) == ("", theirs.nodes)
     assert ours.launches == theirs.launches
 

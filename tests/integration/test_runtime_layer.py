@@ -18,7 +18,7 @@ from ortpacks_service.options import EMBEDDER
 
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.virtualcard.opening import VirtualCard, environment_of
+from builder.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models

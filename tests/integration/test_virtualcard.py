@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.formats.session_log import CUDA_PROVIDER
 from builder.gpu.table import CAPABILITIES
-from builder.report.card_grid import CUDA, Grid, grid_name, loads
-from builder.virtualcard.opening import Opening
+from builder.report.card_grid import Grid, grid_name, loads
+from builder.virtualcard.sessions import CardSession
 from tests.answers import pairs
 from tests.answers.card import place
 from tests.answers.models import models
@@ -43,11 +44,11 @@ def test_each_model_opens_on_each_card_that_the_wheel_serves(grid: Grid) -> None
 
 def test_the_transformer_is_where_the_official_wheel_has_it(grid: Grid) -> None:
     (minilm,) = (model for model in models() if model.name == "minilm")
-    official: Opening = place(pairs.official(grid.onnxruntime), minilm, "8.6")
+    official: CardSession = place(pairs.official(grid.onnxruntime), minilm, "8.6")
     (card,) = (card for card in grid.cards if card.capability == "8.6")
     ours = card.models[NAMES.index("minilm")]
     assert official.error == ""
-    assert official.counts[CUDA] > 180
+    assert official.counts[CUDA_PROVIDER] > 180
     assert (ours.nodes, ours.launches) == (official.counts, official.launched)
 
 
@@ -55,7 +56,7 @@ def test_a_decoder_s_layer_is_on_cuda_as_a_whole(grid: Grid) -> None:
     """The layer has eleven nodes, four of them of com.microsoft; attention launches a kernel on each card."""
     for card in (card for card in grid.cards if card.chosen):
         decoder = card.models[NAMES.index("decoder")]
-        assert decoder.nodes == {CUDA: 11}
+        assert decoder.nodes == {CUDA_PROVIDER: 11}
         assert decoder.launches > 10
 
 

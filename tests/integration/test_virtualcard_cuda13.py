@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from builder.binary.coverage import LibraryCoverage
+from builder.binary.library_names import PROVIDER
 from builder.builds.virtual_cards import _libraries
 from builder.gpu.architectures import Capability
 from builder.pipeline.inspect import read_file
 from builder.report.card_grid import CardRow, disagreements
-from builder.virtualcard.opening import PROVIDER, ModelToOpen, Opening, VirtualCard, open_models
+from builder.virtualcard.sessions import CardSession, ModelToOpen, VirtualCard, open_models
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
@@ -35,7 +36,7 @@ def coverage() -> LibraryCoverage:
     return found
 
 
-def opened(capability: str, driver: str = "580.65.06") -> dict[str, Opening]:
+def opened(capability: str, driver: str = "580.65.06") -> dict[str, CardSession]:
     card = VirtualCard(capability=capability, driver=driver)
     asked = [ModelToOpen(model=one.path, feed=one.feed if one.runs_blind else None) for one in models()]
     answers = open_models(host(), asked, card, runtime=runtime())

@@ -18,8 +18,8 @@ from builder.client.probe.processes import asker
 from builder.client.trials.try_out import OrtTrials
 from builder.findings.check_cuda import cpu_fallback, numbered_failures
 from builder.findings.finding import Finding
-from builder.findings.observed import Seen, SessionTrial
-from builder.virtualcard.opening import VirtualCard, environment_of
+from builder.findings.observations import Observations, SessionTrial
+from builder.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.pairs import PROVIDER
@@ -60,7 +60,7 @@ def on_card(host: Path, card: VirtualCard) -> Iterator[OrtTrials]:
 def tried(host: Path, capability: str, driver: str) -> tuple[SessionTrial, list[Finding]]:
     with on_card(host, VirtualCard(capability=capability, driver=driver)) as sessions:
         trial = sessions.compute(host, "cuda")
-    seen = Seen(trial=trial)
+    seen = Observations(trial=trial)
     return trial, [*numbered_failures(seen), *cpu_fallback(seen)]
 
 

@@ -17,8 +17,9 @@ from requests.auth import AuthBase
 from builder.adapters.github.refusals import named_wait, rate_limit_wait, reason_of, refusal, sent_at
 from builder.adapters.repeating import Fault, Patience, Repeater
 from builder.errors import ConfigError, TransferError
-from builder.formats.text import API, API_FORM, may_carry_a_token, without_userinfo
+from builder.formats.text import may_carry_a_token, without_userinfo
 from builder.ports import Reporter
+from builder.project.kinds import API, API_FORM
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 

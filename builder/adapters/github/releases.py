@@ -17,8 +17,8 @@ from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
 from builder.adapters.repeating import Fault, FileBody
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
-from builder.formats.text import REPOSITORY
 from builder.ports import Reporter
+from builder.project.kinds import REPOSITORY
 from builder.release.assets import Asset, Release, holds
 
 _PAGE = 100

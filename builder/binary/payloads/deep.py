@@ -18,7 +18,7 @@ from typing import NamedTuple
 from builder.binary.elf_headers import Buffer, release_pages
 from builder.binary.fatbin_format import BEGIN, HEADER, IMAGE, JOINED, Container, Image, Kind
 from builder.binary.payloads.functions import Functions, of_cubin, of_ptx
-from builder.binary.payloads.payload_bytes import Compression, NoDecoderError, PayloadError, whole
+from builder.binary.payloads.payload_bytes import Compression, NoDecoderError, PayloadError, unpack
 from builder.gpu.architectures import Arch
 
 _READERS = {Kind.SASS: of_cubin, Kind.PTX: of_ptx}
@@ -234,7 +234,7 @@ def _stored(buffer: Buffer, start: int, size: int) -> bytes:
 
 
 def _whole(buffer: Buffer, start: int, image: Image) -> bytes:
-    return whole(_stored(buffer, start, image.size), image.compression, image.unpacked_size)
+    return unpack(_stored(buffer, start, image.size), image.compression, image.unpacked_size)
 
 
 def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
@@ -243,7 +243,7 @@ def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
         buffer, at
     )
     plain = packed is Compression.NONE
-    return whole(_stored(buffer, at + header, payload if plain else size), packed, unpacked)
+    return unpack(_stored(buffer, at + header, payload if plain else size), packed, unpacked)
 
 
 def _part(buffer: Buffer, image: Image, blob: Callable[[], bytes]) -> bytes:

@@ -39,7 +39,7 @@ class NoDecoderError(Exception):
     """This Python lacks the package that unpacks a payload."""
 
 
-def beginning(stored: bytes, packed: Compression, most: int) -> bytes:
+def unpack_beginning(stored: bytes, packed: Compression, most: int) -> bytes:
     """Return the beginning of an image, about ``most`` bytes; empty where it cannot be unpacked.
 
     Bytes that are not packed are returned whole.
@@ -52,7 +52,7 @@ def beginning(stored: bytes, packed: Compression, most: int) -> bytes:
         return b""
 
 
-def whole(stored: bytes, packed: Compression, size: int) -> bytes:
+def unpack(stored: bytes, packed: Compression, size: int) -> bytes:
     """Return the unpacked image of ``size`` bytes.
 
     Raises ``PayloadError`` where packed bytes do not unpack to exactly ``size`` bytes, and
@@ -81,7 +81,7 @@ def _zstd(frame: bytes, most: int) -> bytes:
 
 def _lz4(block: bytes, size: int) -> bytes:
     try:
-        from lz4.block import LZ4BlockError, decompress  # noqa: PLC0415 -- only whole images need it
+        from lz4.block import LZ4BlockError, decompress  # noqa: PLC0415 -- only unpack images need it
     except ImportError:
         try:
             return lz4_block(block, size + 1)

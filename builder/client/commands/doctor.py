@@ -11,18 +11,20 @@ from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import CheckFailedError
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Finding, Severity
-from builder.findings.observed import Seen, SessionTrial
+from builder.findings.observations import Observations, SessionTrial
 
 
 def answer_doctor(world: World, options: ClientOptions, rights: Optional[Rights] = None) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
     rights = rights or Rights()
     said = options.said
-    seen = examine(world, options, rights) if said is None else examine_failure(world, options, rights, said)
-    findings = diagnose(seen)
+    observed = (
+        examine(world, options, rights) if said is None else examine_failure(world, options, rights, said)
+    )
+    findings = diagnose(observed)
     bad = any(finding.severity is Severity.ERROR for finding in findings)
-    lines = (*_findings(findings), *_machine(seen))
-    return CommandAnswer(_value(findings, seen), lines, CheckFailedError.exit_code if bad else 0)
+    lines = (*_findings(findings), *_machine(observed))
+    return CommandAnswer(_value(findings, observed), lines, CheckFailedError.exit_code if bad else 0)
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
@@ -34,18 +36,20 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  do: {finding.do}"
 
 
-def _machine(seen: Seen) -> Iterator[str]:
+def _machine(observed: Observations) -> Iterator[str]:
     yield "seen:"
-    yield from (f"  {spelled(device)}" for device in seen.devices)
-    yield f"  driver {seen.driver or 'unknown'}, CUDA {seen.cuda or 'unknown'}"
-    if seen.installed is not None:
-        yield f"  package {seen.installed.package.name} in {seen.installed.folder}"
-    if seen.trial is not None:
-        yield f"  {_trial_line(seen.trial)}"
-    for model in seen.models:
+    yield from (f"  {spelled(device)}" for device in observed.devices)
+    yield f"  driver {observed.driver or 'unknown'}, CUDA {observed.cuda or 'unknown'}"
+    if observed.installed is not None:
+        yield f"  package {observed.installed.package.name} in {observed.installed.folder}"
+    if observed.trial is not None:
+        yield f"  {_trial_line(observed.trial)}"
+    for model in observed.models:
         how = "opens" if model.failure is None else "does not open"
         yield f"  {model.model} {how} with {model.provider}"
-    yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in seen.replies.values())
+    yield from (
+        f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in observed.replies.values()
+    )
 
 
 def _trial_line(trial: SessionTrial) -> str:
@@ -55,20 +59,20 @@ def _trial_line(trial: SessionTrial) -> str:
     return f"a session of one node does not run on {trial.provider}{on_cpu}: {trial.failure}"
 
 
-def _value(findings: Sequence[Finding], seen: Seen) -> Dict[str, object]:
+def _value(findings: Sequence[Finding], observed: Observations) -> Dict[str, object]:
     return {
         **head("doctor"),
         "findings": [_finding(finding) for finding in findings],
-        "platform": seen.platform,
-        "driver": seen.driver,
-        "cuda": seen.cuda,
-        "devices": [device_value(device) for device in seen.devices],
-        "package": seen.installed.package.name if seen.installed else None,
-        "trial": asdict(seen.trial) if seen.trial else None,
-        "models": [asdict(model) for model in seen.models],
+        "platform": observed.platform,
+        "driver": observed.driver,
+        "cuda": observed.cuda,
+        "devices": [device_value(device) for device in observed.devices],
+        "package": observed.installed.package.name if observed.installed else None,
+        "trial": asdict(observed.trial) if observed.trial else None,
+        "models": [asdict(model) for model in observed.models],
         "probes": [
             {"name": probe.name, "outcome": probe.outcome.value, "detail": probe.detail}
-            for probe in seen.replies.values()
+            for probe in observed.replies.values()
         ],
     }
 

@@ -23,13 +23,13 @@ from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
 from builder.files.disk import is_file, is_folder
-from builder.findings.observed import (
+from builder.findings.observations import (
     Cache,
     Distribution,
     InstalledPackage,
     Kernel,
     ModelTrial,
-    Seen,
+    Observations,
     SessionTrial,
     Shadow,
 )
@@ -76,7 +76,7 @@ class Rights:
     noexec: Allowed = mounted_noexec
 
 
-def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
+def examine(world: World, options: ClientOptions, rights: Rights) -> Observations:
     """Return the observations of this machine and of the package in use. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file or no ONNX model, ``IntegrityError`` for a model
@@ -84,7 +84,7 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
     """
     files = [model_file(text, text, "Give a model's path.") for text in options.models]
     verdict, installed, broken = _package(options.prefix)
-    seen = replace(
+    observed = replace(
         _machine(world, rights),
         broken=broken,
         distributions=tuple(distributions((*world.environments, *options.look_in))),
@@ -93,9 +93,9 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
     places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
     if verdict is not None:
         places.insert(0, verdict.folder)
-        trial, models = _trials(verdict, seen, world, files)
-        seen = replace(
-            seen,
+        trial, models = _trials(verdict, observed, world, files)
+        observed = replace(
+            observed,
             installed=installed,
             host=_elsewhere(verdict.folder, world.around.env),
             shadows=tuple(_shadows(verdict, world)),
@@ -106,10 +106,10 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
         raise NothingToDoError(
             "--try: no package is installed that a model could be opened in.", advice="Run install first."
         )
-    return replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
+    return replace(observed, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
 
-def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Seen:
+def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Observations:
     """Return the machine, the package in use, and the failed session that the error text ``said`` is of.
 
     The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
@@ -126,10 +126,10 @@ def examine_failure(world: World, options: ClientOptions, rights: Rights, said: 
     return replace(_machine(world, rights), installed=installed, broken=broken, trial=trial)
 
 
-def _machine(world: World, rights: Rights) -> Seen:
+def _machine(world: World, rights: Rights) -> Observations:
     found, env, root = detect(world.around), world.around.env, world.around.root
     linux = found.system.os == "linux"
-    return Seen(
+    return Observations(
         platform=world.platform,
         system=found.system,
         kernel=look_at_kernel(root, rights.may_use) if linux else Kernel(),
@@ -197,7 +197,7 @@ def _shadows(verdict: Verification, world: World) -> Iterator[Shadow]:
 
 
 def _trials(
-    verdict: Verification, seen: Seen, world: World, files: Iterable[Path]
+    verdict: Verification, observed: Observations, world: World, files: Iterable[Path]
 ) -> Tuple[Optional[SessionTrial], Tuple[ModelTrial, ...]]:
     """Run a session of one node, and open the user's models, in a package whose files are whole.
 
@@ -208,7 +208,7 @@ def _trials(
     host = host_of(verdict.folder, manifest)
     if verdict.problems or host is None:
         return None, ()
-    no_gpu = manifest.provider == CUDA and not seen.reply("libcuda").devices
+    no_gpu = manifest.provider == CUDA and not observed.reply("libcuda").devices
     provider = CPU if no_gpu else manifest.provider
     trials = OrtTrials(world.around.ask, world.around.python)
     # The node first: its time limit allows for a cold disk and the driver's compiler, a model's does not.

@@ -15,9 +15,9 @@ from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import IntegrityError
 from builder.files.package_tar import bad_package
 from builder.formats.manifest import Manifest, ModelRule
-from builder.formats.missing_kernels import cause
+from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.package_names import CPU
-from builder.formats.session_log import CPU_PROVIDER, Placement, explained
+from builder.formats.session_log import CPU_PROVIDER, Placement, explanation_of
 from builder.formats.text import printable
 from builder.selection.choice import PackageChoice
 from builder.selection.reasons import limits
@@ -129,8 +129,8 @@ def _tried(
     as for a custom operator whose library is not registered.
     """
     tried, ort = trials.open(host, provider, file), manifest.onnxruntime
-    why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
-    explanation = None if why else explained(tried.failure or "", ort.version)
+    why = missing_kernel_cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
+    explanation = None if why else explanation_of(tried.failure or "", ort.version)
     return Attempt(
         model, provider, replace(tried, failure=explanation or tried.failure), str(why) if why else None
     )

@@ -13,7 +13,7 @@ from builder.client.install.source import Located, locate, network
 from builder.client.probe.detect import Detection, detect
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
-from builder.findings.observed import Outcome
+from builder.findings.observations import Outcome
 from builder.formats import model_table
 from builder.formats.index import Index, IndexPackage, distinct
 from builder.formats.manifest import ModelRule

@@ -25,6 +25,7 @@ from builder.files.disk import disk_errors, sync_file
 from builder.files.download import WantedFile, fetch, forget
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
+from builder.formats.parts import SHA256
 from builder.formats.trust import SignedRelease
 
 _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
@@ -128,7 +129,7 @@ def _offer(world: World, options: ClientOptions, web: Web) -> _Offer:
 def _listed(sums: bytes, shown: str) -> str:
     for line in sums.decode(errors="replace").splitlines():
         digest, _, name = line.partition("  ")
-        if name == CLIENT and re.fullmatch("[0-9a-f]{64}", digest):
+        if name == CLIENT and SHA256.fullmatch(digest):
             return digest
     raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
 

@@ -39,7 +39,7 @@ from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
 from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.manifest import Manifest
-from builder.formats.missing_kernels import shortcoming
+from builder.formats.missing_kernels import consequence_of
 from builder.formats.package_names import form_of, stem
 from builder.formats.text import amount, shortened
 from builder.selection.choice import PackageChoice
@@ -139,7 +139,7 @@ def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
         old = manifest_in(job.prefix.versions / current)
     except (IntegrityError, ConfigError):
         return None
-    found = shortcoming(old.onnxruntime.cannot_run, old.onnxruntime.host)
+    found = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
     return f"{old.name} gives way to {made.manifest.name}. {found.means}" if found else None
 
 

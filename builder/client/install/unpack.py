@@ -33,6 +33,7 @@ from builder.files.package_tar import (
 from builder.formats.manifest import FileEntry, Manifest, loads
 from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.parts import SHA256
+from builder.formats.text import abridged
 
 MANIFEST_LIMIT = 16 * 2**20
 """The largest manifest that is read, in bytes; a real one has some ten thousand."""
@@ -68,7 +69,8 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     except NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}", advice=AGAIN) from error
     if wanted:
-        raise bad_package(top, f"the archive lacks {_some(wanted)}, which its manifest lists")
+        names = abridged(sorted(entry.path for entry in wanted.values()), 3)
+        raise bad_package(top, f"the archive lacks {names}, which its manifest lists")
     return manifest
 
 
@@ -183,11 +185,6 @@ def _differs(top: str, path: str, what: str, wanted: str, got: str) -> Integrity
     return bad_package(
         top, f"{path}: {what} differs from the manifest.", (f"    wanted: {wanted}", f"    got:    {got}")
     )
-
-
-def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
-    names = sorted(entry.path for entry in wanted.values())
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from builder.client.probe import native, smi, system
 from builder.client.probe.processes import Ask, Work
 from builder.errors import ConfigError
-from builder.findings.observed import NAMELESS, Outcome, Probe, System
+from builder.findings.observations import NAMELESS, Outcome, Probe, System
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 

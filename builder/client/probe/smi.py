@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 
 from builder.client.probe.processes import Ask, ProcessAnswer
-from builder.findings.observed import NAMELESS, Outcome, Probe
+from builder.findings.observations import NAMELESS, Outcome, Probe
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import capability_of_product

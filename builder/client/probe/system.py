@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
-from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
+from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
 
 MUSL = ""
 """``System.glibc`` of a system with musl, where no library that is linked with glibc loads."""

@@ -5,10 +5,6 @@ It runs in a child process, because a library that does not fit may crash.
 Arguments: the action, the path of the host library, the execution provider, and for ``open`` a model.
 ``load`` loads the libraries of the provider, ``open`` makes a session for a model, ``compute`` runs a session
 of one node, which adds two numbers.
-
-``OrtApi`` is a table of function pointers that only grows at its end, so the index of a function is part of
-the ABI. The indices are those in ``onnxruntime_c_api.h``; ``onnxruntime_c_api.cc`` asserts that version 12
-ends with 218.
 """
 
 from __future__ import annotations
@@ -20,29 +16,7 @@ import os
 import sys
 from typing import Dict, List, Optional
 
-API_VERSION = 12
-
-PLACES = {
-    "GetErrorMessage": 2,
-    "CreateEnv": 3,
-    "CreateSession": 7,
-    "CreateSessionFromArray": 8,
-    "Run": 9,
-    "CreateSessionOptions": 10,
-    "SetSessionLogSeverityLevel": 22,
-    "CreateTensorWithDataAsOrtValue": 49,
-    "GetTensorMutableData": 51,
-    "CreateCpuMemoryInfo": 69,
-    "ReleaseEnv": 92,
-    "ReleaseStatus": 93,
-    "ReleaseSession": 95,
-    "ReleaseSessionOptions": 100,
-    "AddSessionConfigEntry": 130,
-    "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
-    "CreateCUDAProviderOptions": 205,
-    "ReleaseCUDAProviderOptions": 208,
-    "SessionOptionsAppendExecutionProvider": 216,
-}
+from builder.formats.ort_api import OrtApi, OrtStatusError
 
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 """Execution providers that are enabled by ONNX Runtime's own name."""
@@ -63,67 +37,13 @@ NUMBERS = (1.5, 2.25)
 """Two numbers that are exact in binary, as their sum is."""
 
 
-CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
-
-TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
-
-RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class OrtStatusError(Exception):
-    """A call returned a status, whose message is the text."""
-
-
-class OrtApi:
-    """A host library in this process. It searches for provider libraries in its own folder."""
-
-    def __init__(self, host: str) -> None:
-        """Load ``host``.
-
-        Raises ``OSError`` where it does not load or lacks this version of the API, ``AttributeError`` where
-        it is not ONNX Runtime.
-        """
-        if sys.platform == "win32":  # cuDNN and NVRTC open libraries of this folder by name
-            os.add_dll_directory(os.path.dirname(host))  # noqa: PTH120 one import less
-        base = ctypes.CDLL(host).OrtGetApiBase
-        base.restype = ctypes.POINTER(ctypes.c_void_p)
-        get_api, get_version = base()[:2]
-        self.version = (ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)() or b"").decode(errors="replace")
-        table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
-        if not table:
-            raise OSError(f"{host}: version {self.version} does not serve API {API_VERSION}")
-        self.table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
-
-    def call(self, name: str, *arguments: object) -> None:
-        """Call a function that returns a status. Raises ``OrtStatusError``."""
-        status = CALL(self.table[PLACES[name]] or 0)(*arguments)
-        if status:
-            message = TEXT(self.table[PLACES["GetErrorMessage"]] or 0)(status)
-            self.release("ReleaseStatus", ctypes.c_void_p(status))
-            raise OrtStatusError((message or b"unknown").decode(errors="replace"))
-
-    def make(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """Return the handle that a function writes through its last argument. Raises ``OrtStatusError``."""
-        made = ctypes.c_void_p()
-        self.call(name, *arguments, ctypes.byref(made))
-        return made
-
-    def release(self, name: str, handle: ctypes.c_void_p) -> None:
-        """Release a handle."""
-        RELEASE(self.table[PLACES[name]] or 0)(handle)
-
-
 def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
     """Add the provider to the session options.
 
     For ``cuda`` this loads the provider library and its dependencies, and uses no GPU yet.
     """
     if provider == "cuda":
-        cuda = runtime.make("CreateCUDAProviderOptions")
-        try:
-            runtime.call("SessionOptionsAppendExecutionProvider_CUDA_V2", options, cuda)
-        finally:
-            runtime.release("ReleaseCUDAProviderOptions", cuda)
+        runtime.append_cuda(options)
     elif provider in NAMED:
         name = ctypes.c_char_p(NAMED[provider])
         none = ctypes.c_void_p()
@@ -261,7 +181,9 @@ def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, ob
             used = opened(runtime, host, provider, model)
         else:
             loaded(runtime, provider)
-    except (OSError, AttributeError, ValueError, OrtStatusError) as error:
+    except OrtStatusError as error:
+        return {"failed": error.message}
+    except (OSError, AttributeError, ValueError) as error:
         return {"failed": str(error)}
     return {"version": runtime.version, "gpu_memory": used}
 

@@ -11,7 +11,7 @@ from typing import Optional, Tuple
 from builder.client.probe.processes import Ask, ProcessAnswer, child
 from builder.errors import LoadError, ValidationError
 from builder.files.disk import absolute
-from builder.findings.observed import SessionTrial
+from builder.findings.observations import SessionTrial
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import CPU, HOSTS
@@ -169,9 +169,9 @@ def _read(process: ProcessAnswer) -> TryOut:
 def _placement(log: str) -> Optional[Placement]:
     """Return the nodes' providers; ``None`` where the log has none, or is not understood."""
     placement = Placement()
-    placement.read(log)
+    placement.add_log(log)
     try:
-        return placement if placement.take() else None
+        return placement if placement.nodes_by_kind() else None
     except ValueError:
         return None
 

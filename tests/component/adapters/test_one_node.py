@@ -11,7 +11,7 @@ import pytest
 from builder.adapters.test_models.one_node import LAST, Definition, NodeForm, Question, definitions, future
 from builder.builds.operator_query import ask
 from builder.errors import CheckFailedError
-from builder.virtualcard.opening import ModelToOpen, Opening
+from builder.virtualcard.sessions import CardSession, ModelToOpen
 
 DEFINITIONS = {str(item): item for item in definitions()}
 
@@ -99,25 +99,25 @@ class Played:
     """A stand-in for ONNX Runtime that knows opset 13, crashes on ``Loop``, and has ``Relu``
     kernels for floats."""
 
-    def __call__(self, asked: Sequence[ModelToOpen]) -> Iterator[Opening]:
+    def __call__(self, asked: Sequence[ModelToOpen]) -> Iterator[CardSession]:
         for one in asked:
             yield self.opening(onnx.load(one.model))
 
-    def opening(self, proto: onnx.ModelProto) -> Opening:
+    def opening(self, proto: onnx.ModelProto) -> CardSession:
         opsets = {item.domain: item.version for item in proto.opset_import}
         if opsets[""] > 13 and len(opsets) == 1:
-            return Opening(error="Current official support for domain ai.onnx is till opset 13.")
+            return CardSession(error="Current official support for domain ai.onnx is till opset 13.")
         types = {value.name: value.type.tensor_type.elem_type for value in proto.graph.input}
         nodes = list(proto.graph.node)
         if nodes[0].op_type == "Loop":
-            return Opening(error="the process ended with signal SIGSEGV")
+            return CardSession(error="the process ended with signal SIGSEGV")
         served = {
             node.name
             for node in nodes
             if node.op_type == "Relu" and types[node.input[0]] == onnx.TensorProto.FLOAT
         }
         missing = frozenset((node.op_type, node.name) for node in nodes if node.name not in served)
-        return Opening(no_kernel=missing, error="fallback to CPU EP has been explicitly disabled")
+        return CardSession(no_kernel=missing, error="fallback to CPU EP has been explicitly disabled")
 
 
 def some(*operators: str) -> list[Definition]:
@@ -143,4 +143,4 @@ def test_the_table_is_what_was_answered() -> None:
 
 def test_no_answer_at_all_is_an_error_and_no_empty_table() -> None:
     with pytest.raises(CheckFailedError, match="answered for no operator at all"):
-        ask(some("Relu"), lambda asked: (Opening(error="Type Error: Type ") for _ in asked), "9.9.9")
+        ask(some("Relu"), lambda asked: (CardSession(error="Type Error: Type ") for _ in asked), "9.9.9")

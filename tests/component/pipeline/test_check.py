@@ -15,12 +15,12 @@ from builder.binary.coverage import Support
 from builder.binary.elf import read_elf
 from builder.errors import CheckFailedError, CommandError, IntegrityError
 from builder.files.digest import Digest
-from builder.findings.finding import Severity, require
+from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
 from builder.package.describe import BinaryReport
-from builder.pipeline.check import check, native_sm, say_report
+from builder.pipeline.check import check, native_sm, require_checked, say_report
 from builder.ports import Completed
 from builder.project.inputs import Input
 from builder.project.variants import Limits, Variant
@@ -432,10 +432,10 @@ def test_a_cuobjdump_that_cannot_read_is_told_apart_from_one_that_disagrees(desk
     """Exit code 5 keeps the compiled libraries; 6 compiles them again."""
     crashed = desk.check(inspector=Listing([str(sm) for sm in LEGACY], code=1)).findings
     with pytest.raises(CommandError, match="cuobjdump could not read it") as unread:
-        require(crashed, "legacy is not packed")
+        require_checked(crashed, "legacy is not packed")
     assert unread.value.exit_code == 5
     disagreeing = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 2)).findings
     with pytest.raises(CheckFailedError, match="1 error"):
-        require(disagreeing, "legacy is not packed")
+        require_checked(disagreeing, "legacy is not packed")
     with pytest.raises(CheckFailedError, match="2 errors"):
-        require([*crashed, *disagreeing], "legacy is not packed")
+        require_checked([*crashed, *disagreeing], "legacy is not packed")

@@ -17,7 +17,7 @@ from builder.package.promise import InspectedSource
 from builder.pipeline import inspect as stage
 from builder.pipeline.inspect import inspect
 from builder.report.heatmap import heat_maps
-from builder.report.heatmap import text as text_of
+from builder.report.heatmap_text import text as text_of
 from builder.report.pictures import page as page_of
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
 from tests.support.factories.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER

@@ -13,7 +13,7 @@ import pytest
 from builder.findings.finding import Code, Finding
 from builder.pipeline.selftest import selftest
 from builder.ports import Completed
-from builder.rules.dependencies import judge_loader
+from builder.rules.dependencies import check_ldd
 from tests.support.factories.selftests import LISTING, answer, bench, printed
 from tests.support.fakes.ports import FakeEngine
 
@@ -97,7 +97,7 @@ def need(library: Path, name: str) -> None:
 def found_by(root: Path, folder: Path) -> list[tuple[str, str]]:
     listing, _, answers = script(root, folder).stdout.partition("\nsmoke\n")
     assert answers == "a|b c|"
-    return [(one.code.name, one.path) for one in judge_loader(listing, "p")]
+    return [(one.code.name, one.path) for one in check_ldd(listing, "p")]
 
 
 def test_the_script_asks_the_loader_about_every_library(root: Path, library: Path) -> None:

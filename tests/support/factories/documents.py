@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from builder.binary.library_names import NVIDIA
 from builder.files.digest import Digest
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout
 from builder.package.archive import BUILT, Member
-from builder.package.contents import NVIDIA, ORTPACKS, SBOM, wanted
+from builder.package.contents import ORTPACKS, SBOM, wanted
 from builder.package.describe import Packed, describe
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin

@@ -11,7 +11,7 @@ import pytest
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import FormatError, read_sections
 from builder.binary.embedded import embedded_version
-from builder.binary.library import highest, wheel_version
+from builder.binary.library import wheel_version
 from tests.support.factories.binaries import elf
 
 PROVIDER, GRAPH = "libonnxruntime_providers_cuda.so", "libcudnn_graph.so.9"
@@ -186,8 +186,3 @@ def test_any_changed_byte_is_read_or_refused() -> None:
 )
 def test_the_version_of_a_wheel(source: str, version: str | None) -> None:
     assert wheel_version(source) == version
-
-
-def test_versions_are_compared_as_numbers() -> None:
-    assert highest(["2.9", None, "2.28"]) == "2.28"
-    assert highest([None]) is None

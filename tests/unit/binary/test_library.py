@@ -10,9 +10,9 @@ import pytest
 from builder.binary.coverage import Support
 from builder.binary.elf import NO_SYMBOLS
 from builder.binary.kinds.file_kinds import HEAD, FileKind
-from builder.binary.library import Reading, check_one_version, read_library, unreadable
+from builder.binary.library import Reading, read_library, unreadable
 from builder.binary.library_names import is_library, is_named_like_a_library
-from builder.findings.finding import Code, Finding, Severity
+from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 
@@ -141,39 +141,3 @@ def test_which_files_are_libraries(name: str, head: bytes, named: bool, library:
     assert len(head) <= HEAD
     assert is_named_like_a_library(name) is named
     assert is_library(name, head) is library
-
-
-def test_libraries_of_several_versions() -> None:
-    versions = {"lib/a": "9.10.2", "lib/b": "9.9.0", "lib/c": "9.10.2", "lib/d": None, "lib/e": None}
-    assert list(check_one_version(Code.E008, "cuDNN", versions)) == [
-        Finding(
-            code=Code.E008,
-            path="lib/b",
-            message="cuDNN of 2 versions are mixed in this package",
-            wanted="all of cuDNN from one release",
-            got="9.9.0: lib/b; 9.10.2: lib/a, lib/c",
-        ),
-        Finding(
-            code=Code.E008,
-            path="lib/d",
-            message="nothing tells the version of 2 of cuDNN: it is not in their bytes, and no manifest "
-            "names their wheel",
-            wanted="a package with its manifest, to compare all of cuDNN",
-            got="lib/d, lib/e",
-            severity=Severity.WARNING,
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("versions", "paths"),
-    [
-        ({}, []),
-        ({"lib/a": None}, []),
-        ({"lib/a": "1.0.0", "lib/b": "1.0.0"}, []),
-        ({"lib/a": "1.1.0", "lib/b": "1.0.0"}, ["lib/b"]),
-        ({"lib/a": "1.0.0", "lib/b": None}, ["lib/b"]),
-    ],
-)
-def test_one_library_agrees_with_itself(versions: dict[str, str | None], paths: list[str]) -> None:
-    assert [finding.path for finding in check_one_version(Code.E008, "cuDNN", versions)] == paths

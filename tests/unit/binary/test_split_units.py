@@ -13,9 +13,9 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
 from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.onnxruntime.units import kinds_asked, kinds_found
+from builder.onnxruntime.units import expected_unit_sets, observed_unit_sets
 from builder.project.variants import Variant
-from builder.rules.device_code import hold_provider
+from builder.rules.device_code import check_provider
 from tests.support.factories.binaries import BLACKWELL, SASS, A, container, elf, image
 
 WHOLE = "75 80 86 89 90a 120a"
@@ -37,14 +37,14 @@ def _provider(*units: str) -> tuple[Container, ...]:
 
 
 def _support(containers: tuple[Container, ...], version: str, device: str) -> Support:
-    kinds = kinds_found((one.arches(Kind.SASS) for one in containers), version)
-    found = cover(PATH, containers, specialised=False, kinds=kinds)
+    unit_sets = observed_unit_sets((one.arches(Kind.SASS) for one in containers), version)
+    found = cover(PATH, containers, specialised=False, unit_sets=unit_sets)
     assert found is not None
     return found.support[Capability.parse(device)]
 
 
 def _codes(containers: tuple[Container, ...], version: str | None) -> list[str]:
-    return [one.code.name for one in hold_provider(PATH, containers, VARIANT, Severity.WARNING, version)]
+    return [one.code.name for one in check_provider(PATH, containers, VARIANT, Severity.WARNING, version)]
 
 
 @pytest.mark.parametrize("device", ["7.5", "8.0", "8.6", "8.8", "8.9", "9.0", "12.0"])
@@ -79,12 +79,12 @@ def test_units_of_one_kind_alone_are_no_provider() -> None:
 
 
 def test_a_set_that_orts_cmake_refuses_is_judged_strictly() -> None:
-    assert kinds_asked((Arch.parse("120f"),), "1.23.2", ()) == ()
-    assert kinds_asked((Arch.parse("75"), Arch.parse("90")), "1.26.0", ()) == ()
+    assert expected_unit_sets((Arch.parse("120f"),), "1.23.2", ()) == ()
+    assert expected_unit_sets((Arch.parse("75"), Arch.parse("90")), "1.26.0", ()) == ()
 
 
 def test_no_container_makes_no_kind() -> None:
-    assert kinds_found((), "1.31.1") == ()
+    assert observed_unit_sets((), "1.31.1") == ()
 
 
 LEGACY_1_21 = ("50 52 60 61 70",) * 3 + ("50 52 60 61",) + ("70",) * 5 + ("50",) * 2

@@ -127,9 +127,9 @@ def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
     """NVIDIA's Jetsons and GB10 are in machines with ARM processors; an H100 is in servers of both kinds."""
     x86, arm = _read("a/libx.so", sass(87, 90)), _read("b/libx.so", sass(87, 90), machine=183)
     assert [item.machine for item in (x86, arm)] == ["x86-64", "aarch64"]
-    assert {str(gpu.device) for gpu in gpus_of([arm])} - {str(gpu.device) for gpu in gpus_of([x86])} == {
-        *("5.3", "6.2", "7.2", "8.7", "11.0", "12.1")
-    }
+    assert {str(gpu.capability) for gpu in gpus_of([arm])} - {
+        str(gpu.capability) for gpu in gpus_of([x86])
+    } == {*("5.3", "6.2", "7.2", "8.7", "11.0", "12.1")}
     assert Capability(8, 7) not in together([x86])
     both = together([replace(x86, name="a/liby.so"), arm])
     assert both[Capability(8, 7)].because == (arm.name,)

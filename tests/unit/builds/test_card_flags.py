@@ -7,7 +7,7 @@ import pytest
 from builder.builds.virtual_cards import asked_for
 from builder.errors import ValidationError
 from builder.gpu.table import CAPABILITIES
-from builder.virtualcard.opening import DRIVER
+from builder.virtualcard.sessions import DRIVER
 
 
 def test_no_card_is_asked_for() -> None:

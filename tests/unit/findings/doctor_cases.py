@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.findings.observed import (
+from builder.findings.observations import (
     ABSENT,
     FORBIDDEN,
     THERE,
@@ -18,10 +18,10 @@ from builder.findings.observed import (
     InstalledPackage,
     Kernel,
     ModelTrial,
+    Observations,
     Outcome,
     PciCard,
     Probe,
-    Seen,
     SessionTrial,
     Shadow,
     System,
@@ -60,7 +60,7 @@ OWN = InstalledPackage(
     package=MODERN, cuda="12.9", folder=FOLDER, support="native", gpu="NVIDIA GeForce RTX 3060"
 )
 
-WELL = Seen(
+WELL = Observations(
     system=System(glibc="2.36"),
     kernel=Kernel(cards=(RTX3060,), loaded=True, control=THERE),
     replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": reply("skipped")},
@@ -86,18 +86,18 @@ BARE = replace(
 DOCKER = System(glibc="2.36", container="docker")
 
 
-def failing(code: int, error: str, cuda: Probe | None = None) -> Seen:
+def failing(code: int, error: str, cuda: Probe | None = None) -> Observations:
     """Return a machine on which NVML lists the GPU and CUDA fails."""
     said = cuda or reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
     return replace(WELL, replies={"NVML": FOUND, "libcuda": said}, trial=ON_CPU)
 
 
-def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Seen:
+def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Observations:
     """Return a machine on which CUDA works and the session fails."""
     return replace(WELL, trial=SessionTrial("cuda", failure, code, on_cpu=on_cpu))
 
 
-def jitted(**changes: object) -> Seen:
+def jitted(**changes: object) -> Observations:
     """Return a machine with an H100 and the package for Ampere, which runs by JIT."""
     own = replace(OWN, support="jit", cuda="12.8")
     return replace(WELL, devices=(gpu("9.0"),), installed=own, **changes)  # type: ignore[arg-type]
@@ -112,12 +112,12 @@ NO_BIAS_GELU = (
 """Message of ONNX Runtime 1.21.0 for MiniLM with a lean package."""
 
 
-def opening(failure: str | None, installed: InstalledPackage = LEAN) -> Seen:
+def opening(failure: str | None, installed: InstalledPackage = LEAN) -> Observations:
     """Return a machine on which a user's model is opened with the installed package."""
     return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
 
 
-def shadow(name: str, version: str | None, own: str | None) -> Seen:
+def shadow(name: str, version: str | None, own: str | None) -> Observations:
     """Return a machine with a foreign library before the package's on the search path."""
     return replace(WELL, shadows=(Shadow(name, f"/opt/other/{name}", version, own),))
 
@@ -133,7 +133,7 @@ WSL_500 = replace(
 
 UNDRIVEN = replace(RTX3060, driver=None)
 
-CASES: dict[str, tuple[Seen, set[str]]] = {
+CASES: dict[str, tuple[Observations, set[str]]] = {
     "all is well": (WELL, set()),
     "all is well on the CPU of a machine without a GPU": (
         replace(BARE, installed=replace(OWN, package=plain("cpu"), cuda=None)),

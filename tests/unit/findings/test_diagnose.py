@@ -10,20 +10,20 @@ import pytest
 from builder.findings import check_container, check_cuda, check_driver, check_libraries, check_package
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Code, Finding, Severity
-from builder.findings.observed import Probe, Seen, Shadow
+from builder.findings.observations import Observations, Probe, Shadow
 from tests.support import ROOT
 from tests.unit.findings.doctor_cases import BARE, CASES, NO_DEVICE, OWN, WELL, WSL_500
 from tests.unit.selection.select_cases import gpu
 
-FIXES = [each.FIX for each in (check_container, check_cuda, check_driver, check_libraries, check_package)]
+CHECKS = (check_container, check_cuda, check_driver, check_libraries, check_package)
 
-ADVICE = {code: advice for fixes in FIXES for code, advice in fixes.advice.items()}
+ADVICE = {code: advice for each in CHECKS for code, advice in each.ADVICE.advice.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_machine_gets_its_codes_and_no_others(name: str) -> None:
-    seen, codes = CASES[name]
-    found = diagnose(seen)
+    observed, codes = CASES[name]
+    found = diagnose(observed)
     assert {finding.code.name for finding in found} == codes
     assert len(found) == len(codes)
 
@@ -33,7 +33,7 @@ def test_every_code_has_a_case_and_no_case_a_code_that_is_none() -> None:
 
 
 def test_each_code_of_the_catalogue_is_one_checks() -> None:
-    assert sum(len(fixes.advice) for fixes in FIXES) == len(ADVICE)
+    assert sum(len(each.ADVICE.advice) for each in CHECKS) == len(ADVICE)
     assert sorted(ADVICE) == [code.name for code in Code if code.name.startswith("D")]
 
 
@@ -46,8 +46,8 @@ def test_a_finding_says_what_was_seen_what_it_means_and_what_to_do(name: str) ->
             assert "None" not in text
 
 
-def only(seen: Seen) -> Finding:
-    (finding,) = diagnose(seen)
+def only(observed: Observations) -> Finding:
+    (finding,) = diagnose(observed)
     return finding
 
 
@@ -74,12 +74,14 @@ def test_500_is_wsls_from_555_on(branch: str) -> None:
 
 
 def test_a_finding_names_what_was_seen() -> None:
-    seen = {
+    observed = {
         name: only(CASES[name][0]) for name in ("a Pascal card and driver 590", "two cards of two packages")
     }
-    assert "0000:02:00.0 (10de:1b80)" in seen["a Pascal card and driver 590"].message
-    assert "590.44.01" in seen["a Pascal card and driver 590"].message
-    assert "modern runs on card 0 (8.6), not on card 1 (12.0)" in seen["two cards of two packages"].message
+    assert "0000:02:00.0 (10de:1b80)" in observed["a Pascal card and driver 590"].message
+    assert "590.44.01" in observed["a Pascal card and driver 590"].message
+    assert (
+        "modern runs on card 0 (8.6), not on card 1 (12.0)" in observed["two cards of two packages"].message
+    )
     assert (
         "NVIDIA_DRIVER_CAPABILITIES=utility"
         in only(CASES["a container with utility and without compute"][0]).means
@@ -127,8 +129,8 @@ def test_one_cause_from_three_sources_is_one_finding() -> None:
 def test_the_generations_that_580_is_the_last_driver_of(device: int, *, old: bool) -> None:
     card = replace(WELL.kernel.cards[0], device=device, driver=None)
     cards = (*WELL.kernel.cards, card)
-    seen = replace(WELL, kernel=replace(WELL.kernel, cards=cards), driver="590.1")
-    codes = {finding.code.name for finding in diagnose(seen)}
+    observed = replace(WELL, kernel=replace(WELL.kernel, cards=cards), driver="590.1")
+    codes = {finding.code.name for finding in diagnose(observed)}
     assert ("D010" in codes) == old
     assert ("D012" in codes) == (device < 0x1340)
 
@@ -142,8 +144,8 @@ def test_half_precision_begins_at_5_3(capability: str, *, warned: bool) -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    seen = replace(WELL, devices=(gpu("5.2"),), noexec=("/tmp",))
-    found = [(finding.severity, finding.code.name) for finding in diagnose(seen)]
+    observed = replace(WELL, devices=(gpu("5.2"),), noexec=("/tmp",))
+    found = [(finding.severity, finding.code.name) for finding in diagnose(observed)]
     assert found == [(Severity.ERROR, "D204"), (Severity.WARNING, "D207"), (Severity.NOTE, "D308")]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import CheckFailedError
 from builder.findings import finding
-from builder.findings.finding import Code, Finding, Severity, require
+from builder.findings.finding import Code, Finding, Severity, require_no_errors
 
 WARNING = Finding(code=Code.C006, path="variants.legacy.sm", message="careful", severity=Severity.WARNING)
 
@@ -42,11 +42,11 @@ def test_a_finding_in_words() -> None:
 
 
 def test_warnings_do_not_stop_the_pipeline() -> None:
-    require([WARNING], "check legacy")
+    require_no_errors([WARNING], "check legacy")
 
 
 def test_an_error_stops_it_and_every_finding_is_shown() -> None:
     with pytest.raises(CheckFailedError, match="check legacy: 1 error") as caught:
-        require([WARNING, ERROR], "check legacy")
+        require_no_errors([WARNING, ERROR], "check legacy")
     assert len(caught.value.findings) == 2
     assert caught.value.exit_code == 6

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.formats.missing_kernels import MissingKernels, cannot_run, cause, counted, failed, shortcoming
+from builder.formats.missing_kernels import (
+    MissingKernels,
+    cannot_run,
+    consequence_of,
+    counted,
+    missing_kernel_cause,
+    operator_without_kernel,
+)
 
 LEAN = cannot_run("lean", "1.21.0")
 
@@ -62,7 +69,7 @@ def test_of_a_version_that_was_not_read_the_whole_domain() -> None:
 @pytest.mark.parametrize("profile", ["full", None])
 def test_a_full_package_and_a_repacked_wheel_lack_nothing(profile: str | None) -> None:
     assert cannot_run(profile, "1.21.0") == ()
-    assert shortcoming((), "wheel") is None
+    assert consequence_of((), "wheel") is None
 
 
 def test_minimal_lacks_all() -> None:
@@ -72,7 +79,7 @@ def test_minimal_lacks_all() -> None:
         "com.microsoft": (),
         "com.ms.internal.nhwc": (),
     }
-    found = shortcoming(missing, "source")
+    found = consequence_of(missing, "source")
     assert found
     assert found.means.endswith("nothing runs on the GPU.")
     assert "ORT_ENABLE_BASIC" not in found.do
@@ -80,7 +87,7 @@ def test_minimal_lacks_all() -> None:
 
 @pytest.mark.parametrize(("host", "transformers"), [("wheel", True), (None, True), ("source", False)])
 def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, *, transformers: bool) -> None:
-    found = shortcoming(LEAN, host)
+    found = consequence_of(LEAN, host)
     assert found
     assert ("Transformer models fail" in found.means) == transformers
     assert ("ORT_ENABLE_BASIC" in found.do) == transformers
@@ -109,14 +116,14 @@ def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, *, 
 def test_a_message_of_onnx_runtimes_names_what_is_missing(
     message: str, missing: tuple[MissingKernels, ...], operator: str | None
 ) -> None:
-    assert failed(message, missing) == operator
+    assert operator_without_kernel(message, missing) == operator
 
 
 def test_the_cause_names_the_package_and_the_cure() -> None:
-    found = str(cause(NOT_FOUND.format("com.microsoft.BiasGelu(1)"), "x-lean", LEAN, "wheel"))
+    found = str(missing_kernel_cause(NOT_FOUND.format("com.microsoft.BiasGelu(1)"), "x-lean", LEAN, "wheel"))
     assert found == (
         "x-lean has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile. "
         "Install the full package, the one with neither -lean nor -minimal in its name, or set "
         "ORT_ENABLE_BASIC in the application."
     )
-    assert cause("Kernel not found", "x", (), "wheel") is None
+    assert missing_kernel_cause("Kernel not found", "x", (), "wheel") is None

@@ -32,14 +32,14 @@ LOG = f"""
 
 def heard(log: str) -> Placement:
     placement = Placement()
-    placement.read(log)
+    placement.add_log(log)
     return placement
 
 
 def test_each_node_and_why_it_is_not_on_cuda() -> None:
     placement = heard(LOG)
     assert placement.counts == {"CUDAExecutionProvider": 2, "CPUExecutionProvider": 2}
-    assert sorted(placement.take()) == [
+    assert sorted(placement.nodes_by_kind()) == [
         ("CPUExecutionProvider", "Shape", "shape", 1),
         ("CPUExecutionProvider", "StringNormalizer", "norm", 1),
         ("CUDAExecutionProvider", "Relu", "n0", 1),
@@ -50,15 +50,15 @@ def test_each_node_and_why_it_is_not_on_cuda() -> None:
 
 def test_a_node_s_name_may_have_several_lines() -> None:
     placement = heard(LOG.replace("norm", "a (b)\nc"))
-    assert ("CPUExecutionProvider", "StringNormalizer", "a (b)\nc", 1) in placement.take()
+    assert ("CPUExecutionProvider", "StringNormalizer", "a (b)\nc", 1) in placement.nodes_by_kind()
     assert placement.no_kernel == {("StringNormalizer", "a (b)\nc")}
 
 
 def test_one_provider_alone_lists_no_nodes() -> None:
     all_on = f"{_SAID} All nodes placed on [CUDAExecutionProvider]. Number of nodes: 188"
-    assert heard(all_on).take() == [("CUDAExecutionProvider", "every node", "", 188)]
+    assert heard(all_on).nodes_by_kind() == [("CUDAExecutionProvider", "every node", "", 188)]
 
 
 def test_a_line_that_is_not_understood_is_an_error_and_no_small_number() -> None:
     with pytest.raises(ValueError, match="3 nodes were listed"):
-        heard(LOG.replace("Relu (n1)", "Relu [n1]")).take()
+        heard(LOG.replace("Relu (n1)", "Relu [n1]")).nodes_by_kind()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.formats.session_log import explained
+from builder.formats.session_log import explanation_of
 
 _LOAD = (
     "Load model from m.onnx failed:/onnxruntime_src/onnxruntime/core/graph/model_load_utils.h:46 void "
@@ -71,11 +71,11 @@ _NO_OP = (
     ],
 )
 def test_it_says_what_why_and_what_to_do(said: str, wanted: str) -> None:
-    told = explained(said, "1.21.0")
+    told = explanation_of(said, "1.21.0")
     assert told is not None
     assert told.startswith(wanted)
     assert told.endswith(".")
 
 
 def test_what_is_not_known_is_left_to_its_own_words() -> None:
-    assert explained("Invalid model. Node input 'q' is not a graph input", "1.21.0") is None
+    assert explanation_of("Invalid model. Node input 'q' is not a graph input", "1.21.0") is None

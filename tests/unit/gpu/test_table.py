@@ -18,12 +18,12 @@ from builder.gpu.table import (
     DEVICES,
     EMBEDDED,
     GENERATION_NUMBERS,
-    GENERATIONS,
     GPUS,
     KNOWN_SM,
-    MODELS,
+    LISTED_GPUS,
     PRODUCTS,
     RENAMED,
+    by_generation,
     capability_of_product,
 )
 
@@ -38,22 +38,21 @@ MANY = 4
 
 
 def test_no_gpu_stands_in_the_table_twice_and_it_is_sorted() -> None:
-    devices = [gpu.device for gpu in GPUS]
+    devices = [gpu.capability for gpu in GPUS]
     assert devices == sorted(set(devices))
 
 
 def test_every_derived_list_is_made_of_rows_of_the_table() -> None:
     rows = {gpu.number: gpu for gpu in GPUS}
-    assert tuple(gpu.device for gpu in GPUS if gpu.listed) == CAPABILITIES
-    assert tuple(gpu for generation in GENERATIONS for gpu in generation.models) == MODELS
+    assert tuple(gpu.capability for gpu in GPUS if gpu.listed) == CAPABILITIES
     assert tuple(gpu.number for gpu in GPUS if gpu.first_cuda) == KNOWN_SM
     assert sorted(number for numbers in GENERATION_NUMBERS.values() for number in numbers) == list(KNOWN_SM)
-    assert set(CAPABILITIES) < set(DEVICES) == {gpu.device for gpu in COMPILED} - {rows[101].device}
+    assert set(CAPABILITIES) < set(DEVICES) == {gpu.capability for gpu in COMPILED} - {rows[101].capability}
     assert RENAMED == {101: 110}
     assert EMBEDDED == {53: (53,), 62: (62,), 72: (72,), 87: (87,), 101: (101, 110), 110: (110,)}
-    assert {capability for capability, _ in PRODUCTS} == {gpu.device for gpu in GPUS if gpu.products}
+    assert set(PRODUCTS) == {gpu.capability for gpu in GPUS if gpu.products}
     for gpu in COMPILED:
-        arch = Arch(gpu.device.major, gpu.device.minor)
+        arch = Arch(gpu.capability.major, gpu.capability.minor)
         assert (cuda_toolkits.first_cuda(arch), cuda_toolkits.last_cuda(arch)) == (
             gpu.first_cuda,
             gpu.last_cuda,
@@ -139,7 +138,7 @@ ARCHES = tuple(map(Arch.parse, ("70", "90a", "120", "120f", "91")))
 
 
 def test_what_nvidia_does_not_list_is_known_and_has_no_column() -> None:
-    unlisted = {str(gpu.device): (gpu.generation, gpu.first_cuda) for gpu in COMPILED if not gpu.listed}
+    unlisted = {str(gpu.capability): (gpu.generation, gpu.first_cuda) for gpu in COMPILED if not gpu.listed}
     assert unlisted == {
         "8.8": ("Ampere", (13, 0)),
         "10.1": ("Blackwell", (12, 8)),
@@ -183,8 +182,8 @@ def _gpus(node: ast.AST) -> Iterator[object]:
 
 def test_generations_are_nvidias() -> None:
     found = {
-        generation.name: " ".join(str(model.device) for model in generation.models)
-        for generation in GENERATIONS
+        generation.name: " ".join(str(gpu.capability) for gpu in generation.gpus)
+        for generation in by_generation(LISTED_GPUS)
     }
     assert found == {
         "Maxwell": "5.0 5.2 5.3",
@@ -199,9 +198,9 @@ def test_generations_are_nvidias() -> None:
 
 
 def test_jetsons_are_known_as_such() -> None:
-    found = {model.module: str(model.device) for model in MODELS if model.module}
+    found = {gpu.module: str(gpu.capability) for gpu in LISTED_GPUS if gpu.module}
     assert found == {"Nano": "5.3", "TX2": "6.2", "Xavier": "7.2", "Orin": "8.7", "Thor": "11.0"}
-    assert all(model.cards.startswith("Jetson ") == bool(model.module) for model in MODELS)
+    assert all(gpu.cards.startswith("Jetson ") == bool(gpu.module) for gpu in LISTED_GPUS)
 
 
 @pytest.mark.parametrize(
@@ -220,14 +219,13 @@ def test_jetsons_are_known_as_such() -> None:
     ],
 )
 def test_cards_are_where_the_table_of_products_has_them(product: str, named: str) -> None:
-    (model,) = (model for model in MODELS if model.device == capability_of_product(product))
-    assert named in model.cards
+    (gpu,) = (gpu for gpu in LISTED_GPUS if gpu.capability == capability_of_product(product))
+    assert named in gpu.cards
 
 
 def test_neighbours_of_one_generation_are_a_group() -> None:
-    found = table.by_generation(table.MODELS)
+    found = by_generation(LISTED_GPUS)
     assert [group.name for group in found] == [
-        name for name, _ in groupby(gpu.generation for gpu in table.MODELS)
+        name for name, _ in groupby(gpu.generation for gpu in LISTED_GPUS)
     ]
-    assert [gpu for group in found for gpu in group.models] == list(table.MODELS)
-    assert found == table.GENERATIONS
+    assert [gpu for group in found for gpu in group.gpus] == list(LISTED_GPUS)

@@ -12,15 +12,15 @@ import pytest
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.units import (
     LAUNCHES,
+    expected_unit_sets,
     explained_by,
-    kinds_asked,
-    kinds_found,
     launches,
     meant_for,
     narrowed,
+    observed_unit_sets,
     shared_ptx,
-    split,
     unit_sets,
+    unit_sets_of_list,
     unused_options,
     without_device_code,
 )
@@ -59,7 +59,7 @@ def test_every_container_of_the_official_provider_is_explained() -> None:
 def test_the_widest_container_tells_the_list() -> None:
     """``inspect`` has containers and no variant, from which it could read the list."""
     widest = max(map(arches, WHEEL_1_31_1), key=len)
-    assert split(widest, "1.31.1") == unit_sets(arches(ASKED_1_31_1), "1.31.1")
+    assert unit_sets_of_list(widest, "1.31.1") == unit_sets(arches(ASKED_1_31_1), "1.31.1")
 
 
 @pytest.mark.parametrize("held", ["75 80 86 89 90a", "75 86 89 90a 120a", "80", "90", "120a 90a", ""])
@@ -104,7 +104,10 @@ def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
 def test_our_full_builds_of_1_21_are_explained_container_by_container(
     sm: str, counts: dict[str, int]
 ) -> None:
-    for made in (kinds_asked(arches(sm), "1.21.0", held(counts)), kinds_found(held(counts), "1.21.0")):
+    for made in (
+        expected_unit_sets(arches(sm), "1.21.0", held(counts)),
+        observed_unit_sets(held(counts), "1.21.0"),
+    ):
         assert all(explained_by(one, made) for one in held(counts))
         assert not explained_by(arches("90"), made)
 
@@ -112,7 +115,7 @@ def test_our_full_builds_of_1_21_are_explained_container_by_container(
 @pytest.mark.parametrize("lost", ["50 52 60 61", "70", "50", "50 52 60 70", "52 60 61 70"])
 def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: str) -> None:
     damaged = {**FULL_LEGACY, "50 52 60 61 70": 145, lost: FULL_LEGACY.get(lost, 0) + 1}
-    made = kinds_asked(arches("50 52 60 61 70"), "1.21.0", held(damaged))
+    made = expected_unit_sets(arches("50 52 60 61 70"), "1.21.0", held(damaged))
     assert meant_for(Arch(5, 2), made, arches(lost))
     assert meant_for(Arch(7, 0), made, arches(lost))
     assert not explained_by(arches(lost), made)
@@ -121,7 +124,7 @@ def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: st
 def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_for_turing_s() -> None:
     """sm_70 runs on 7.5, but ORT launches memory-efficient attention's fmha_sm75.cu there, which
     is missing."""
-    made = kinds_found(held(FULL_LEGACY), "1.21.0")
+    made = observed_unit_sets(held(FULL_LEGACY), "1.21.0")
     meant = {sass: meant_for(Arch(7, 5), made, arches(sass)) for sass in FULL_LEGACY}
     assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}
     volta = {sass: meant_for(Arch(7, 0), made, arches(sass)) for sass in FULL_LEGACY}
@@ -131,9 +134,9 @@ def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_fo
 def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:
     """The official wheel 1.21.0 has 155 equal containers."""
     official = held({"60 70 75 80 86 90": 155})
-    assert kinds_found(official, "1.21.0") == ()
+    assert observed_unit_sets(official, "1.21.0") == ()
     lean = held({"50 52 60 61 70": 53, "50 52 60 61": 1})
-    assert kinds_asked(arches("50 52 60 61 70"), "1.21.0", lean) == ()
+    assert expected_unit_sets(arches("50 52 60 61 70"), "1.21.0", lean) == ()
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_it_says_what_was_made_and_how() -> None:
 
 WRONG = [
     ({"format": 2}, r" has format 2; this ortpacks reads 1\."),
-    ({"format": None}, " has format None"),
+    ({"format": None}, ": format: a whole number is wanted, found None"),
     ({"colour": "red"}, ": colour: unknown key"),
     ({"profile": 1}, ": profile: text is wanted, found 1"),
     ({"sha256": "AB"}, ": sha256: 'AB' is none"),

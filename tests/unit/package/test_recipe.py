@@ -1,5 +1,5 @@
 """Tests of provenance as a recipe: its wishes, refusal of foreign commands, and the tree's
-departures from it."""
+differences from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from builder.errors import ConfigError, SchemaError
 from builder.package.provenance import Revision
-from builder.package.recipe import build_arguments, departures, read_recipe
+from builder.package.recipe import build_arguments, read_recipe, tree_differences
 from builder.project.inputs import Lock, Pin
 
 COMMIT, OTHER = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d", "0" * 40
@@ -66,7 +66,7 @@ def document(**changes: Any) -> bytes:  # noqa: ANN401 - JSON
 
 def told(recipe: bytes, commit: str = COMMIT, *, dirty: bool = False, config: str = CONFIG) -> list[str]:
     revision = Revision(commit, dirty) if commit else None
-    return [*departures(read_recipe(recipe, "p"), revision, config, LOCK)]
+    return [*tree_differences(read_recipe(recipe, "p"), revision, config, LOCK)]
 
 
 def test_the_same_tree_departs_in_nothing() -> None:

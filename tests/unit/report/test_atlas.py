@@ -58,8 +58,8 @@ def test_a_release_that_runs_alike_has_not_changed() -> None:
 def test_a_gpu_that_another_wheel_is_for_is_judged_too() -> None:
     """The columns are the GPUs of all wheels; a wheel without code for one does not run on it."""
     atlas = atlas_of([OTHER, OLD])
-    column = [str(gpu.device) for gpu in atlas.gpus].index("10.7")
-    demo, old = (entry.row.cells[column] for entry in atlas.entries)
+    column = [str(gpu.capability) for gpu in atlas.gpus].index("10.7")
+    demo, old = (entry.map.overall.cells[column] for entry in atlas.entries)
     assert (demo.mark, old.mark) == ("N", "j")
     assert "ARM" not in old.hover
 

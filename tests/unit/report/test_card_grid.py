@@ -11,11 +11,10 @@ import pytest
 
 from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
-from builder.errors import ParseError, SchemaError
+from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.missing_kernels import cannot_run
+from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
 from builder.report.card_grid import (
-    CPU,
-    CUDA,
     CardRow,
     Grid,
     LibraryOnCard,
@@ -34,7 +33,9 @@ from tests.support.schemas import schema
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"
 
-MINILM = ModelOnCard(name="minilm", nodes={CUDA: 188, CPU: 1}, launches=161, refused={}, error="")
+MINILM = ModelOnCard(
+    name="minilm", nodes={CUDA_PROVIDER: 188, CPU_PROVIDER: 1}, launches=161, refused={}, error=""
+)
 
 NO_IMAGE = (
     "FAIL: Non-zero status code returned while running Cast node. Name:'Cast_217' Status Message: CUDA error "
@@ -173,7 +174,7 @@ def test_a_grid_is_written_by_its_schema_and_read_back(root: Path) -> None:
     ("text", "error", "words"),
     [
         ("{", ParseError, "x.cards.json is not JSON"),
-        ('{"format": 9}', SchemaError, "format 9, not 1. ./run verify --card all makes it again."),
+        ('{"format": 9}', ValidationError, "has format 9; this ortpacks reads 1. Update ortpacks."),
         ('{"format": 1, "package": 3}', SchemaError, "x.cards.json: package"),
     ],
 )

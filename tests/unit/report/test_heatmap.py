@@ -14,9 +14,10 @@ from builder.binary.coverage import Support
 from builder.binary.library import Inspected
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import CAPABILITIES, GENERATIONS
+from builder.gpu.table import CAPABILITIES, LISTED_GPUS, by_generation
 from builder.package.promise import InspectedSource, Promise
-from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
+from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps
+from builder.report.heatmap_text import text
 from builder.report.pictures import svg
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
@@ -356,7 +357,7 @@ def test_everything_lies_inside_the_picture(loader: FileSystemLoader) -> None:
     ]
     assert max(map(len, texts)) <= 140
     generations = [one.text for one in picture.iterfind(f".//{SVG}text[@class='strong small middle']")]
-    assert generations == [generation.name for generation in GENERATIONS]
+    assert generations == [generation.name for generation in by_generation(LISTED_GPUS)]
 
 
 def test_no_name_in_a_file_becomes_part_of_the_picture(loader: FileSystemLoader) -> None:
@@ -375,4 +376,4 @@ def test_no_name_in_a_file_becomes_part_of_the_picture(loader: FileSystemLoader)
 def test_a_promise_for_a_gpu_that_nothing_is_judged_for_has_no_column(device: str) -> None:
     promise = Promise("p", "", sm=("75",), capabilities={Capability.parse(device): Support.NATIVE})
     (found,) = heat_maps([InspectedSource("x", [PLAIN], (promise,))])
-    assert device not in {str(gpu.device) for gpu in found.gpus}
+    assert device not in {str(gpu.capability) for gpu in found.gpus}

@@ -50,12 +50,12 @@ def test_a_library_comes_back_as_it_was_read(name: str) -> None:
 
 
 def test_the_sets_that_units_were_compiled_for_come_back() -> None:
-    kinds = (
+    unit_sets = (
         UnitSet("all", frozenset({Arch(7, 5), Arch(9, 0, "a")})),
         UnitSet("Hopper", frozenset({Arch(9, 0, "a")}), 2, (90, 90)),
     )
     containers = read_containers(library_bytes_of("75 90a", "90a", "90a"))
-    item = Inspected(name="p.so", coverage=cover("p.so", containers, specialised=False, kinds=kinds))
+    item = Inspected(name="p.so", coverage=cover("p.so", containers, specialised=False, unit_sets=unit_sets))
     back = kept(item)
     assert back == item
     assert back.coverage is not None

@@ -7,9 +7,8 @@ import pytest
 from builder.binary.coverage import ContainerTally
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import Inspected
-from builder.formats.text import printable
 from builder.gpu.table import CAPABILITIES
-from builder.report.sentences import counts, listed, notes, summary
+from builder.report.sentences import counts, notes, summary
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 
@@ -153,15 +152,6 @@ def test_unknown_images_and_zstd_are_told() -> None:
 )
 def test_counts_add_up(tally: ContainerTally, said: str) -> None:
     assert counts(tally) == said
-
-
-def test_lists_read_as_people_write_them() -> None:
-    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
-
-
-def test_names_cannot_write_to_the_terminal() -> None:
-    assert printable("a\x1b[2J\nb\u202e\udcff") == r"a\x1b[2J\nb\u202e\udcff"
-    assert printable("libé x.so") == "libé x.so"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 
 from builder.binary.elf import read_elf
 from builder.binary.library import HostNeeds, Library
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Code, Finding, Severity
 from builder.project.inputs import Input
 from builder.project.variants import Limits
-from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
+from builder.rules.dependencies import HOST_LIBRARIES, check_closure, check_one_version, needs
 from builder.rules.dlopen import report_unneeded, unneeded
 from tests.support.factories.binaries import RWX, elf
 
@@ -589,3 +589,39 @@ def test_what_nothing_needs_is_a_warning() -> None:
         "warning E016 lib/libcufft.so.11: no library of the package names it in NEEDED or opens it\n"
         "    wanted: a package without it"
     )
+
+
+def test_libraries_of_several_versions() -> None:
+    versions = {"lib/a": "9.10.2", "lib/b": "9.9.0", "lib/c": "9.10.2", "lib/d": None, "lib/e": None}
+    assert list(check_one_version(Code.E008, "cuDNN", versions)) == [
+        Finding(
+            code=Code.E008,
+            path="lib/b",
+            message="cuDNN of 2 versions are mixed in this package",
+            wanted="all of cuDNN from one release",
+            got="9.9.0: lib/b; 9.10.2: lib/a, lib/c",
+        ),
+        Finding(
+            code=Code.E008,
+            path="lib/d",
+            message="nothing tells the version of 2 of cuDNN: it is not in their bytes, and no manifest "
+            "names their wheel",
+            wanted="a package with its manifest, to compare all of cuDNN",
+            got="lib/d, lib/e",
+            severity=Severity.WARNING,
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "paths"),
+    [
+        ({}, []),
+        ({"lib/a": None}, []),
+        ({"lib/a": "1.0.0", "lib/b": "1.0.0"}, []),
+        ({"lib/a": "1.1.0", "lib/b": "1.0.0"}, ["lib/b"]),
+        ({"lib/a": "1.0.0", "lib/b": None}, ["lib/b"]),
+    ],
+)
+def test_one_library_agrees_with_itself(versions: dict[str, str | None], paths: list[str]) -> None:
+    assert [finding.path for finding in check_one_version(Code.E008, "cuDNN", versions)] == paths

@@ -16,10 +16,10 @@ from builder.gpu.architectures import Arch
 from builder.project.variants import Variant
 from builder.rules.device_code import (
     by_jit,
-    hold_code,
-    hold_library,
-    hold_provider,
-    known_kinds,
+    check_has_code,
+    check_image_kinds,
+    check_promised_gpus,
+    check_provider,
     promised_devices,
 )
 from tests.support.factories.binaries import (
@@ -98,7 +98,7 @@ def test_what_a_set_promises(sm: str, devices: str) -> None:
 )
 def test_a_suffix_counts_by_the_gpus_it_leaves_out(asked: str, found: str, codes: list[str]) -> None:
     containers = _containers(container(*map(_image, found.split())))
-    findings = list(hold_provider(PROVIDER, containers, _variant(asked), Severity.WARNING))
+    findings = list(check_provider(PROVIDER, containers, _variant(asked), Severity.WARNING))
     assert [finding.code.name for finding in findings] == codes
 
 
@@ -114,7 +114,7 @@ def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
 
     def found(held: list[str]) -> list[str]:
         containers = _containers(*(container(*map(_image, arches.split())) for arches in held))
-        findings = hold_provider(PROVIDER, containers, _variant(sm), Severity.WARNING, "1.21.0")
+        findings = check_provider(PROVIDER, containers, _variant(sm), Severity.WARNING, "1.21.0")
         return [finding.code.name for finding in findings]
 
     whole = [arches for arches, count in counts.items() for _ in range(count)]
@@ -155,7 +155,7 @@ def test_a_widened_set_is_held_to_every_gpu_that_it_promises(
 ) -> None:
     containers = _containers(container(*map(_image, found.split())))
     variant = _variant("90 120", widen=True)
-    findings = list(hold_provider(PROVIDER, containers, variant, Severity.WARNING, version))
+    findings = list(check_provider(PROVIDER, containers, variant, Severity.WARNING, version))
     assert [finding.code.name for finding in findings] == codes
 
 
@@ -179,7 +179,7 @@ def test_a_library_that_is_of_no_use_without_code(path: str, raw: tuple[bytes, .
         "the file as it is in its wheel",
     )
     expected = [] if got is None else [Finding(Code.A008, path, message, wanted=wanted, got=got)]
-    assert list(hold_code(path, _cover(path, *raw))) == expected
+    assert list(check_has_code(path, _cover(path, *raw))) == expected
 
 
 LACKS_75 = container(_image("86"))
@@ -220,7 +220,7 @@ HAS_BOTH = container(_image("75"), _image("86"))
 )
 def test_what_a_provider_lacks_or_has_too_much_of_is_told_whole(raw: tuple[bytes, ...], text: str) -> None:
     containers = _containers(*raw) if raw else ()
-    found = hold_provider(PROVIDER, containers, _variant("75 86"), Severity.WARNING)
+    found = check_provider(PROVIDER, containers, _variant("75 86"), Severity.WARNING)
     offset = f"{containers[-1].offset:#x}" if containers else ""
     assert "\n".join(map(str, found)) == text.replace("OFFSET", offset)
 
@@ -229,8 +229,8 @@ def test_images_of_no_known_kind_and_what_runs_by_jit() -> None:
     library = _cover("lib/libmyops.so", container(image(PTX, 75)), container(image(SASS, 80)))
     assert library is not None
     assert list(map(str, by_jit(library, _variant("75 80 86")))) == ["8.0", "8.6"]
-    assert list(known_kinds(library)) == []
-    (finding,) = known_kinds(replace(library, unknown=3))
+    assert list(check_image_kinds(library)) == []
+    (finding,) = check_image_kinds(replace(library, unknown=3))
     assert str(finding) == (
         "error A007 lib/libmyops.so: 3 images are neither SASS nor PTX nor LTO IR\n"
         "    wanted: images that this release knows: a newer toolkit may have made them, or they are damaged"
@@ -243,7 +243,7 @@ def test_images_of_no_known_kind_and_what_runs_by_jit() -> None:
 def test_a_library_of_nobody_knows_whom_is_held_too() -> None:
     ours = _cover("lib/libmyops.so", sass(75, 80))
     assert ours is not None
-    (finding,) = hold_library(ours, _variant("61 70 75"))
+    (finding,) = check_promised_gpus(ours, _variant("61 70 75"))
     assert str(finding) == (
         "error A003 lib/libmyops.so: does not run on compute capability 6.1, 7.0\n"
         "    wanted: code for each of 61 70 75\n"
@@ -252,8 +252,8 @@ def test_a_library_of_nobody_knows_whom_is_held_too() -> None:
 
 
 def _errors(provider: tuple[bytes, ...], others: list[LibraryCoverage], variant: Variant) -> list[Finding]:
-    findings = list(hold_provider(PROVIDER, _containers(*provider), variant, Severity.WARNING))
-    findings += [finding for other in others for finding in hold_library(other, variant)]
+    findings = list(check_provider(PROVIDER, _containers(*provider), variant, Severity.WARNING))
+    findings += [finding for other in others for finding in check_promised_gpus(other, variant)]
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 

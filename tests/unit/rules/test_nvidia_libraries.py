@@ -10,7 +10,7 @@ from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
 from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.rules.nvidia_libraries import dumps, hold_libraries, hold_read, missing_in
+from builder.rules.nvidia_libraries import check_is_read, check_served, dumps, missing_in
 from tests.support.factories.binaries import elf, sass
 
 PINS = (
@@ -20,7 +20,7 @@ PINS = (
 
 
 def held(sm: str, pins: tuple[str, ...] = PINS) -> list[str]:
-    return [str(finding) for finding in hold_libraries("variants.v.sm", [*map(Arch.parse, sm.split())], pins)]
+    return [str(finding) for finding in check_served("variants.v.sm", [*map(Arch.parse, sm.split())], pins)]
 
 
 @pytest.mark.parametrize("sm", ["53", "62", "72", "87", "101", "110", "101a", "75 87"])
@@ -64,8 +64,8 @@ def test_of_other_versions_nothing_is_known() -> None:
 
 def test_a_wheel_that_nobody_read_is_told() -> None:
     """The recorded data have all of the project's pins and not cuBLAS 12.8.4.1."""
-    assert list(hold_read(PINS)) == []
-    (finding,) = hold_read((*PINS, "nvidia-cublas-cu12==12.8.4.1"))
+    assert list(check_is_read(PINS)) == []
+    (finding,) = check_is_read((*PINS, "nvidia-cublas-cu12==12.8.4.1"))
     assert (finding.code.name, finding.path, finding.severity) == (
         "C014",
         "nvidia-cublas-cu12==12.8.4.1",

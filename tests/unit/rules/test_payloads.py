@@ -8,7 +8,7 @@ from builder.binary.fatbin_format import Kind
 from builder.binary.payloads.deep import CodeTarget, Damage, DeepReading, Gap, Stub
 from builder.binary.payloads.kernel_names import named, short_name
 from builder.gpu.architectures import Arch
-from builder.rules.payloads import hold_kernels, payload_findings
+from builder.rules.payloads import check_own_kernels, check_payloads
 
 PATH = "lib/libfoo.so"
 
@@ -23,7 +23,7 @@ def _stub(kernel: str, on: str, whole: str) -> Stub:
 
 def _held(*stubs: Stub, kernels: int = 100) -> list[tuple[str, str, str]]:
     every = {_sm(word): kernels for word in ("52", "75", "80", "90a", "100")}
-    found = hold_kernels(PATH, DeepReading(stubs=stubs, kernels=every))
+    found = check_own_kernels(PATH, DeepReading(stubs=stubs, kernels=every))
     return [(one.code.name, one.severity.value, one.message) for one in found]
 
 
@@ -65,7 +65,7 @@ def test_damage_is_an_error_for_anybody() -> None:
         gaps=(Gap(0x10, _sm("75"), 3, 0), Gap(0x20, _sm("75"), 3, 4)),
         stubs=(_stub("foo", "52", "80"),),
     )
-    assert [(one.code.name, one.severity.value, one.message) for one in payload_findings(PATH, deep)] == [
+    assert [(one.code.name, one.severity.value, one.message) for one in check_payloads(PATH, deep)] == [
         ("A010", "error", "the image for sm_52 at 0x40: no LZ4 block"),
         ("A011", "error", "the image for sm_80 at 0x80: it lies"),
         ("A012", "error", "the container at 0x10 holds 3 kernels, and none for sm_75"),
@@ -75,7 +75,7 @@ def test_damage_is_an_error_for_anybody() -> None:
 
 def test_of_much_damage_some_is_named() -> None:
     damages = tuple(Damage(at, _sm("52"), "no LZ4 block", packed=True) for at in range(23))
-    messages = [one.message for one in payload_findings(PATH, DeepReading(damages=damages))]
+    messages = [one.message for one in check_payloads(PATH, DeepReading(damages=damages))]
     assert (len(messages), messages[-1]) == (21, "3 more images are not what their headers say")
 
 
@@ -101,5 +101,5 @@ def test_alike_names_are_counted() -> None:
 
 def test_of_many_containers_without_kernels_some_are_named() -> None:
     gaps = tuple(Gap(at, _sm("75"), 3, held) for at in range(23) for held in (0, 4))
-    messages = [one.message for one in payload_findings(PATH, DeepReading(gaps=gaps))]
+    messages = [one.message for one in check_payloads(PATH, DeepReading(gaps=gaps))]
     assert (len(messages), messages[-1]) == (21, "3 more images lack the kernels of their containers")

@@ -22,7 +22,7 @@ from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
 from builder.client.world import ClientOptions, CommandAnswer
-from builder.findings.observed import SessionTrial
+from builder.findings.observations import SessionTrial
 from builder.pipeline.client_zipapp import build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine

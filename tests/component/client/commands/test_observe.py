@@ -19,7 +19,7 @@ from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, look_at_kernel, may_use
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
-from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
+from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.formats.manifest import FileEntry, Manifest, loads
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of

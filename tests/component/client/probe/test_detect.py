@@ -10,7 +10,7 @@ import pytest
 
 from builder.client.probe.detect import detect
 from builder.errors import ConfigError
-from builder.findings.observed import Outcome
+from builder.findings.observations import Outcome
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import machine, probes, program
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.probe.detect import Detection, detect
-from builder.findings.observed import Outcome
+from builder.findings.observations import Outcome
 from tests.doubles.captures import CAPTURES, Quoted, quoted
 from tests.doubles.gpus import machine, probes
 

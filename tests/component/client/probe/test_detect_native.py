@@ -20,7 +20,7 @@ from builder.client.probe import driver_calls
 from builder.client.probe.detect import Detection, Surroundings, detect
 from builder.client.probe.driver_calls import absent
 from builder.client.probe.native import SECONDS, cuda_places, nvml_places
-from builder.findings.observed import Outcome
+from builder.findings.observations import Outcome
 from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import library, machine, probes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.probe.system import MUSL, c_library, look
-from builder.findings.observed import System
+from builder.findings.observations import System
 
 
 def seen(root: Path, libc: str = "glibc 2.36", **env: str) -> System:

@@ -17,7 +17,7 @@ from builder.binary.payloads.payload_bytes import (
     NoDecoderError,
     PayloadError,
     lz4_block,
-    whole,
+    unpack,
 )
 
 NONE, LZ4, ZSTD = Compression.NONE, Compression.LZ4, Compression.ZSTD
@@ -43,7 +43,7 @@ def test_our_reading_gives_what_lz4_packed(parts: list[bytes]) -> None:
 @pytest.mark.parametrize(("packed", "pack"), [(NONE, bytes), (LZ4, _lz4), (ZSTD, zstd.compress)])
 def test_all_of_it_is_given(packed: Compression, pack: Callable[[bytes], bytes]) -> None:
     data = b"".join(number.to_bytes(4, "little") for number in range(5000)) + bytes(70_000)
-    assert whole(pack(data), packed, len(data)) == data
+    assert unpack(pack(data), packed, len(data)) == data
 
 
 @pytest.mark.usefixtures("reader")
@@ -55,17 +55,17 @@ def test_what_is_spoilt_is_refused(packed: Compression, pack: Callable[[bytes], 
     size = len(data) + {"longer": 1, "shorter": -1}.get(spoil, 0)
     stored = stored[:-3] if spoil == "cut" else b"\x1f\xff\xff" * 40 if spoil == "noise" else stored
     with pytest.raises(PayloadError):
-        whole(stored, packed, size)
+        unpack(stored, packed, size)
 
 
 @pytest.mark.parametrize(("packed", "size"), [(LZ4, 255 * 20 + 1), (LZ4, 1 << 40), (ZSTD, LARGEST_IMAGE + 1)])
 def test_a_claim_that_no_block_can_keep_is_refused_unread(packed: Compression, size: int) -> None:
     with pytest.raises(PayloadError, match=f"20 packed bytes claim to be {size:,}"):
-        whole(bytes(20), packed, size)
+        unpack(bytes(20), packed, size)
 
 
 def test_without_zstd_a_frame_stays_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = zstd.compress(b"code")
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     with pytest.raises(NoDecoderError, match="reads no zstd"):
-        whole(stored, ZSTD, 4)
+        unpack(stored, ZSTD, 4)

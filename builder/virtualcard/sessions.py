@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from builder.binary.elf import Elf, read_elf
+from builder.binary.library_names import HOST, PROVIDER
 from builder.errors import LoadError
 from builder.ports import Runner
 from builder.virtualcard.stubs import stub_library
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[np.generic]"
 NO_RUNTIME = 3
 """The worker's exit code for a host library that does not load."""
-CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """Values of ORT's ``GraphOptimizationLevel``."""
-HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
 _RUNTIME = re.compile(r"libcudart\.so\.(1[23])")
 _OPENED = ("libcudnn.so.9", "libcufft.so.12")
 """Libraries that a provider for CUDA 13 opens by ``dlopen``, to look functions up in them by name."""
@@ -44,6 +43,9 @@ _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
 DRIVER = "580.65.06"
 """The default driver, that of CUDA 13.0. Its branch is the last that supports Maxwell to Volta, and the first
 that supports all Blackwell GPUs. Source: CUDA Toolkit 13.0 release notes."""
+
+
+_BUILD_AGAIN = "Build the package again."
 
 
 class CardAnswer(TypedDict):
@@ -128,7 +130,7 @@ class Containers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
+class CardSession:
     """The result of opening one model: nodes, containers, launches, or the error."""
 
     nodes: Mapping[str, Counter[tuple[str, str]]] = field(default_factory=dict)
@@ -161,7 +163,7 @@ class Opening:
 
 def open_models(
     libraries: Path, models: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
-) -> Iterator[Opening]:
+) -> Iterator[CardSession]:
     """Open models one after another on the CUDA and CPU providers of ``libraries``; yield each one's result.
 
     ``libraries``: the folder of ONNX Runtime's libraries, or the path of its host library; NVIDIA's libraries
@@ -199,8 +201,9 @@ def _link(provider: Path, runtime: Path, folder: Path) -> str:
     if cuda is None:
         got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
         raise LoadError(
-            f"{provider} needs {got}: the virtual card stands in for CUDA 12 and 13. "
-            "Verify a package for one of these, or leave --card out."
+            f"{provider} needs {got}",
+            cause="the virtual card stands in for CUDA 12 and 13",
+            advice="Verify a package for one of these, or leave --card out.",
         )
     linked = {name for name in asks.needed if _STANDS_FOR.match(name)} | {"libcuda.so.1", runtime.name}
     for name in linked:
@@ -228,7 +231,7 @@ def _elf(library: Path) -> Elf:
             return read_elf(buffer)
     except (OSError, ValueError) as error:
         raise LoadError(
-            f"{library} cannot be read as a library: {error}. Build the package again."
+            f"{library} cannot be read as a library", cause=str(error), advice=_BUILD_AGAIN
         ) from error
 
 
@@ -250,7 +253,7 @@ def _process(
     folder: Path,
     environment: Mapping[str, str],
     runner: Runner,
-) -> list[Opening]:
+) -> list[CardSession]:
     """Open models in one process; return its results, the last one for the model that ended it early."""
     jobs = [_job(at, one, folder) for at, one in left]
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
@@ -260,12 +263,12 @@ def _process(
     output: list[str] = []
     done = runner.run(argv, env=environment, on_line=output.append, check=False)
     if done.code == NO_RUNTIME:
-        raise LoadError(f"{host} does not load: {_last(output)}. Build the package again.")
+        raise LoadError(f"{host} does not load", cause=_last(output), advice=_BUILD_AGAIN)
     text = answers.read_text(encoding="utf-8") if answers.is_file() else ""
     # The last line of a killed worker may be incomplete: it has no end of line.
-    seen = [_opening(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    seen = [_card_session(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if len(seen) < len(jobs):
-        seen.append(Opening(error=_ended(done.code, left[len(seen)][1], output)))
+        seen.append(CardSession(error=_ended(done.code, left[len(seen)][1], output)))
     return seen
 
 
@@ -296,7 +299,7 @@ def _job(at: int, model: ModelToOpen, folder: Path) -> dict[str, object]:
     }
 
 
-def _opening(answer: CardAnswer) -> Opening:
+def _card_session(answer: CardAnswer) -> CardSession:
     nodes: dict[str, Counter[tuple[str, str]]] = {}
     for provider, operator, name, count in answer["nodes"]:
         nodes.setdefault(provider, Counter())[operator, name] += count
@@ -304,7 +307,7 @@ def _opening(answer: CardAnswer) -> Opening:
     for library, error, jit, kernels in answer["containers"]:
         _count(libraries.setdefault(library, Containers()), error, kernels, jit=bool(jit))
     computing = {name: count for name, count in answer["calls"] if _computes(name)}
-    return Opening(
+    return CardSession(
         nodes=nodes,
         no_kernel=frozenset((operator, name) for operator, name in answer["no_kernel"]),
         unsupported=frozenset((operator, name) for operator, name in answer["unsupported"]),

@@ -175,7 +175,7 @@ class ModelTrial:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observations:
     """All observations of one machine."""
 
     platform: str = "linux-x64"

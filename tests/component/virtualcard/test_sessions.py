@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.binary.library_names import HOST, PROVIDER
 from builder.errors import LoadError
-from builder.virtualcard.opening import HOST, PROVIDER, CardRuntime, ModelToOpen, VirtualCard, open_models
+from builder.virtualcard.sessions import CardRuntime, ModelToOpen, VirtualCard, open_models
 from tests.answers.card import needs_compiler, runtime
 from tests.doubles.library import CREATE_SESSION, library
 from tests.support.factories.binaries import elf

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from builder.findings.finding import Code, Finding
-from builder.rules.dependencies import judge_loader, waits_for_driver
+from builder.rules.dependencies import check_ldd, waits_for_driver
 from tests.support.factories.selftests import LISTING
 
 
 def test_what_the_loader_finds_passes() -> None:
-    assert judge_loader(LISTING, "p") == ()
+    assert check_ldd(LISTING, "p") == ()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_the_loader_finds_passes() -> None:
 )
 def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str, passes: bool) -> None:
     listing = f"{LISTING}ldd /opt/p/lib/{library}\n\t{missing} => not found\n"
-    found = judge_loader(listing, "p")
+    found = check_ldd(listing, "p")
     message = f"needs {missing}, which the loader does not find in a bare container"
     assert found == (
         () if passes else (Finding(Code.B018, f"lib/{library}", message, wanted=f"lib/{missing}"),)
@@ -50,7 +50,7 @@ def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str,
     ],
 )
 def test_an_answer_that_ldd_owes_is_a_finding(said: str) -> None:
-    found = judge_loader(f"{LISTING}ldd /opt/p/lib/libx.so\n{said}", "p")
+    found = check_ldd(f"{LISTING}ldd /opt/p/lib/libx.so\n{said}", "p")
     told = [("ldd could not list its needs", line.strip()) for line in said.splitlines()]
     assert [(one.code, one.path, one.message, one.got) for one in found] == [
         (Code.B018, "lib/libx.so", *each) for each in told or [("ldd said nothing of it", "")]
@@ -60,12 +60,12 @@ def test_an_answer_that_ldd_owes_is_a_finding(said: str) -> None:
 @pytest.mark.parametrize("listing", ["", "smoke", "\tstatically linked\n"])
 def test_no_library_is_no_pass(listing: str) -> None:
     got = listing + "x" * 200
-    (finding,) = judge_loader(got, "p")
+    (finding,) = check_ldd(got, "p")
     assert finding == Finding(Code.B018, "p", "ldd was asked about no library", got=got[:200])
 
 
 def test_a_line_is_told_up_to_its_300th_character() -> None:
-    (finding,) = judge_loader(f"ldd lib/libx.so\n{'x' * 301}", "p")
+    (finding,) = check_ldd(f"ldd lib/libx.so\n{'x' * 301}", "p")
     assert finding.got == "x" * 300
 
 

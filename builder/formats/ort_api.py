@@ -1,0 +1,140 @@
+"""Binding of the functions of ONNX Runtime's C API that make and run sessions, by ctypes.
+
+``OrtApi`` is a table of function pointers that only grows at its end, so a function's index in it is part of
+the ABI. The indices are those in ``onnxruntime_c_api.h``; ``onnxruntime_c_api.cc`` asserts several of them
+(``ReleaseCustomOpDomain`` 101, ``ReleaseModelMetadata`` 118, ``SynchronizeBoundOutputs`` 203), and that
+version 12 ends with 218.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import ClassVar, Mapping
+
+API_VERSION = 12
+"""The oldest version of the API that has every function of ``OrtApi.functions``."""
+
+ERROR_KINDS = (
+    "OK",
+    "FAIL",
+    "INVALID_ARGUMENT",
+    "NO_SUCHFILE",
+    "NO_MODEL",
+    "ENGINE_ERROR",
+    "RUNTIME_EXCEPTION",
+    "INVALID_PROTOBUF",
+    "MODEL_LOADED",
+    "NOT_IMPLEMENTED",
+    "INVALID_GRAPH",
+    "EP_FAIL",
+)
+"""The names of ``OrtErrorCode`` by their values, without the prefix ORT_."""
+
+_CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
+"""Type of the table's functions that return a status or null; the arguments have C types of their own."""
+
+_CODE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+_TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class OrtStatusError(Exception):
+    """A call returned a status, with its code's name as ``kind`` and its message."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class OrtApi:
+    """A host library in this process. It searches for provider libraries in its own folder."""
+
+    functions: ClassVar[Mapping[str, int]] = {
+        "GetErrorCode": 1,
+        "GetErrorMessage": 2,
+        "CreateEnv": 3,
+        "CreateEnvWithCustomLogger": 4,
+        "CreateSession": 7,
+        "CreateSessionFromArray": 8,
+        "Run": 9,
+        "CreateSessionOptions": 10,
+        "SetSessionLogSeverityLevel": 22,
+        "SetSessionGraphOptimizationLevel": 23,
+        "SetIntraOpNumThreads": 24,
+        "SessionGetInputCount": 30,
+        "SessionGetOutputCount": 31,
+        "SessionGetInputName": 36,
+        "SessionGetOutputName": 37,
+        "CreateTensorWithDataAsOrtValue": 49,
+        "GetTensorMutableData": 51,
+        "CreateCpuMemoryInfo": 69,
+        "AllocatorFree": 76,
+        "GetAllocatorWithDefaultOptions": 78,
+        "ReleaseEnv": 92,
+        "ReleaseStatus": 93,
+        "ReleaseSession": 95,
+        "ReleaseValue": 96,
+        "ReleaseSessionOptions": 100,
+        "AddSessionConfigEntry": 130,
+        "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
+        "CreateCUDAProviderOptions": 205,
+        "ReleaseCUDAProviderOptions": 208,
+        "SessionOptionsAppendExecutionProvider": 216,
+    }
+    """Each function's index in the table."""
+
+    def __init__(self, host: str) -> None:
+        """Load ``host``.
+
+        Raises ``OSError`` where it does not load or lacks this version of the API, ``AttributeError`` where
+        it is not ONNX Runtime.
+        """
+        if sys.platform == "win32":  # cuDNN and NVRTC open libraries of this folder by name
+            os.add_dll_directory(os.path.dirname(host))  # noqa: PTH120 one import less
+        base = ctypes.CDLL(host).OrtGetApiBase
+        base.restype = ctypes.POINTER(ctypes.c_void_p)
+        get_api, get_version = base()[:2]  # the two members of OrtApiBase
+        self.version = (ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)() or b"").decode(errors="replace")
+        table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
+        if not table:
+            raise OSError(f"{host}: version {self.version} does not serve API {API_VERSION}")
+        self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function that returns a status. Raises ``OrtStatusError`` for a status."""
+        status = ctypes.c_void_p(_CALL(self._address(name))(*arguments))
+        if status.value is not None:
+            code = _CODE(self._address("GetErrorCode"))(status)
+            message = _TEXT(self._address("GetErrorMessage"))(status) or b"unknown"
+            self.release("ReleaseStatus", status)
+            kind = ERROR_KINDS[code] if code < len(ERROR_KINDS) else f"error {code}"
+            raise OrtStatusError(kind, message.decode(errors="replace"))
+
+    def make(self, name: str, *arguments: object) -> ctypes.c_void_p:
+        """Return the pointer that a function sets through its last argument. Raises ``OrtStatusError``."""
+        made = ctypes.c_void_p()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made
+
+    def release(self, name: str, handle: ctypes.c_void_p) -> None:
+        """Call one of the ``Release`` functions, which return nothing."""
+        _RELEASE(self._address(name))(handle)
+
+    def append_cuda(self, options: ctypes.c_void_p) -> None:
+        """Add the CUDA provider to session options, which loads its libraries. Raises ``OrtStatusError``."""
+        cuda = self.make("CreateCUDAProviderOptions")
+        try:
+            self.call("SessionOptionsAppendExecutionProvider_CUDA_V2", options, cuda)
+        finally:
+            self.release("ReleaseCUDAProviderOptions", cuda)
+
+    def _address(self, name: str) -> int:
+        address = self._table[self.functions[name]]
+        if address is None:
+            raise AttributeError(f"version {self.version} has no {name}")
+        return int(address)

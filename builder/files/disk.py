@@ -161,5 +161,5 @@ def absolute(path: Path) -> Path:
     """
     try:
         return path.expanduser().absolute()
-    except RuntimeError as error:
+    except (RuntimeError, KeyError) as error:  # KeyError: Python 3.9, for a user without an entry in passwd
         raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error

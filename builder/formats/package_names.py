@@ -54,6 +54,13 @@ HOSTS: Mapping[str, str] = {
 }
 """File name of the host library in a package's ``lib/``, by platform. Applications open this library."""
 
+PROVIDER_LIBRARIES: Mapping[str, str] = {
+    LINUX: "libonnxruntime_providers_cuda.so",
+    LINUX_ARM64: "libonnxruntime_providers_cuda.so",
+    WINDOWS: "onnxruntime_providers_cuda.dll",
+}
+"""File name of the CUDA provider in a package's ``lib/``, by platform."""
+
 
 class Profile(Enum):
     """How much of ONNX Runtime is compiled."""

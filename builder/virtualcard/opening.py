@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from builder.binary.elf import Elf, read_elf
 from builder.errors import LoadError
+from builder.formats.package_names import HOSTS, LINUX, PROVIDER_LIBRARIES
 from builder.ports import Runner
 from builder.virtualcard.stubs import stub_library
 
@@ -30,7 +31,7 @@ NO_RUNTIME = 3
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """Values of ORT's ``GraphOptimizationLevel``."""
-HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
+HOST, PROVIDER = HOSTS[LINUX], PROVIDER_LIBRARIES[LINUX]
 _RUNTIME = re.compile(r"libcudart\.so\.(1[23])")
 _OPENED = ("libcudnn.so.9", "libcufft.so.12")
 """Libraries that a provider for CUDA 13 opens by ``dlopen``, to look functions up in them by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -10,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, cut, serving, write_release
+from tests.doubles.release import (
+    FILES,
+    archive,
+    cut,
+    entry,
+    manifest_of,
+    member,
+    name_of,
+    serving,
+    write_index,
+    write_release,
+)
 from tests.doubles.wheels import WHEELS, indexing, unpacked
 from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
 
@@ -60,6 +72,25 @@ def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: 
         with serving(newer.parent) as server:
             run(machine, "install", "--index", f"{server.url}/")
         run(machine, "verify")
+
+
+def for_windows(text: str) -> str:
+    dll = "onnxruntime_providers_cuda.dll"
+    return text.replace("linux-x64", "win-x64").replace("libonnxruntime_providers_cuda.so", dll)
+
+
+def test_the_info_file_names_the_architectures_of_the_dll(machine: Machine, tmp_path: Path) -> None:
+    machine.platform = "win-x64"
+    top = for_windows(name_of("modern"))
+    manifest = for_windows(json.dumps(manifest_of("modern", FILES)))
+    files = {"manifest.json": manifest.encode(), **FILES}
+    content = archive([member(for_windows(f"{top}/{path}"), data) for path, data in files.items()])
+    (tmp_path / f"{top}.tar.zst").write_bytes(content)
+    told = entry("modern", content, sum(map(len, FILES.values())))
+    index = write_index(tmp_path, [json.loads(for_windows(json.dumps(told)))])
+    run(machine, "install", "--index", str(index))
+    info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
+    assert info["architectures"] == ["sm_75", "sm_80", "sm_86"]
 
 
 @pytest.mark.parametrize("name", ["current.txt", "gpu-info.json", ".ortpacks/history"])

@@ -6,8 +6,7 @@ from typing import Iterator
 
 from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import ABSENT, Outcome, Seen
-from builder.formats.package_names import CUDA, SERVED
-from builder.selection.reasons import MUSL
+from builder.formats.package_names import CUDA, MUSL, SERVED
 
 FIX = Fixes(
     {

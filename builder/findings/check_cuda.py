@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, NamedTuple
 from builder.findings.check_container import FIX as CONTAINER
 from builder.findings.check_container import wsl_500
 from builder.findings.finding import Advice, Finding, Fixes, Severity
-from builder.findings.observed import Outcome, Seen
+from builder.findings.observed import NO_DEVICE, Outcome, Seen
 from builder.formats.missing_kernels import CURE, NO_KERNEL, cause
 
 FIX = Fixes(
@@ -121,8 +121,6 @@ FIX = Fixes(
         ),
     }
 )
-
-NO_DEVICE = 100
 
 _CODES: Dict[int, str] = {
     2: "D033",

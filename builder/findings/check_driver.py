@@ -11,8 +11,9 @@ from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import ABSENT, FORBIDDEN, Outcome, PciCard, Seen
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CUDA, SERVED, WINDOWS
-from builder.gpu.cuda_toolkits import windows_floor
+from builder.gpu.cuda_toolkits import FLOOR_12, windows_floor
 from builder.gpu.devices import above_ceiling, below_floor
+from builder.gpu.table import LAST_BRANCH_BELOW_TURING
 
 FIX = Fixes(
     {
@@ -109,13 +110,6 @@ FIX = Fixes(
     }
 )
 
-LAST_OF_OLD = "580"
-"""The last driver branch for the cards before Turing (docs/variants.md)."""
-
-CUDA12_FLOOR = Driver("525.60.13", None)
-"""The oldest driver for CUDA 12 on Linux, by minor-version compatibility. Source:
-docs.nvidia.com/deploy/cuda-compatibility."""
-
 _MAXWELL, _TURING = 0x1340, 0x1E00
 """PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
 pci.ids."""
@@ -209,7 +203,7 @@ def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
     if seen.stated:
         return
     old = [card for card in _cards(seen) if _MAXWELL <= card.device < _TURING]
-    if old and _lacking(seen) and seen.driver and above_ceiling(seen.driver, LAST_OF_OLD):
+    if old and _lacking(seen) and seen.driver and above_ceiling(seen.driver, LAST_BRANCH_BELOW_TURING):
         comparison = f"The driver is {seen.driver}, it lists {seen.listed} of {len(_cards(seen))} cards"
         yield FIX.found("D010", f"{comparison}, and {_named(old)} is from before Turing.")
 
@@ -249,8 +243,8 @@ def outside_driver_range(seen: Seen) -> Iterator[Finding]:
 
 def _any_package(seen: Seen) -> Optional[Driver]:
     if seen.platform == WINDOWS:
-        return Driver(windows_floor(CUDA12_FLOOR.floor), None)
-    return CUDA12_FLOOR if seen.platform in SERVED[CUDA] else None
+        return Driver(windows_floor(FLOOR_12), None)
+    return Driver(FLOOR_12, None) if seen.platform in SERVED[CUDA] else None
 
 
 def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool:

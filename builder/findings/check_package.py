@@ -7,11 +7,11 @@ from typing import Iterator, List, Sequence, Tuple
 from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import InstalledPackage, Seen
 from builder.formats.missing_kernels import CURE, counted, shortcoming
-from builder.formats.package_names import CUDA, SERVED
-from builder.gpu.architectures import Capability
+from builder.formats.package_names import CUDA, MUSL, SERVED
 from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
-from builder.selection.reasons import MUSL, RUNS, glibc_refusal, support_of
+from builder.gpu.table import FIRST_FP16
+from builder.selection.reasons import RUNS, glibc_refusal, support_of
 
 FIX = Fixes(
     {
@@ -81,8 +81,6 @@ FIX = Fixes(
 _MOST_DIGITS = 9
 """The most digits of a part of a version."""
 
-_HALF = Capability.parse("5.3")
-
 
 def no_package(seen: Seen) -> Iterator[Finding]:
     """Yield D201 where no package is installed, D202 where the one in use is missing or unreadable."""
@@ -121,7 +119,7 @@ def unsuitable_package(seen: Seen) -> Iterator[Finding]:
 
 def gpu_without_fp16(seen: Seen) -> Iterator[Finding]:
     """Yield D207 where a GPU is below compute capability 5.3."""
-    old = [device for device in seen.devices if device.capability and device.capability < _HALF]
+    old = [device for device in seen.devices if device.capability and device.capability < FIRST_FP16]
     if old:
         yield FIX.found("D207", f"{_names(old)} is here.")
 

@@ -38,6 +38,9 @@ MACOS = "macos-arm64"
 PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
 """The platforms of packages, as ``gpu.devices.platform_of`` returns them."""
 
+MUSL = ""
+"""The glibc version of a Linux system with musl; ``None`` stands for an unknown version."""
+
 SERVED: Mapping[str, Tuple[str, ...]] = {
     CUDA: (LINUX, LINUX_ARM64, WINDOWS),
     CPU: PLATFORMS,

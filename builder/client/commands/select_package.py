@@ -18,11 +18,12 @@ from builder.formats import model_table
 from builder.formats.index import Index, IndexPackage, distinct
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import COREML, DIRECTML
+from builder.gpu.compatibility import JIT
 from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice
 from builder.selection.choice import lines as table_lines
 from builder.selection.reasons import lacking, limits, refusal
-from builder.selection.select import JIT, only, select
+from builder.selection.select import only, select
 
 if TYPE_CHECKING:  # as in builder.client.world
     from builder.client.install.signed import Trust

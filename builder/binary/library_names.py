@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from builder.binary.kinds.file_kinds import kind_of
-from builder.formats.package_names import HOSTS, LINUX, LINUX_ARM64, WINDOWS
+from builder.formats.package_names import HOSTS, LINUX, PROVIDER_LIBRARIES
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 
@@ -109,9 +109,6 @@ HOST = HOSTS[LINUX]
 
 BRIDGE = "libonnxruntime_providers_shared.so"
 
-PROVIDER = "libonnxruntime_providers_cuda.so"
-
-PROVIDERS = {LINUX: PROVIDER, LINUX_ARM64: PROVIDER, WINDOWS: "onnxruntime_providers_cuda.dll"}
-"""File name of the CUDA provider by platform."""
+PROVIDER = PROVIDER_LIBRARIES[LINUX]
 
 TENSORRT = "libonnxruntime_providers_tensorrt.so"

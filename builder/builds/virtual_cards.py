@@ -14,6 +14,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import Finding
+from builder.findings.observations import NO_DEVICE
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LINUX, PARTS_SUFFIX
@@ -49,8 +50,6 @@ from builder.virtualcard.sessions import (
 ALL = "all"
 
 _DTYPES = {"f32": "<f4", "i32": "<i4", "i64": "<i8"}
-
-_NO_DEVICE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ class CardBench:
             )
         for capability in self.cards.capabilities:
             error = self.runtime.error_of(VirtualCard(capability=str(capability), driver=driver))
-            if error == _NO_DEVICE and not self.cards.whole:
+            if error == NO_DEVICE and not self.cards.whole:
                 names = BY_CAPABILITY[capability].cards
                 raise ValidationError(
                     f"--card {capability} --driver {driver}",

@@ -101,7 +101,7 @@ def _home() -> Path:
     """Return the home folder of the user; ``/`` where there is none, as in some containers."""
     try:
         return Path.home()
-    except RuntimeError:
+    except (RuntimeError, KeyError):  # Python 3.9 raises KeyError for a user who has no entry in passwd
         return Path("/")
 
 

@@ -66,35 +66,39 @@ examples:
   python3 ortpacks.pyz install        install the package that fits this machine
   eval "$(python3 ortpacks.pyz env)"  let programs of this shell find it
 
-COMMAND --help shows its flags, the exit codes and the environment's variables.
---version says which release this program is of.
+COMMAND --help shows its flags, --reference the exit codes and the environment's
+variables, --version which release this program is of.
 """
 
-_REFERENCE = """\
-exit codes:
-  0  done; also when the answer is the CPU
-  2  wrong flag, environment variable or index
-  3  nothing is installed, to go back to or to remove; or you were asked and said no
-  4  nothing here can unpack zstd, or has pip
-  6  doctor found an error
-  7  bytes are not what they should be
-  9  --variant has no package for this platform, or not in that --layout
- 10  a download did not come through
- 11  the disk is full or cannot be written, or the answer cannot; no memory, no threads
- 12  the package is whole and does not load on this machine
-130  interrupted
-141  whoever read the output went away
+EXIT_CODES = {
+    0: "done; also when the answer is the CPU",
+    2: "wrong flag, environment variable or index",
+    3: "nothing is installed, to go back to or to remove; or you said no",
+    4: "nothing here can unpack zstd, or has pip",
+    6: "doctor found an error",
+    7: "bytes are not what they should be",
+    9: "--variant has no package for this platform, or not in that --layout",
+    10: "a download did not come through",
+    11: "disk full; disk or answer cannot be written; no memory or threads",
+    12: "the package is whole and does not load on this machine",
+    130: "interrupted",
+    141: "whoever read the output went away",
+}
 
+_LISTED_CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())
+
+_REFERENCE = f"""\
+exit codes:
+{_LISTED_CODES}
 environment:
   ORTPACKS_INDEX         default of --index
   ORTPACKS_FORCE_CC      state the GPUs: 8.6 or 8.6,5.2; none for no GPU
   ORTPACKS_FORCE_DRIVER  state the driver's version: 570.133.07
   ORTPACKS_FORCE_MEMORY  state the GPUs' memory in MiB: 8192 or 8192,4096
   ORTPACKS_LOOK_IN       more folders for --look-in, as in PATH
-  CUDA_VISIBLE_DEVICES   respected
-  PIP_...                pip fetches NVIDIA's libraries: its index, proxy and certificates
-  https_proxy, no_proxy  respected, as urllib reads them
-  REQUESTS_CA_BUNDLE     certificates to trust; else CURL_CA_BUNDLE, else SSL_CERT_FILE
+  PIP_...                for pip, which fetches NVIDIA's libraries
+  REQUESTS_CA_BUNDLE     trusted certificates; or CURL_CA_BUNDLE, SSL_CERT_FILE
+  CUDA_VISIBLE_DEVICES, https_proxy and no_proxy are respected too\
 """
 
 _READ_INDEX = {"list", "select", "install", "recommend", "self-update"}
@@ -198,8 +202,14 @@ class _Parser(argparse.ArgumentParser):
         raise HelpError(self.format_help().rstrip())
 
     def error(self, message: str) -> NoReturn:
-        """Raise ``ConfigError`` (exit code 2, as for any wrong value) with the message and the usage."""
-        raise ConfigError(f"{message}\n{self.format_usage().strip()}")
+        """Raise ``ConfigError`` (exit code 2, as for any wrong value)."""
+        raise ConfigError(f"{message}. {self.prog} --help shows what there is.")
+
+
+class _Reference(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        """Raise ``HelpError`` with the exit codes and the environment's variables."""
+        raise HelpError(_REFERENCE)
 
 
 class _Version(argparse.Action):
@@ -401,6 +411,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     parser.add_argument("--version", action=_Version, nargs=0, help=argparse.SUPPRESS)
+    parser.add_argument("--reference", action=_Reference, nargs=0, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="ortpacks"
     )
@@ -408,9 +419,9 @@ def _parser() -> argparse.ArgumentParser:
         sentence = f"{text[0].upper()}{text[1:]}."
         command = commands.add_parser(
             name,
+            usage=f"ortpacks {name} [flags]",
             description=sentence,
-            epilog=_REFERENCE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog="ortpacks --reference shows exit codes and the environment's variables.",
             allow_abbrev=False,
         )
         _add_common(name, command)
@@ -440,7 +451,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         "--index",
         type=_text,
         metavar="URL|FILE|DIR",
-        help="the release's index.json, its folder, or oci://HOST/NAME:TAG",
+        help="an index.json, its folder, or oci://HOST/NAME:TAG",
     )
     sources.add_argument(
         "--offline", type=_text, metavar="DIR|FILE", help="a release's folder or one archive; no network"
@@ -451,14 +462,18 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust-unsigned",
         action="store_true",
-        help="take a release that nobody signed, of a mirror of yours",
+        help="take a release that nobody signed (your own mirror)",
     )
 
 
 def _add_own(name: str, command: argparse.ArgumentParser) -> None:
     if name == "install":
         command.add_argument(
-            "--layout", choices=(AUTO, *(layout.value for layout in Layout)), default=AUTO, help=_LAYOUT
+            "--layout",
+            choices=(AUTO, *(layout.value for layout in Layout)),
+            default=AUTO,
+            metavar="LAYOUT",
+            help="auto, full, or thin: NVIDIA's libraries from elsewhere",
         )
         command.add_argument("--look-in", type=_path, metavar="DIR", action="append", help=_LOOK_IN)
         command.add_argument("--wheels", type=_path, metavar="DIR", action="append", help=_WHEELS)
@@ -466,7 +481,10 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("--explain", action="store_true", help="all packages and GPUs as a table")
     if name == "env":
         command.add_argument(
-            "--shell", choices=sorted(SHELLS), help="default: powershell on Windows, else sh"
+            "--shell",
+            choices=sorted(SHELLS),
+            metavar="SHELL",
+            help=f"{', '.join(sorted(SHELLS))} (default: this system's)",
         )
     if name == "list":
         command.add_argument("--installed", action="store_true", help="only what is installed")
@@ -484,16 +502,14 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         trials.add_argument("--said", metavar="TEXT", help=_SAID)
 
 
-_LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
+_LOOK_IN = "an environment with NVIDIA's libraries, or several"
 
-_LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
+_WHEELS = "a folder with NVIDIA's wheels, or several"
 
-_WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
+_MODELS = "your own table of models instead of the release's"
 
-_MODELS = "an application's own table of models, instead of the release's"
+_TRY = "open this model, or with more flags a smaller one"
 
-_TRY = "open this model in the installed package; may be repeated for smaller ones"
+_SAID = "an application's error: say what it means here"
 
-_SAID = "an application's error: what it means on this machine; no session is run"
-
-_TRY_MODEL = "open this model in the installed package as well; may be repeated"
+_TRY_MODEL = "open this model in the package too; may be repeated"

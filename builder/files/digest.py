@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Iterable, Iterator, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Deque, Iterable, Iterator, List, Optional, Tuple
 
 from builder.errors import IntegrityError
 from builder.files.disk import Sync, set_mode
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 CHUNK = 2**17
 """Bytes per read. They fit into a processor's own cache: with 1 MiB the CPU time doubles."""
@@ -42,17 +46,38 @@ class LocalFile:
         return f"sha256:{self.sha256}"
 
 
-class RunningDigest:
-    """The digest of bytes that are passed in one chunk after the other."""
+_BATCH = 4
+"""Chunks that are handed to another thread at once: with one at a time the threads wait for each other."""
 
-    def __init__(self) -> None:
+_WAITING = 4
+"""The most batches that wait for another thread."""
+
+
+class RunningDigest:
+    """The digest of bytes that are passed in one chunk after the other.
+
+    With a ``pool`` of one thread, that thread hashes, while the caller reads and writes the next chunks.
+    """
+
+    def __init__(self, pool: Optional[Executor] = None) -> None:
+        self._pool = pool
         self._sha256 = hashlib.sha256()
         self._size = 0
+        self._batch: List[bytes] = []
+        self._handed: Deque[Future[None]] = deque()
 
     def update(self, chunk: bytes) -> None:
         """Add the next bytes."""
-        self._sha256.update(chunk)
         self._size += len(chunk)
+        if self._pool is None:
+            self._sha256.update(chunk)
+            return
+        self._batch.append(chunk)
+        if len(self._batch) == _BATCH:
+            self._handed.append(self._pool.submit(_hash, self._sha256, self._batch))
+            self._batch = []
+            if len(self._handed) > _WAITING:
+                self._handed.popleft().result()
 
     def put(self, start: int, chunk: bytes) -> None:
         """Add ``chunk``, written at the offset ``start`` of a file; at 0 the digest is reset first.
@@ -60,7 +85,8 @@ class RunningDigest:
         A chunk that does not begin where the added bytes end is ignored; ``rest`` reads its bytes later.
         """
         if start == 0:
-            self._sha256, self._size = hashlib.sha256(), 0
+            self._sha256, self._size, self._batch = hashlib.sha256(), 0, []
+            self._handed.clear()
         if start == self._size:
             self.update(chunk)
 
@@ -75,7 +101,16 @@ class RunningDigest:
     @property
     def digest(self) -> Digest:
         """Return the digest of all bytes that were added."""
+        while self._handed:
+            self._handed.popleft().result()
+        _hash(self._sha256, self._batch)
+        self._batch = []
         return Digest(self._size, self._sha256.hexdigest())
+
+
+def _hash(sha256: hashlib._Hash, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        sha256.update(chunk)
 
 
 def chunks_in(stream: IO[bytes], step: int = CHUNK) -> Iterator[bytes]:
@@ -157,8 +192,10 @@ def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[S
 
     Raises ``OSError``, as ``FileExistsError`` where the name exists, so that no link is followed.
     """
-    running = RunningDigest()
-    with target.open("xb") as file:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 ``env`` writes nothing
+
+    with ThreadPoolExecutor(1) as pool, target.open("xb") as file:
+        running = RunningDigest(pool)
         for chunk in chunks:
             running.update(chunk)
             file.write(chunk)

@@ -74,8 +74,11 @@ def require_space(path: Path, needed: int) -> None:
 
 def is_writable(path: Path) -> bool:
     """Return whether this user may write to the folder ``path``, or make it."""
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
-    return os.access(there, os.W_OK)
+    try:
+        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    except OSError:  # a name that is too long, or no permission to look
+        return False
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _free(path: Path) -> int:
@@ -161,5 +164,5 @@ def absolute(path: Path) -> Path:
     """
     try:
         return path.expanduser().absolute()
-    except RuntimeError as error:
+    except (RuntimeError, KeyError) as error:  # KeyError: Python 3.9, for a user without an entry in passwd
         raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error

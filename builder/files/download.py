@@ -6,6 +6,7 @@ Source for conditional ranges: RFC 9110, sections 13.1.5 (If-Range) and 14 (Rang
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage
@@ -51,11 +52,13 @@ def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
     Raises ``TransferError`` (not available), ``IntegrityError`` (other bytes than promised; ``part`` is
     removed) or ``DiskError``.
     """
-    resumed, running = size_of(part) > 0, RunningDigest()
+    resumed = size_of(part) > 0
     try:
-        persist(lambda: _receive(wanted, part, running, web), lambda: size_of(part), web)
-        if wanted.size is not None and wanted.sha256 is not None:
-            require_bytes(part, Digest(wanted.size, wanted.sha256), wanted.shown, running)
+        with ThreadPoolExecutor(1) as pool:
+            running = RunningDigest(pool)
+            persist(lambda: _receive(wanted, part, running, web), lambda: size_of(part), web)
+            if wanted.size is not None and wanted.sha256 is not None:
+                require_bytes(part, Digest(wanted.size, wanted.sha256), wanted.shown, running)
     except IntegrityError:
         forget(part)
         if not resumed:

@@ -176,9 +176,29 @@ def _without_login(url: str) -> Tuple[str, str]:
     parts = urlsplit(url)
     if parts.username is None:
         return url, ""
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return bare, f"Basic {b64encode(login.encode()).decode()}"
+    login, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), basic_login(login)
+
+
+def basic_login(login: str) -> str:
+    """Return the value of the header for ``USER:PASSWORD``, escaped as in a URL."""
+    user, _, password = login.partition(":")
+    return f"Basic {b64encode(unquote(f'{user}:{password}').encode()).decode()}"
+
+
+def read_body(response: Response, limit: int) -> bytes:
+    """Return the first ``limit`` bytes of a response and close it. Raises ``OSError`` or ``HTTPException``.
+
+    A body that ends before its announced length is a ``ConnectionError``.
+    """
+    try:
+        content = response.read(limit)
+    finally:
+        response.close()
+    announced = response.headers.get("Content-Length", "")
+    if SIZE.fullmatch(announced) and len(content) < min(int(announced), limit):
+        raise ConnectionError(f"ended after {len(content)} of {announced} bytes")
+    return content
 
 
 def read_small(url: str, limit: int, web: Web) -> bytes:
@@ -187,16 +207,9 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
     def once() -> bytes:
         response = ask(url, {}, web)
         try:
-            content = response.read(limit + 1)
+            return read_body(response, limit + 1)
         except (OSError, HTTPException) as error:
             raise TransientError(f"{without_userinfo(url)}: {error}") from error
-        finally:
-            response.close()
-        announced = response.headers.get("Content-Length", "")
-        if SIZE.fullmatch(announced) and len(content) < min(int(announced), limit):
-            shown = without_userinfo(url)
-            raise TransientError(f"{shown}: ended after {len(content)} of {announced} bytes")
-        return content
 
     content = persist(once, lambda: 0, web)
     if len(content) > limit:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from base64 import b64encode
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import Dict, Mapping, Optional, Tuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urlencode
+from urllib.parse import urlencode
 from urllib.request import parse_http_list, parse_keqv_list
 
 from builder.errors import TransferError
 from builder.files.digest import other_bytes
-from builder.files.http_client import SIZE, NotThereError, Open, Response
+from builder.files.http_client import NotThereError, Open, Response, basic_login, read_body
 from builder.formats.oci import (
     DIGEST_FORM,
     MANIFEST_LIMIT,
@@ -110,7 +109,7 @@ class _Artifact:
             error.close()
             what = f"{shown}: the registry has no {reference} there, or hides it from who has not logged in."
             raise NotThereError(what, advice=_WRITTEN) from error
-        content = _read(answer, MANIFEST_LIMIT)
+        content = read_body(answer, MANIFEST_LIMIT)
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if ":" in reference and digest != reference:
             raise other_bytes(f"{shown}: not the manifest that was named", reference, digest)
@@ -141,7 +140,7 @@ class _Artifact:
 
     def _log_in(self, challenge: str) -> None:
         """Get a token from the service that the registry names, anonymously where no login is given."""
-        basic = _basic(self.address.login)
+        basic = {"Authorization": basic_login(self.address.login)} if self.address.login else {}
         wanted = bearer_parameters(challenge)
         if not wanted:
             self._login = basic
@@ -158,7 +157,7 @@ class _Artifact:
             answer = self.open_http(f"{realm}?{urlencode(asked)}", basic)
         except HTTPError as error:
             raise self._refusal(error) from error
-        self._login = {"Authorization": f"Bearer {_token(_read(answer, _TOKEN_LIMIT), realm)}"}
+        self._login = {"Authorization": f"Bearer {_token(read_body(answer, _TOKEN_LIMIT), realm)}"}
 
     def _refusal(self, error: HTTPError) -> Exception:
         if error.code not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -208,23 +207,11 @@ class _InMemory:
 
 
 def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
-    content = _read(answer, layer.size)
+    content = read_body(answer, layer.size)
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if digest != layer.digest:
         raise other_bytes(f"{shown} is not what the manifest names", layer.digest, digest)
     return _InMemory(answer.headers, content)
-
-
-def _read(answer: Response, limit: int) -> bytes:
-    """Return a body's first ``limit`` bytes. Raises ``OSError`` where the connection breaks."""
-    try:
-        content = answer.read(limit)
-    finally:
-        answer.close()
-    announced = answer.headers.get("Content-Length", "")
-    if SIZE.fullmatch(announced) and len(content) < min(int(announced), limit):
-        raise ConnectionError(f"ended after {len(content)} of {announced} bytes")
-    return content
 
 
 def _token(content: bytes, realm: str) -> str:
@@ -236,12 +223,6 @@ def _token(content: bytes, realm: str) -> str:
     if not isinstance(token, str) or not token.isprintable() or not token.isascii():
         raise TransferError(f"{realm} answered without a token.", advice="Try again later.")
     return token
-
-
-def _basic(login: str) -> Dict[str, str]:
-    if not login:
-        return {}
-    return {"Authorization": f"Basic {b64encode(unquote(login).encode()).decode()}"}
 
 
 def _speaks_no_tls(error: URLError) -> bool:

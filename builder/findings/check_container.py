@@ -6,8 +6,7 @@ from typing import Iterator
 
 from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
 from builder.findings.observations import ABSENT, Observations, Outcome
-from builder.formats.package_names import CUDA, SERVED
-from builder.selection.reasons import MUSL
+from builder.formats.package_names import CUDA, MUSL, SERVED
 
 ADVICE = CheckAdvice(
     {

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, NamedTuple
 from builder.findings.check_container import ADVICE as CONTAINER
 from builder.findings.check_container import wsl_500
 from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
-from builder.findings.observations import Observations, Outcome
+from builder.findings.observations import NO_DEVICE, Observations, Outcome
 from builder.formats.missing_kernels import CURE, NO_KERNEL, missing_kernel_cause
 
 ADVICE = CheckAdvice(
@@ -121,8 +121,6 @@ ADVICE = CheckAdvice(
         ),
     }
 )
-
-NO_DEVICE = 100
 
 _CODES: Dict[int, str] = {
     2: "D033",

@@ -11,8 +11,9 @@ from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
 from builder.findings.observations import ABSENT, FORBIDDEN, Observations, Outcome, PciCard
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CUDA, SERVED, WINDOWS
-from builder.gpu.cuda_toolkits import windows_floor
+from builder.gpu.cuda_toolkits import FLOOR_12, windows_floor
 from builder.gpu.devices import above_ceiling, below_floor
+from builder.gpu.table import LAST_BRANCH_BELOW_TURING
 
 ADVICE = CheckAdvice(
     {
@@ -109,13 +110,6 @@ ADVICE = CheckAdvice(
     }
 )
 
-LAST_OF_OLD = "580"
-"""The last driver branch for the cards before Turing (docs/variants.md)."""
-
-CUDA12_FLOOR = Driver("525.60.13", None)
-"""The oldest driver for CUDA 12 on Linux, by minor-version compatibility. Source:
-docs.nvidia.com/deploy/cuda-compatibility."""
-
 _MAXWELL, _TURING = 0x1340, 0x1E00
 """PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
 pci.ids."""
@@ -211,7 +205,8 @@ def dropped_by_driver(observed: Observations) -> Iterator[Finding]:
     if observed.stated:
         return
     old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
-    if old and _lacking(observed) and observed.driver and above_ceiling(observed.driver, LAST_OF_OLD):
+    newer = observed.driver and above_ceiling(observed.driver, LAST_BRANCH_BELOW_TURING)
+    if old and newer and _lacking(observed):
         comparison = (
             f"The driver is {observed.driver}, it lists {observed.listed} of {len(_cards(observed))} cards"
         )
@@ -263,8 +258,8 @@ def outside_driver_range(observed: Observations) -> Iterator[Finding]:
 
 def _any_package(observed: Observations) -> Optional[Driver]:
     if observed.platform == WINDOWS:
-        return Driver(windows_floor(CUDA12_FLOOR.floor), None)
-    return CUDA12_FLOOR if observed.platform in SERVED[CUDA] else None
+        return Driver(windows_floor(FLOOR_12), None)
+    return Driver(FLOOR_12, None) if observed.platform in SERVED[CUDA] else None
 
 
 def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool:

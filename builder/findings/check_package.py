@@ -7,11 +7,11 @@ from typing import Iterator, List, Sequence, Tuple
 from builder.findings.finding import Advice, CheckAdvice, Finding, Severity
 from builder.findings.observations import InstalledPackage, Observations
 from builder.formats.missing_kernels import CURE, consequence_of, counted
-from builder.formats.package_names import CUDA, SERVED
-from builder.gpu.architectures import Capability
+from builder.formats.package_names import CUDA, MUSL, SERVED
 from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
-from builder.selection.reasons import MUSL, RUNS, glibc_refusal, support_of
+from builder.gpu.table import FIRST_FP16
+from builder.selection.reasons import RUNS, glibc_refusal, support_of
 
 ADVICE = CheckAdvice(
     {
@@ -81,8 +81,6 @@ ADVICE = CheckAdvice(
 _MOST_DIGITS = 9
 """The most digits of a part of a version."""
 
-_HALF = Capability.parse("5.3")
-
 
 def no_package(observed: Observations) -> Iterator[Finding]:
     """Yield D201 where no package is installed, D202 where the one in use is missing or unreadable."""
@@ -123,7 +121,7 @@ def unsuitable_package(observed: Observations) -> Iterator[Finding]:
 
 def gpu_without_fp16(observed: Observations) -> Iterator[Finding]:
     """Yield D207 where a GPU is below compute capability 5.3."""
-    old = [device for device in observed.devices if device.capability and device.capability < _HALF]
+    old = [device for device in observed.devices if device.capability and device.capability < FIRST_FP16]
     if old:
         yield ADVICE.found("D207", f"{_names(old)} is here.")
 

@@ -19,6 +19,10 @@ FORBIDDEN = "forbidden"
 """With ``THERE`` and ``ABSENT``, the results of opening ``/dev/nvidiactl``."""
 
 
+NO_DEVICE = 100
+"""``CUDA_ERROR_NO_DEVICE`` in cuda.h."""
+
+
 class Outcome(str, Enum):
     """The outcome of a probe."""
 

@@ -38,6 +38,9 @@ MACOS = "macos-arm64"
 PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
 """The platforms of packages, as ``gpu.devices.platform_of`` returns them."""
 
+MUSL = ""
+"""The glibc version of a Linux system with musl; ``None`` stands for an unknown version."""
+
 SERVED: Mapping[str, Tuple[str, ...]] = {
     CUDA: (LINUX, LINUX_ARM64, WINDOWS),
     CPU: PLATFORMS,
@@ -53,6 +56,13 @@ HOSTS: Mapping[str, str] = {
     MACOS: "libonnxruntime.dylib",
 }
 """File name of the host library in a package's ``lib/``, by platform. Applications open this library."""
+
+PROVIDER_LIBRARIES: Mapping[str, str] = {
+    LINUX: "libonnxruntime_providers_cuda.so",
+    LINUX_ARM64: "libonnxruntime_providers_cuda.so",
+    WINDOWS: "onnxruntime_providers_cuda.dll",
+}
+"""File name of the CUDA provider in a package's ``lib/``, by platform."""
 
 
 class Profile(Enum):

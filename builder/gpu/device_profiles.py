@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
 from builder.gpu.architectures import Capability
+from builder.gpu.table import FIRST_FP16
 
 FP32, FP16, BF16, INT8 = "fp32", "fp16", "bf16", "int8"
 
@@ -24,7 +25,7 @@ LOW, MEDIUM, HIGH = "low", "medium", "high"
 """Levels of precision: least memory and time; no measured loss of quality; the model's own number types."""
 
 _SLOW_FP16 = Capability(6, 1)
-_FIRST_FP16, _FIRST_INT8, _FIRST_BF16 = Capability(5, 3), Capability(6, 1), Capability(8, 0)
+_FIRST_INT8, _FIRST_BF16 = Capability(6, 1), Capability(8, 0)
 
 _LEFT_TO_OTHERS_PERCENT = 10
 """Percent of the memory that is left to CUDA's context and to other programs."""
@@ -88,7 +89,7 @@ def profile_of(capability: Capability, memory_mib: Optional[int]) -> DeviceProfi
 
 
 def _fp16(capability: Capability) -> Tuple[bool, str]:
-    if capability < _FIRST_FP16:
+    if capability < FIRST_FP16:
         return False, f"compute capability {capability} has no arithmetic in fp16, which begins with 5.3"
     if capability == _SLOW_FP16:
         return False, "compute capability 6.1 computes fp16 at 1/64 of its rate in fp32"

@@ -35,6 +35,10 @@ FLOOR_13 = "580.65.06"
 
 LAST_BRANCH_BELOW_TURING = "580"
 
+FIRST_FP16 = Capability(5, 3)
+"""The first capability with arithmetic in fp16. Source: CUDA C++ Programming Guide 12.9, "Throughput of
+Native Arithmetic Instructions"."""
+
 JETSON = "Jetson"
 
 

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch
 from builder.gpu.cuda_toolkits import version_of
-from builder.gpu.table import Version
+from builder.gpu.table import FIRST_FP16, Version
 
 _FIRST_LINE, _LAST_LINE = (1, 21), (1, 23)
-
-_FIRST_FULL_HALF = 53
 
 _CMAKE = "3.31.6"
 """The newest CMake whose ``Modules/Internal/CMakeCUDAArchitecturesValidate.cmake`` was read."""
@@ -176,7 +174,7 @@ def check_version(
 
 
 def _half(path: str, sm: Sequence[Arch]) -> Iterator[Finding]:
-    weak = [arch for arch in sm if arch.number < _FIRST_FULL_HALF]
+    weak = [arch for arch in sm if arch.number < FIRST_FP16.number]
     if weak:
         kept = " ".join(str(arch) for arch in sm if arch not in weak)
         yield Finding(

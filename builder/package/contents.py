@@ -11,18 +11,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from builder.binary.library_names import (
-    BRIDGE,
-    HOST,
-    NVIDIA,
-    ONNXRUNTIME,
-    PROVIDER,
-    PROVIDERS,
-    TENSORRT,
-    family_of,
-)
+from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, PROVIDER, TENSORRT, family_of
 from builder.errors import ValidationError
-from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, LINUX_ARM64, MACOS, WINDOWS, Host
+from builder.formats.package_names import (
+    CUDA,
+    DIRECTML,
+    HOSTS,
+    LINUX,
+    LINUX_ARM64,
+    MACOS,
+    PROVIDER_LIBRARIES,
+    WINDOWS,
+    Host,
+)
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin
@@ -217,8 +218,8 @@ def _repacked(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 def _ort(plan: BuildPlan) -> Iterator[RequiredFile]:
     if plan.variant.platform == WINDOWS:
-        host = HOSTS[WINDOWS]
-        for name, _, needed_by in (*_REPACKED[WINDOWS], (PROVIDERS[WINDOWS], "", f"{host} opens it")):
+        provider = (PROVIDER_LIBRARIES[WINDOWS], "", f"{HOSTS[WINDOWS]} opens it")
+        for name, _, needed_by in (*_REPACKED[WINDOWS], provider):
             yield _ort_file(plan, name, (name,), needed_by, compiled=False)
         return
     version = f"libonnxruntime.so.{plan.ort_version}"
@@ -264,9 +265,10 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
     main = spelling.cudnn.format(part="")
     parts = [spelling.cudnn.format(part=f"_{part}") for part in _CUDNN_PARTS]
     graph = spelling.cudnn.format(part="_graph")
+    by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
     for role, patterns in spelling.names.items():
         names = [one.format(cuda=cuda, digits=cuda.replace(".", "")) for one in patterns]
-        first = f"{PROVIDERS[platform]} needs it" if role in _USERS else f"{graph} opens it"
+        first = by_provider if role in _USERS else f"{graph} opens it"
         for name in names:
             needed_by = (
                 first if name == names[0] else f"{names[0]} {'opens' if role == 'nvrtc' else 'needs'} it"
@@ -274,9 +276,7 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
             yield _nvidia_file(plan, role, spelling.folder.format(own=_OWN_FOLDERS[role]), name, needed_by)
     folder = f"nvidia/cudnn/{spelling.folder.rpartition('/')[2]}"
     for name in (main, *parts):
-        needed_by = (
-            f"{PROVIDERS[platform]} needs it" if name == main else f"{main} opens it, or what it opens"
-        )
+        needed_by = by_provider if name == main else f"{main} opens it, or what it opens"
         yield _nvidia_file(plan, "cudnn", folder, name, needed_by)
 
 

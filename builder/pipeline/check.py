@@ -18,12 +18,11 @@ from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
-from builder.binary.library_names import PROVIDERS
 from builder.binary.verdict import X86_64
 from builder.errors import CommandError, IntegrityError
 from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity, errors, require_no_errors
-from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
+from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, PROVIDER_LIBRARIES
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
 from builder.package.describe import BinaryReport
@@ -229,7 +228,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
     """Yield findings on the device code of each library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
-    path = f"{_LIBRARIES}{PROVIDERS[variant.platform]}"
+    path = f"{_LIBRARIES}{PROVIDER_LIBRARIES[variant.platform]}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from check_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:

@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from builder.binary.library_names import PROVIDERS
 from builder.errors import BuilderError, CompatibilityError, ToolMissingError, TransferError, ValidationError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, consequence_of, counted
-from builder.formats.package_names import CUDA, Host, Layout, Profile
+from builder.formats.package_names import CUDA, PROVIDER_LIBRARIES, Host, Layout, Profile
 from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
@@ -31,7 +30,9 @@ from builder.rules.toolkits import lint
 
 T = TypeVar("T")
 
-PROVIDERS_IN_WHEELS = {platform: Path("onnxruntime/capi", name) for platform, name in PROVIDERS.items()}
+PROVIDERS_IN_WHEELS = {
+    platform: Path("onnxruntime/capi", name) for platform, name in PROVIDER_LIBRARIES.items()
+}
 """Path of the CUDA provider in the official wheel, by platform."""
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from builder.formats.index import Index, IndexPackage, distinct, is_same
-from builder.formats.package_names import CUDA
+from builder.formats.package_names import CUDA, MUSL
 from builder.gpu.devices import Device
-from builder.selection.reasons import MUSL, refusal, support_of, system_refusal
+from builder.selection.reasons import refusal, support_of, system_refusal
 from builder.selection.shares import by_number
 
 

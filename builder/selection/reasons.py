@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Optional, Tuple
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import consequence_of, runs_nothing
-from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
+from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML, MUSL
 from builder.gpu.architectures import Capability
 from builder.gpu.compatibility import JIT, NATIVE, NONE, PARTIAL, implied
 from builder.gpu.devices import Device, above_ceiling, below_floor
@@ -119,9 +119,6 @@ def _outside(driver: str, window: Driver) -> Optional[str]:
         return f"driver {driver} is too new: branch {window.ceiling} is the last it runs with"
     return None
 
-
-MUSL = ""
-"""The ``glibc`` of a Linux system with musl; ``None`` stands for an unknown version."""
 
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+")
 

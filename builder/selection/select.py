@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.index import Index, distinct, offers
+from builder.formats.index import Index, distinct
 from builder.formats.manifest import ModelRule
 from builder.formats.missing_kernels import counted
 from builder.formats.package_names import CUDA
-from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice, Rejection
 from builder.selection.fallback import fall_back
@@ -19,29 +18,11 @@ from builder.selection.reasons import (
     gpus_refusal,
     lacking,
     limits,
-    refusal,
     runs_too,
     support_of,
     system_refusal,
 )
 from builder.selection.shares import Served, Share, by_number, hiding_advice, served_by, visible_devices
-
-__all__ = [
-    "JIT",
-    "NATIVE",
-    "PackageChoice",
-    "Rejection",
-    "distinct",
-    "lacking",
-    "limits",
-    "offers",
-    "only",
-    "recommend",
-    "refusal",
-    "select",
-    "support_of",
-    "usable_vram",
-]
 
 
 def select(

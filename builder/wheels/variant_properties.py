@@ -17,10 +17,11 @@ from builder.errors import ValidationError
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA, LINUX
 from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import NATIVE
 from builder.gpu.cuda_toolkits import cuda_of_driver, dotted, version_of
 from builder.gpu.devices import Device
 from builder.gpu.table import LISTED_GPUS
-from builder.selection.select import NATIVE, select
+from builder.selection.select import select
 
 SCHEMA = "https://variants-schema.wheelnext.dev/v0.2.0.json"
 

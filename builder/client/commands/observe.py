@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
+from builder.client.install.complete import folders_of
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, manifest_in, verify
@@ -22,7 +23,7 @@ from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
-from builder.files.disk import is_file, is_folder
+from builder.files.disk import is_file, is_folder, is_writable
 from builder.findings.observations import (
     Cache,
     Distribution,
@@ -58,21 +59,12 @@ def mounted_noexec(path: Path) -> bool:
         return False
 
 
-def may_write(path: Path) -> bool:
-    """Return whether this user may write below ``path``, or in the nearest folder above it that exists."""
-    try:
-        there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
-        return os.access(there, os.W_OK | os.X_OK)
-    except OSError:
-        return False
-
-
 @dataclass(frozen=True)
 class Rights:
     """Functions that return this user's permissions. Tests replace them, because root may do anything."""
 
     may_use: Allowed = may_use
-    may_write: Allowed = may_write
+    may_write: Allowed = is_writable
     noexec: Allowed = mounted_noexec
 
 
@@ -237,8 +229,6 @@ _OURS = "ortpacks_"
 _REQUIRED = re.compile(r"^Requires-Dist: (nvidia-[a-z0-9-]+)==([0-9.]+)$", re.MULTILINE)
 """The requirements for NVIDIA's wheels in the ``METADATA`` of a wheel of this project."""
 
-_PLACES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
-
 _PLUGINS = ("onnxruntime_extensions", "onnxruntime_genai", "onnxruntime_tools")
 """Distributions whose names begin like ONNX Runtime's and that have folders of their own."""
 
@@ -248,7 +238,7 @@ def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
 
     ``environments`` are environments or their ``site-packages``.
     """
-    inner = (path for folder in environments for path in (folder, *_inside(folder)))
+    inner = (path for folder in environments for path in folders_of(folder))
     for place in dict.fromkeys(inner):
         for record in sorted(place.glob("*onnxruntime*.dist-info")):
             match = _RECORD.fullmatch(record.name)
@@ -264,10 +254,6 @@ def _lacking(record: Path) -> Iterator[str]:
         for name, version in _REQUIRED.findall(text.partition("\n\n")[0]):
             if not (record.parent / f"{name.replace('-', '_')}-{version}.dist-info").is_dir():
                 yield f"{name}=={version}"
-
-
-def _inside(environment: Path) -> Iterator[Path]:
-    return (path for pattern in _PLACES for path in sorted(environment.glob(pattern)))
 
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"

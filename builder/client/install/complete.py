@@ -27,7 +27,7 @@ from builder.files.digest import (
     sha256_of,
     write_new,
 )
-from builder.files.disk import is_folder, sync_file
+from builder.files.disk import is_folder, rename, sync_file
 from builder.files.package_tar import bad_package, parts_of
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, file_mode
@@ -131,7 +131,7 @@ def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Completio
         for entry in entries:
             part = work / entry.sha256
             _unzip(path, wheel, entry, part)
-            part.replace(means.prefix.library(entry.sha256))
+            rename(part, means.prefix.library(entry.sha256))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -176,7 +176,8 @@ def _require_digest(where: str, entry: FileEntry, digest: str) -> None:
 NVIDIA = "nvidia"
 """The folder in ``site-packages`` that NVIDIA's wheels unpack to."""
 
-_ENVIRONMENTS = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
+_PLACES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
+"""Folders of packages in a Python environment. Source: the schemes of ``sysconfig``, and Debian's."""
 
 
 @dataclass(frozen=True)
@@ -253,9 +254,19 @@ def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
     for folder in folders:
         if not is_folder(folder):
             raise ConfigError(f"{folder}: no such folder. --look-in and ORTPACKS_LOOK_IN name environments.")
-        inner = (path for pattern in _ENVIRONMENTS for path in sorted(folder.glob(pattern)))
-        found.update(dict.fromkeys(path for path in (folder, *inner) if is_folder(path / NVIDIA)))
+        found.update(dict.fromkeys(path for path in folders_of(folder) if is_folder(path / NVIDIA)))
     return tuple(found)
+
+
+def folders_of(environment: Path) -> Iterable[Path]:
+    """Return ``environment``, which may be a ``site-packages``, and the ``site-packages`` inside it.
+
+    A folder with two names, as ``lib64`` of a virtual environment leads to ``lib``, counts once.
+    """
+    found: Dict[str, Path] = {}
+    for path in (environment, *(path for pattern in _PLACES for path in sorted(environment.glob(pattern)))):
+        found.setdefault(os.path.realpath(path), path)
+    return found.values()
 
 
 _LIBRARIES = (

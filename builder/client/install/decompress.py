@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import importlib
+import os
 import shutil
 import sys
 import zlib
@@ -16,12 +17,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Callable, Iterator, Optional, Protocol, Sequence, Tuple, Type, cast
 
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
+from builder.files.digest import CHUNK
 from builder.formats.package_names import Form
+from builder.formats.text import amount
 
 
 def readable(form: Form) -> bool:
@@ -76,17 +78,22 @@ AGAIN = "Fetch it again."
 MODULES = ("compression.zstd", "backports.zstd", "zstandard")
 
 PROGRAMS: Tuple[Tuple[str, ...], ...] = (
-    ("zstd", "--decompress", "--stdout", "--quiet", "--no-progress", "{file}"),
-    # libarchive's tar reads zstd by itself and copies one archive's members to another; GNU tar calls zstd.
-    ("bsdtar", "--create", "--file", "-", "--format", "pax", "@{file}"),
-    ("tar", "--create", "--file", "-", "--format", "pax", "@{file}"),
+    ("zstd", "--decompress", "--stdout", "--quiet", "--no-progress"),
+    # libarchive's tar reads zstd by itself and copies the members of the archive on its standard input.
+    ("bsdtar", "--create", "--file", "-", "--format", "pax", "@-"),
+    ("tar", "--create", "--file", "-", "--format", "pax", "@-"),
 )
+"""The programs that decompress their standard input to their standard output."""
+
+LONGEST_WINDOW = 2**27
+"""The longest window in bytes that packages have, and that every reader of zstd accepts by default."""
+
+_MAGIC = 0xFD2FB528
 
 _SAMPLE = base64.b64decode(
     "KLUv/QSInQEABAJwcm9iZQAwMDAwNjQ0ADA2NzY1ACAwAHVzdGFyADAwAAYA84D/gDflFyXcA8BwdgJF4Cvygw=="
 )
-"""A tar with the empty file ``probe``, in a zstd frame with the longest window that packages have, 128
-MiB."""
+"""A tar with the empty file ``probe``, in a zstd frame with a window of ``LONGEST_WINDOW``."""
 
 _PROBE = b"probe\0"
 
@@ -113,7 +120,7 @@ class _ZstdModule(Protocol):
     ZstdDecompressor: Callable[[], _Decompressor]
     """The class of ``zstandard`` that is used because that module's ``open`` stops after the first frame."""
 
-    def open(self, file: str, mode: str) -> IO[bytes]:
+    def open(self, file: IO[bytes], mode: str) -> IO[bytes]:
         """Return a stream of the decompressed bytes of all frames."""
 
 
@@ -122,10 +129,41 @@ def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.
     """Yield the decompressed bytes as a stream, which the caller reads to its end.
 
     Raises ``ToolMissingError`` where no module or program decompresses zstd, ``IntegrityError`` where the
-    bytes are not zstd or end early.
+    bytes are not zstd, end early, or need a window longer than ``LONGEST_WINDOW``.
     """
-    with _reader(tuple(modules), find).open(file) as stream:
-        yield stream
+    reader = _reader(tuple(modules), find)
+    with file.open("rb", buffering=0) as source:  # a program reads from where this process stopped
+        _require_window(source, file)
+        with reader.open(source, f"{file}: not a whole zstd file") as stream:
+            yield stream
+
+
+def _require_window(source: IO[bytes], file: Path) -> None:
+    """Raise ``IntegrityError`` for a window that is longer than ``LONGEST_WINDOW``; leave the position."""
+    size = window_of(source.read(18))
+    source.seek(0)
+    if size > LONGEST_WINDOW:
+        raise IntegrityError(
+            f"{file}: its zstd frame needs a window of {amount(size)}, and packages have at most "
+            f"{amount(LONGEST_WINDOW)}.",
+            advice="The file is not damaged: whoever made it has to pack it with zstd --long=27 at most.",
+        )
+
+
+def window_of(head: bytes) -> int:
+    """Return the window in bytes of the zstd frame that begins with ``head``; 0 where it is no frame.
+
+    Source: RFC 8878, section 3.1.1.1. A frame without a window needs as much memory as it has content.
+    """
+    if int.from_bytes(head[:4], "little") != _MAGIC or len(head) < 6:  # noqa: PLR2004 magic, flags, window
+        return 0
+    flags, window = head[4], head[5]
+    if not flags & 0x20:
+        base = 1 << 10 + (window >> 3)
+        return base + base // 8 * (window & 7)
+    begin = 5 + (0, 1, 2, 4)[flags & 3]
+    length, least = ((1, 0), (2, 256), (4, 0), (8, 0))[flags >> 6]
+    return least + int.from_bytes(head[begin : begin + length], "little")
 
 
 def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
@@ -144,26 +182,25 @@ class _Reader:
     argv: Tuple[str, ...] = ()
 
     @contextmanager
-    def open(self, file: Path, *, quiet: bool = False) -> Iterator[IO[bytes]]:
-        """Yield the decompressed bytes as a stream. Raises ``IntegrityError``.
+    def open(self, source: IO[bytes], broken: str, *, quiet: bool = False) -> Iterator[IO[bytes]]:
+        """Yield the decompressed bytes of ``source`` as a stream. Raises ``IntegrityError(broken)``.
 
         ``quiet`` discards the program's stderr.
         """
-        broken = f"{file}: not a whole zstd file"
         if self.module is not None:
-            with _open(self.module, file) as stream:
+            with _open(self.module, source) as stream:
                 yield cast("IO[bytes]", _Checked(stream, (self.module.ZstdError, EOFError), broken))
             return
         try:
-            with output_of([word.format(file=file) for word in self.argv], quiet=quiet) as stream:
+            with output_of(self.argv, source, quiet=quiet) as stream:
                 yield stream
         except CommandError as error:
             raise IntegrityError(broken, cause=str(error), advice=AGAIN) from error
 
-    def works(self, sample: Path) -> bool:
+    def works(self) -> bool:
         """Return whether this module or program decompresses the sample."""
         try:
-            with self.open(sample, quiet=True) as stream:
+            with _sample() as source, self.open(source, "", quiet=True) as stream:
                 return stream.read(len(_PROBE)) == _PROBE
         except Exception:  # noqa: BLE001 any failure means that it does not decompress zstd
             return False
@@ -172,13 +209,18 @@ class _Reader:
 @cache
 def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
     """Return the first reader that decompresses the sample. Raises ``ToolMissingError`` where none does."""
-    with TemporaryDirectory() as folder:
-        sample = Path(folder) / "sample.tar.zst"
-        sample.write_bytes(_SAMPLE)
-        for reader in _readers(modules, find):
-            if reader.works(sample):
-                return reader
+    for reader in _readers(modules, find):
+        if reader.works():
+            return reader
     raise no_zstd()
+
+
+def _sample() -> IO[bytes]:
+    """Return the sample as a pipe, which a program can read and which needs no folder to write to."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(_SAMPLE)
+    return os.fdopen(reading, "rb")
 
 
 def no_zstd(*details: str) -> ToolMissingError:
@@ -198,10 +240,21 @@ def _readers(modules: Sequence[str], find: Find) -> Iterator[_Reader]:
     for program, *arguments in PROGRAMS:
         path = find(program)
         if path is not None:
-            yield _Reader(argv=(path.replace("{", "{{").replace("}", "}}"), *arguments))
+            yield _Reader(argv=(path, *arguments))
 
 
-def _open(module: _ZstdModule, file: Path) -> IO[bytes]:
+class _Blocks:
+    """A stream that returns ``CHUNK`` bytes, because a ``ZstdFile`` asks for 8 KiB, which takes more time."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, _size: int) -> bytes:
+        """Return up to ``CHUNK`` bytes; empty at the end."""
+        return self._stream.read(CHUNK)
+
+
+def _open(module: _ZstdModule, source: IO[bytes]) -> IO[bytes]:
     if hasattr(module, "ZstdFile"):
-        return module.open(str(file), "rb")
-    return module.ZstdDecompressor().stream_reader(file.open("rb"), read_across_frames=True, closefd=True)
+        return module.open(cast("IO[bytes]", _Blocks(source)), "rb")
+    return module.ZstdDecompressor().stream_reader(source, read_across_frames=True, closefd=True)

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
 from builder.client.install.complete import CompletionMeans, complete, require_room, survey
 from builder.client.install.current import (
@@ -20,33 +20,24 @@ from builder.client.install.current import (
     versions,
 )
 from builder.client.install.decompress import no_zstd, open_tar, readable
-from builder.client.install.layouts import pick, within
 from builder.client.install.obtain import coming, obtain, remove_leftovers
-from builder.client.install.prefix import (
-    INFO,
-    Prefix,
-    changing,
-    forget_downloads,
-    write_json,
-)
+from builder.client.install.prefix import Prefix, changing, forget_downloads, write_info
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.install.zstd_wheel import bring_zstd
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
-from builder.errors import ConfigError, IntegrityError
+from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
 from builder.files.disk import rename, sync_folder
 from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
 from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import consequence_of
-from builder.formats.package_names import form_of, stem
+from builder.formats.package_names import Form, Layout, form_of, stem
 from builder.formats.text import amount, shortened
 from builder.selection.choice import PackageChoice
 
 _AGAIN = "What is in use is whole; run install again, with --prefix for another folder."
-
-_PROVIDER = "libonnxruntime_providers_cuda.so"
 
 
 @dataclass(frozen=True)
@@ -107,7 +98,7 @@ def install(job: InstallJob) -> InstallResult:
     ``NoCompatiblePackageError`` (not released in that layout), ``TransferError``, ``IntegrityError``,
     ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (its libraries do not load here).
     """
-    wanted = within(job.offers, job.layout)
+    wanted = _within(job.offers, job.layout)
     require_ours(job.prefix)
     with changing(job.prefix, job.means.say, also=_AGAIN):
         return _install(job, wanted)
@@ -117,12 +108,12 @@ def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult
     remove_leftovers(job.prefix, wanted)
     made = _there(job, wanted) or _bring(job, wanted)
     if not made.fresh:
-        _describe(job, made.folder, made.package, made.manifest, made.folder)
+        _describe(job, made.folder, made.package, made.manifest)
     upgrade = _upgrade(job, made)
     remember(job.prefix, made.folder.name)
     switch(job.prefix, made.folder, job.symlink)
     if job.prefix.pointer.is_file():  # the switch made no link: libsPath must name the folder
-        _describe(job, made.folder, made.package, made.manifest, made.folder)
+        _describe(job, made.folder, made.package, made.manifest)
     forget_downloads(job.prefix)
     return _settle(job, made, upgrade)
 
@@ -199,7 +190,7 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
 def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Made:
     if not any(readable(form_of(offer.file)) for offer in wanted):
         _bring_zstd(job.means)
-    package, why = pick(wanted, job.layout, lambda thin: _nothing_missing(job, thin))
+    package, why = _pick(job, wanted)
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
     return Made(folder, package, manifest, tried, fresh=True, why=why)
@@ -232,7 +223,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
         tried = _try_out(job, part, manifest)
-        _describe(job, part, package, manifest, folder)
+        _describe(job, part, package, manifest)
         sync_folder(part)
         _put_in_place(part, folder, aside=job.prefix.part("damaged"))
     except BaseException:
@@ -257,6 +248,10 @@ def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
             raise bad_package(package.file, f"its manifest and the index disagree on {field.name}.", details)
 
 
+def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Manifest) -> None:
+    write_info(job.prefix, where, package, manifest, job.choice, job.now())
+
+
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     """Rename ``part`` to ``folder``. A folder with that name is damaged, and is removed."""
     if folder.exists():
@@ -265,35 +260,52 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
-    """Write ``gpu-package-info.json`` into ``where``, which is ``folder`` or will be renamed to it.
+def _within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexPackage, ...]:
+    """Return the offers of the layout that the user asked for; all where ``wish`` is ``None``.
 
-    docs/client.md explains each key.
+    Raises ``NoCompatiblePackageError`` where the package is not released in that layout.
     """
-    home = folder if job.prefix.pointer.is_file() else job.prefix.current.absolute()
-    device = job.choice.device
-    capability = device.capability if device else None
-    info = {
-        "format": 1,
-        "name": package.name,
-        "variant": package.variant,
-        "provider": package.provider,
-        "layout": package.layout,
-        "architectures": _architectures(manifest),
-        "smVersion": capability.number if capability else None,
-        "computeCap": str(capability) if capability else None,
-        "gpuName": device.name if device else None,
-        "support": job.choice.support,
-        "cudaVisibleDevices": job.choice.visible,
-        "version": package.onnxruntime.version,
-        "libsPath": str(home / "lib"),
-        "installedAt": job.now().isoformat(timespec="seconds"),
-        "sha256": package.sha256,
-    }
-    write_json(job.prefix, where / INFO, info)
+    mine = tuple(offer for offer in offers if wish in {None, offer.layout})
+    if not mine:
+        there = ", ".join(sorted({offer.layout for offer in offers}))
+        raise NoCompatiblePackageError(
+            f"--layout {wish}: {offers[0].name} is released in layout {there} only.",
+            advice="Leave --layout out, or name that one.",
+        )
+    return mine
 
 
-def _architectures(manifest: Manifest) -> List[str]:
-    """Return the architectures with native code in the CUDA provider, as ``sm_75``."""
-    found = (item.sass for item in manifest.coverage if item.path.endswith(_PROVIDER))
-    return [f"sm_{sm}" for sm in next(found, ())]
+def _pick(job: InstallJob, offers: Sequence[IndexPackage]) -> Tuple[IndexPackage, str]:
+    """Return one of ``offers``, which ``_within`` returned, best first; and the reason in a sentence.
+
+    The thin layout is chosen where only its archive must be fetched, else the full one; zstd where it can be
+    decompressed, else gzip.
+    """
+    usable = [offer for offer in offers if readable(form_of(offer.file))] or list(offers)
+    full, thin = _first(usable, Layout.FULL), _first(usable, Layout.THIN)
+    if full is None or thin is None:
+        chosen, why = usable[0], _no_choice(offers, job.layout)
+    elif _nothing_missing(job, thin):
+        saved = f"{amount(thin.size)} are fetched instead of {amount(full.size)}"
+        chosen, why = thin, f"NVIDIA's libraries are on this machine, {saved}"
+    else:
+        chosen, why = full, "not all of NVIDIA's libraries are on this machine"
+    return chosen, f"Layout {chosen.layout}: {why}.{_form_note(chosen, offers)}"
+
+
+def _first(offers: Sequence[IndexPackage], layout: Layout) -> Optional[IndexPackage]:
+    return next((offer for offer in offers if offer.layout == layout.value), None)
+
+
+def _no_choice(offers: Sequence[IndexPackage], wish: Optional[str]) -> str:
+    if wish is not None:
+        return "as asked with --layout"
+    one_layout = len({offer.layout for offer in offers}) == 1
+    return "the release has no other" if one_layout else "nothing here can unpack the other"
+
+
+def _form_note(chosen: IndexPackage, offers: Sequence[IndexPackage]) -> str:
+    better = any(offer.layout == chosen.layout and form_of(offer.file) is Form.ZST for offer in offers)
+    if form_of(chosen.file) is Form.GZ and better:
+        return " As gzip: nothing here can unpack zstd."
+    return ""

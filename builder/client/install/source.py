@@ -77,7 +77,7 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         place /= INDEX
     form = _archive_form(place) if isinstance(place, Path) else None
     if isinstance(place, Path) and form is not None:
-        from builder.client.install.lone_archive import index_of  # noqa: PLC0415 an index needs none of it
+        from builder.client.install.unpack import index_of  # noqa: PLC0415 an index needs none of it
 
         signed = trust.require_archive(place, beside(place, web)) if trust else None
         return Located(index_of(place, form), place, alone=True, signed=signed)

@@ -15,10 +15,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Dict, Iterator, List, Optional, Tuple
 
-from builder.client.install.decompress import AGAIN
+from builder.client.install.decompress import AGAIN, open_tar
 from builder.client.install.prefix import INFO
-from builder.errors import ConfigError, IntegrityError
-from builder.files.digest import chunks_in, sha256_of, write_new
+from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.files.digest import chunks_in, sha256_of, size_of, write_new
 from builder.files.disk import Sync, disk_errors, set_mode, sync_file
 from builder.files.package_tar import (
     NO_TAR,
@@ -30,8 +30,10 @@ from builder.files.package_tar import (
     place_in,
     plain_file,
 )
+from builder.formats.index import Index, StoredArchive, build_index, dumps
+from builder.formats.index import loads as load_index
 from builder.formats.manifest import FileEntry, Manifest, loads
-from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode
+from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode
 from builder.formats.parts import SHA256
 from builder.formats.text import abridged
 
@@ -256,3 +258,18 @@ def _strangers(folder: Path, manifest: Manifest) -> Iterator[str]:
         name = path.relative_to(folder).as_posix()
         if name not in known and not (path.is_dir() and not path.is_symlink()):
             yield f"{name}: does not belong to the package"
+
+
+def index_of(archive: Path, form: Form) -> Index:
+    """Return an index with the one package whose archive, of this ``form``, is ``archive``.
+
+    No release promises the archive's sha256, so it is taken as it is; the manifest inside names the sha256 of
+    each file. The file's name may differ from the package's, because browsers change it. The index is checked
+    like any other. Raises ``TransferError``, ``IntegrityError``, ``ToolMissingError`` or ``ConfigError``.
+    """
+    if not archive.is_file():
+        raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")
+    with open_tar(archive, form) as stream:
+        manifest = read_manifest(stream, archive.name)
+    stored = StoredArchive(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
+    return load_index(dumps(build_index("", [(manifest, stored)], manifest.models)), archive.name)

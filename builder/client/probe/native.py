@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
 from builder.client.probe.processes import Ask, ProcessAnswer, child
-from builder.findings.observations import NAMELESS, Outcome, Probe
+from builder.findings.observations import NAMELESS, NO_DEVICE, Outcome, Probe
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import capability_of_product
@@ -22,9 +22,6 @@ SECONDS = 10.0
 NVML = "NVML"
 
 LIBCUDA = "libcuda"
-
-NO_DEVICE = 100
-"""``CUDA_ERROR_NO_DEVICE`` in cuda.h."""
 
 _CHILD = "builder.client.probe.driver_calls"
 

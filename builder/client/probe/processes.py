@@ -91,14 +91,14 @@ def worker(env: Mapping[str, str]) -> Work:
 
 
 @contextmanager
-def output_of(argv: Sequence[str], *, quiet: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a program's stdout as a stream. Raises ``CommandError`` for an exit code other than 0.
+def output_of(argv: Sequence[str], source: IO[bytes], *, quiet: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a program's stdout as a stream; its standard input is ``source``.
 
-    ``quiet`` discards its stderr. Where the reader leaves more than ``_LITTLE`` bytes, the program is killed
-    and its exit code is ignored.
+    Raises ``CommandError`` for an exit code other than 0. ``quiet`` discards its stderr. Where the reader
+    leaves more than ``_LITTLE`` bytes, the program is killed and its exit code is ignored.
     """
     stderr = subprocess.DEVNULL if quiet else None
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr) as process:
+    with subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=stderr) as process:
         stream = cast("IO[bytes]", process.stdout)
         _widen(stream)
         try:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
 from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
-
-MUSL = ""
-"""``System.glibc`` of a system with musl, where no library that is linked with glibc loads."""
+from builder.formats.package_names import MUSL
 
 _MARKS = (
     ("run/.containerenv", "podman"),

@@ -103,6 +103,12 @@ def test_apt_that_is_broken_already_is_said_so(machine: Machine) -> None:
     assert "apt-get update failed (above)" in done.stderr
 
 
+def test_rebuild_gets_an_engine_too(machine: Machine) -> None:
+    Installer(machine, "debian 13")
+    assert machine.run("rebuild", "TAG").returncode == 0
+    assert any(call.startswith("install") for call in machine.called("apt-get"))
+
+
 @pytest.mark.parametrize("system", ["ubuntu 24.04", "debian 12", "debian 13"])
 def test_debians_keys_and_mmdebstrap_come_with_the_engine(machine: Machine, system: str) -> None:
     Installer(machine, system)

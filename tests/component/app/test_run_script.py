@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.app.engine_need import needs_engine
+from builder.config.project import load_project
+
 REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
 """Real programs on PATH; all others are stubs."""
 
@@ -21,6 +24,7 @@ case "$*" in
 --version) echo Python 3.12.0 ;;
 "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
 "-m pip"*) exit "${PIP_EXIT:-0}" ;;
+"-m builder.app.engine_need"*) exit "${NEED_EXIT:-0}" ;;
 "-m builder.app.command_line"*) printf '[%s]' "$@"; echo ;;
 esac
 """
@@ -207,6 +211,82 @@ def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: tuple[s
     assert machine.run(*words).returncode == 0
     assert machine.called("docker") == []
     assert machine.installed() == []
+
+
+DENIED = (
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+)
+
+OLD = (
+    "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44, "
+    "please upgrade your client to a newer version"
+)
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (DENIED, f"run: Docker does not let this user in: {DENIED}. Join its group (usermod -aG docker NAME"),
+        (OLD, f"run: the program docker and the engine do not fit: {OLD}. Update the older of the two.\n"),
+    ],
+)
+def test_an_engine_that_refuses_gets_no_second_one(
+    machine: Machine, user: str, said: str, words: str
+) -> None:
+    machine.stub("id", f"echo {user}")
+    machine.stub(
+        "docker", f'case "$1" in version) echo Client: 20.10; echo "{said}" >&2; exit 1 ;; esac; echo default'
+    )
+    done = machine.run("build", "--variant", "legacy")
+    assert done.returncode == 4
+    assert words in done.stderr
+    assert machine.installed() == []
+
+
+def test_dockers_own_last_line_is_shown(machine: Machine) -> None:
+    machine.stub("id", "echo 1000")
+    machine.stub("docker", 'case "$1" in version) printf "a warning\\nno space left\\n" >&2; exit 1 ;; esac')
+    done = machine.run("build")
+    assert done.stderr.endswith(f"run: no Docker engine answers (no space left). {REMEDY}")
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+@pytest.mark.parametrize("verb", ["build", "bundle", "check", "rebuild"])
+def test_packages_that_no_container_makes_need_no_engine(machine: Machine, user: str, verb: str) -> None:
+    machine.no_engine()
+    machine.stub("id", f"echo {user}")
+    assert machine.run(verb, "--variant", "cpu", NEED_EXIT="1").returncode == 0
+    assert machine.installed() == []
+    assert "-m builder.app.engine_need" in machine.calls.read_text() or (verb, user) == ("rebuild", "1000")
+
+
+def test_who_cannot_install_an_engine_rebuilds_without_one(machine: Machine) -> None:
+    """Its packages may need none; a build that needs one says so itself."""
+    machine.no_engine()
+    machine.stub("id", "echo 1000")
+    assert machine.run("rebuild", "TAG").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("build --variant legacy", True),
+        ("build --variant cuda13", True),
+        ("build --variant cpu --variant modern", True),
+        ("build --all", True),
+        ("build --all --variant cpu", True),
+        ("rebuild TAG", True),
+        ("build --variant cpu --variant=directml --variant coreml", False),
+        ("build --variant windows --force", False),
+        ("build --variant arm13", False),
+        ("rebuild TAG --variant=cpu", False),
+        ("build --variant no-such", False),
+    ],
+)
+def test_only_packages_for_cuda_on_this_platform_need_an_engine(root: Path, words: str, needed: bool) -> None:
+    project = load_project((root / "variants.yaml").read_text(), "variants.yaml")
+    assert needs_engine(words.split(), project.packages) is needed
 
 
 def test_clean_installs_no_engine_to_clean_it(machine: Machine) -> None:

@@ -135,6 +135,29 @@ def test_it_needs_nothing_but_python(shell: Shell, tmp_path: Path) -> None:
     assert bare.run("verify")
 
 
+NO_HOME = """\
+import os, pwd, runpy, sys
+os.environ.pop("HOME")
+pwd.getpwuid = lambda _: {}["uid not found"]
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+"""Starts the client as a user who has no entry in passwd and no HOME, as ``docker run --user 12345`` does."""
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["detect"], 0, "linux-"),
+        (["verify"], 3, "No package is installed under /.local/share/ortpacks"),
+        (["verify", "--prefix", "~/x"], 2, "no home is known for that user"),
+    ],
+)
+def test_a_user_without_a_home(shell: Shell, argv: list[str], code: int, words: str) -> None:
+    started: list[str | Path] = [shell.python, "-I", "-S", "-c", NO_HOME, shell.pyz, *argv]
+    done = subprocess.run(started, capture_output=True, text=True, check=False)
+    assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done.stderr
+
+
 READ_ZSTD = ("3.14", "3.15")
 
 MACS_BSDTAR = """#!/bin/sh

@@ -10,6 +10,18 @@ from pathlib import Path
 import pytest
 
 from builder.client import cli
+from builder.client.__main__ import BROKEN_PIPE
+from builder.errors import (
+    CheckFailedError,
+    ConfigError,
+    DiskError,
+    IntegrityError,
+    LoadError,
+    NoCompatiblePackageError,
+    NothingToDoError,
+    ToolMissingError,
+    TransferError,
+)
 from builder.formats.text import amount
 from tests.doubles.machine import Machine
 from tests.doubles.release import name_of, serving, write_release
@@ -128,11 +140,20 @@ def test_help_is_one_screen_and_each_command_says_the_rest(
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
     assert all(any(line.startswith(f"  {name} ") for line in lines) for name in cli.COMMANDS)
-    for name in cli.COMMANDS:
-        assert machine.run(name, "--help") == 0
-        assert "exit codes:" in machine.out
-        assert "environment:" in machine.out
+    for argv in (["--reference"], *([name, "--help"] for name in cli.COMMANDS)):
+        assert machine.run(*argv) == 0
+        lines = machine.out.splitlines()
+        assert (len(lines) < 24, max(map(len, lines)) <= 80) == (True, True), machine.out
         assert "\x1b" not in machine.out
+        assert "--reference" in machine.out or "exit codes:" in machine.out
+
+
+def test_the_reference_names_every_exit_code_of_an_error_of_the_client(machine: Machine) -> None:
+    assert machine.run("--reference") == 0
+    kinds = (ConfigError, NothingToDoError, ToolMissingError, CheckFailedError, IntegrityError,
+             NoCompatiblePackageError, TransferError, DiskError, LoadError)  # fmt: skip
+    assert {0, cli.INTERRUPTED, BROKEN_PIPE, *(kind.exit_code for kind in kinds)} == set(cli.EXIT_CODES)
+    assert all(f"\n{code:>3}  {meaning}\n" in machine.out for code, meaning in cli.EXIT_CODES.items())
 
 
 @pytest.mark.parametrize(("platform", "start"), [("win-x64", "$env:"), ("linux-x64", "export ")])

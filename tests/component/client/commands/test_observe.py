@@ -14,11 +14,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from builder.client.commands.observe import distributions, may_write, mounted_noexec, shadows
+from builder.client.commands.observe import distributions, mounted_noexec, shadows
 from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, look_at_kernel, may_use
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
+from builder.files.disk import is_writable
 from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.formats.manifest import FileEntry, Manifest, loads
 from tests.doubles.library import CREATE_SESSION, library
@@ -218,9 +219,21 @@ def test_a_wheel_of_ours_is_read_with_what_it_requires_of_nvidia_and_does_not_fi
 
 
 def test_where_this_user_may_write(tmp_path: Path) -> None:
-    assert may_write(tmp_path / "not" / "made" / "yet")
-    assert not may_write(put(tmp_path / "file") / "below")
-    assert not may_write(tmp_path / ("x" * 300))
+    assert is_writable(tmp_path / "not" / "made" / "yet")
+    assert not is_writable(put(tmp_path / "file"))
+    assert not is_writable(tmp_path / "file" / "below")
+    assert not is_writable(tmp_path / ("x" * 300))
+
+
+def test_an_environment_is_read_once_under_lib_and_lib64(tmp_path: Path) -> None:
+    """Python makes lib64 a link to lib; Fedora has packages with binaries in a lib64 of its own."""
+    for place in ("venv/lib", "fedora/lib64"):
+        put(tmp_path / place / "python3.12/site-packages/onnxruntime-1.20.1.dist-info/METADATA")
+    (tmp_path / "venv/lib64").symlink_to("lib")
+    found = distributions([tmp_path / "venv", tmp_path / "fedora"])
+    assert [one.folder for one in found] == [
+        str(tmp_path / place / "python3.12/site-packages") for place in ("venv/lib", "fedora/lib64")
+    ]
 
 
 def test_noexec_is_read_from_the_mount() -> None:

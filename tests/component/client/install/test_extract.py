@@ -11,12 +11,13 @@ import json
 import os
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
 from backports import zstd
 
-from builder.client.install.decompress import Find, open_zstd, require_zstd
+from builder.client.install.decompress import Find, open_zstd, require_zstd, window_of
 from builder.client.install.unpack import extract, read_manifest
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
@@ -119,10 +120,17 @@ def test_a_program_that_only_seems_to_read_zstd_is_none(
 
 
 def test_a_program_that_works_is_taken_where_another_does_not(tmp_path: Path) -> None:
-    find = named(tmp_path, zstd="exit 1", bsdtar=MACS_BSDTAR, tar='exec zstd -dcq "${6#@}"')
+    find = named(tmp_path, zstd="exit 1", bsdtar=MACS_BSDTAR, tar="exec zstd -dcq")
     (tmp_path / "x.zst").write_bytes(zstd.compress(b"text"))
     with open_zstd(tmp_path / "x.zst", (), find) as stream:
         assert stream.read() == b"text"
+
+
+def test_zstd_is_tried_where_no_temporary_file_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    require_zstd((), named(tmp_path, zstd="exec zstd -dcq"))
 
 
 def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,13 +143,36 @@ def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: p
 
 def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path) -> None:
     """A program that refuses a window prints nothing: its failure is reported, not an empty archive."""
-    find = named(tmp_path, zstd='case "$5" in *sample*) exec zstd -dcq "$5";; esac; exit 1')
+    tried = tmp_path / "tried"
+    find = named(tmp_path, zstd=f"[ -e {tried} ] && exit 1; touch {tried}; exec zstd -dcq")
     (tmp_path / "x.zst").write_bytes(archive(good()))
     with (
         pytest.raises(IntegrityError, match="zstd exited with 1"),
         open_zstd(tmp_path / "x.zst", (), find) as it,
     ):
         extract(it, TOP, tmp_path / "out", 100)
+
+
+def test_a_frame_whose_window_nobody_reads_is_not_called_damaged(machine: Machine, tmp_path: Path) -> None:
+    long = ["zstd", "--long=28", "--stdout", "--quiet"]
+    content = subprocess.run(long, input=zstd.decompress(archive(good())), capture_output=True, check=True)
+    with pytest.raises(zstd.ZstdError, match="too much memory"):
+        zstd.decompress(content.stdout)
+    assert machine.run("install", "--index", str(release_of(tmp_path / "release", content.stdout))) == 7
+    assert "its zstd frame needs a window of 256 MiB, and packages have at most 128 MiB." in machine.err
+    assert "The file is not damaged" in machine.err
+
+
+@pytest.mark.parametrize("log", range(10, 32))
+def test_the_window_is_that_of_the_frame(log: int) -> None:
+    options: dict[int, int] = {zstd.CompressionParameter.window_log: log}
+    packer = zstd.ZstdCompressor(options=options)
+    assert window_of(packer.compress(b"x", packer.FLUSH_BLOCK)) == 2**log
+
+
+@pytest.mark.parametrize("length", [5, 300, 70_000])
+def test_a_frame_of_one_segment_needs_the_memory_of_its_content(length: int) -> None:
+    assert window_of(zstd.compress(bytes(length))) == length
 
 
 @pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
@@ -170,11 +201,12 @@ def test_names_that_could_not_be_verified_later_are_refused(tmp_path: Path, name
 
 
 def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:
-    endless = ["sh", "-c", "head -c 3000000 /dev/zero; exit 5"]
-    with output_of(endless) as stream:
-        assert stream.read(10) == bytes(10)
-    with pytest.raises(CommandError), output_of(endless) as stream:
-        stream.read()
+    with Path("/dev/zero").open("rb") as zeros:
+        endless = ["sh", "-c", "head -c 3000000; exit 5"]
+        with output_of(endless, zeros) as stream:
+            assert stream.read(10) == bytes(10)
+        with pytest.raises(CommandError), output_of(endless, zeros) as stream:
+            stream.read()
 
 
 def test_folders_too_deep_to_be_removed_are_a_message(tmp_path: Path) -> None:

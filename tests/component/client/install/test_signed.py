@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.errors import IntegrityError
 from builder.formats.trust import TARGETS
@@ -150,7 +151,7 @@ def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:
     """Verification of a release with 200 files takes at most 50 ms of CPU time, including the roots."""
     files = {f"{number}.tar.zst": os.urandom(9) for number in range(200)} | {"index.json": b"{}"}
     there = {TARGETS: targets(files, now=NOW)}
-    trust = Trust(FIRST, NOW, tmp_path / "memory")
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
     began = time.process_time()
     trust.require_signed("index.json", b"{}", "here", there.get)
     assert time.process_time() - began < 0.05

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.system import MUSL, c_library, look
+from builder.client.probe.system import c_library, look
 from builder.findings.observations import System
+from builder.formats.package_names import MUSL
 
 
 def seen(root: Path, libc: str = "glibc 2.36", **env: str) -> System:

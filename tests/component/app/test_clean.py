@@ -25,7 +25,17 @@ OURS = (
     "index.json",
     "SHA256SUMS",
     "legacy/Dockerfile",
+    "cpu-arm64/built.json",
     ".kit-assembled/Dockerfile",
+    ".kit-redist/Dockerfile",
+    "models/all-MiniLM-L6-v2/model.onnx",
+    "models/silero_vad/model.onnx",
+    "ortpacks_runtime-0.1.0-py3-none-any.whl",
+    "ortpacks_service-0.1.0-py3-none-any.whl",
+    "atlas.html",
+    "atlas.json",
+    "targets.json",
+    "1.root.json",
     "bake/docker-bake.json",
     "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64.whl",
 )
@@ -38,6 +48,9 @@ SOMEBODYS = (
     "ortpacks-like-but-mine.tar.zst",
     "ortpacks-like-but-mine.zip",
     "modern/holiday.jpg",
+    "models/mine/model.onnx",
+    "atlas.pdf",
+    ".kit-car/Dockerfile",
     "wheels/mine/numpy-2.0-py3-none-any.whl",
 )
 
@@ -81,6 +94,8 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
     (tmp_path / "cache/store/ab").mkdir(parents=True)
     (tmp_path / "cache/store/ab/wheel").write_bytes(b"x" * 300_000_000)
+    for name in ("made", "requirements/linux-x64"):
+        (tmp_path / "cache" / name).mkdir(parents=True)
     (tmp_path / "cache/mine").write_text("not of ours")
     before = sorted(tmp_path.rglob("*"))
     assert isinstance(here.reporter, FakeReporter)

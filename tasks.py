@@ -22,7 +22,6 @@ from builder.app.command_line import (
     verb,
     wishes,
 )
-from builder.app.pages import write_pages
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
@@ -179,7 +178,10 @@ def builds(_context: Context, dist: list[str]) -> None:
 
 @verb()
 def docs(_context: Context) -> None:
-    """Write the generated parts of README and docs: results, variants, exit codes."""
+    """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
+    # Imported late: it imports the benchmarks, which are no part of the builder.
+    from builder.app.pages import write_pages  # noqa: PLC0415
+
     write_pages(make_wiring())
 
 

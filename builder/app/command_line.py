@@ -63,7 +63,7 @@ _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
 
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
-    "all": "every variant and provider",
+    "all": "every variant and provider without `all: false` in variants.yaml; ./run matrix lists them",
     "base": "auto (the first of variants.yaml that can be had), nvidia, assembled or redist",
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",

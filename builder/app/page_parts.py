@@ -10,10 +10,12 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
 from builder.app.atlas_records import RECORDS
+from builder.app.verb_answers import SCHEMAS, schema_file
 from builder.builds.wiring import Wiring
 from builder.client import cli
 from builder.console import Console
@@ -210,6 +212,10 @@ def _benchmark_svg(wiring: Wiring) -> str:
     return serving_page.picture(_benchmark_rows(wiring)[0], wiring.templates)
 
 
+def _schema(name: str, _wiring: Wiring) -> str:
+    return schema_file(name)
+
+
 PARTS: Mapping[str, Part] = {
     "result": _result,
     "variants": _variants,
@@ -228,5 +234,6 @@ FILES: Mapping[str, Callable[[Wiring], str]] = {
     "docs/scaling.svg": _scaling_svg,
     f"{_BENCHMARK}.md": _benchmark_page,
     f"{_BENCHMARK}.svg": _benchmark_svg,
+    **{f"docs/schemas/{name}.schema.json": partial(_schema, name) for name in SCHEMAS},
 }
 """The makers of whole files, by their paths."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from builder.app.verb_answers import CleanAnswer, clean_answer
 from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
 from builder.builds.room import by_step, room_lines
 from builder.builds.variant_build import BuildOptions, VariantBuild, room_together
@@ -171,8 +172,8 @@ def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) 
     return wiring.runner.run(argv, cwd=wiring.root, on_line=wiring.console.show, check=False).code
 
 
-def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:
-    """Report the size of our results and caches, by kind.
+def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> CleanAnswer:
+    """Report the size of our results and caches, by kind, and return it for each.
 
     Remove them from ``dist`` and the engine unless ``dry``.
 
@@ -180,20 +181,21 @@ def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:
     """
     kept = [path for path in (wiring.cache / name for name in _INPUTS) if path.exists()] if inputs else []
     kinds = {f"results in {wiring.dist}": _results(wiring), f"inputs in {wiring.cache}": kept}
+    sizes = {path: _own_bytes(path) for paths in kinds.values() for path in paths}
     for kind, paths in kinds.items():
         if paths:
-            wiring.reporter.say(f"{kind}: {_gb(sum(map(_own_bytes, paths)))}")
+            wiring.reporter.say(f"{kind}: {_gb(sum(sizes[path] for path in paths))}")
     held = _held(wiring, caches=caches)
     for kind, things in groupby(held, key=lambda thing: thing.kind):
-        sizes = [thing.size for thing in things]
-        wiring.reporter.say(f"{kind}s on the engine: {len(sizes)}, {_gb(sum(sizes))}")
-    if dry:
-        return
-    for path in (path for paths in kinds.values() for path in paths):
-        remove(path)
-        wiring.reporter.say(f"removed {path}")
-    for thing in held:
-        wiring.reporter.say(wiring.engine.remove(thing))
+        taken = [thing.size for thing in things]
+        wiring.reporter.say(f"{kind}s on the engine: {len(taken)}, {_gb(sum(taken))}")
+    if not dry:
+        for path in sizes:
+            remove(path)
+            wiring.reporter.say(f"removed {path}")
+        for thing in held:
+            wiring.reporter.say(wiring.engine.remove(thing))
+    return clean_answer(sizes, held, removed=not dry)
 
 
 def _held(wiring: Wiring, *, caches: bool) -> list[Held]:

@@ -3,6 +3,7 @@ and no others."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +12,12 @@ import pytest
 from docker.errors import APIError
 
 from builder.adapters.docker.engine import DockerEngine
+from builder.app.verb_answers import dumps
 from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
 from builder.ports import Completed, Held
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
+from tests.support.schemas import schema
 
 OURS = (
     "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
@@ -100,7 +103,10 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     before = sorted(tmp_path.rglob("*"))
     assert isinstance(here.reporter, FakeReporter)
 
-    clean(here, caches=True, inputs=True, dry=True)
+    answer = clean(here, caches=True, inputs=True, dry=True)
+    schema("clean").validate(json.loads(dumps(answer)))
+    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 24)
+    assert max(one.size for one in answer.paths) == 300_003_328
     assert here.reporter.lines == [
         f"results in {tmp_path}: 0.2 GB",
         f"inputs in {tmp_path / 'cache'}: 0.3 GB",

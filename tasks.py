@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from invoke.context import Context
@@ -12,8 +13,10 @@ from builder.app import bumping, inspection, locking, quality, rebuilding, relea
 from builder.app.atlas_records import add as add_to_atlas
 from builder.app.atlas_records import make as make_atlas
 from builder.app.command_line import (
+    JSON,
     ChosenVariants,
     architectures,
+    document_console,
     hand_over,
     make_wiring,
     named_cache,
@@ -22,8 +25,8 @@ from builder.app.command_line import (
     verb,
     wishes,
 )
-from builder.app.pages import write_pages
 from builder.app.releasing import show_matrix
+from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_all
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
@@ -45,13 +48,11 @@ bump = bumping.bump
 rebuild = rebuilding.rebuild
 
 
-@over_variants(json="as JSON; messages go to standard error")
+@over_variants(json=JSON)
 def plan(chosen: ChosenVariants, json: bool = False) -> None:
     """Show base, origin, version, profile and time of a build, and why; build nothing."""
     if json:
-        console = chosen.wiring.console
-        chosen.wiring.speak_on(sys.stderr)
-        console.show(verbs.plans_json(chosen.builds()))
+        document_console(chosen.wiring).show(verbs.plans_json(chosen.builds()))
         return
     verbs.show_plans(chosen.wiring, chosen.builds())
 
@@ -81,15 +82,27 @@ def image(
         one.image(options)
 
 
-@over_variants(package="hold this package or unpacked folder to its own variant, or to those named")
-def check(chosen: ChosenVariants, package: str | None = None) -> None:
+@over_variants(
+    package="hold this package or unpacked folder to its own variant, or to those named", json=JSON
+)
+def check(chosen: ChosenVariants, package: str | None = None, json: bool = False) -> None:
     """Compare the last build, or a package, with its variant: native reading against cuobjdump."""
-    if package is not None:
+    console = document_console(chosen.wiring) if json else None
+    works: dict[str | None, Callable[[], None]]
+    if package is None:
+        works = {name: one.check for name, one in chosen.builds().items()}
+    else:
         named = chosen.variants() if chosen.names or chosen.every else ()
-        check_package(chosen.wiring, Path(package), named, chosen.wishes)
+        held_to = partial(check_package, chosen.wiring, Path(package), wishes=chosen.wishes)
+        works = {one.name: partial(held_to, [one]) for one in named}
+        works = works or {None: partial(held_to, ())}
+    if console is None:
+        for work in works.values():
+            work()
         return
-    for one in chosen.builds().values():
-        one.check()
+    answer = checks_answer(package, works)
+    console.show(dumps(answer))
+    require_all(answer)
 
 
 @over_variants(
@@ -99,6 +112,7 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
     from_="what other machines have compiled ahead, ./run compile --into: a folder or as --compile-cache",
+    json=JSON,
 )
 def build(
     chosen: ChosenVariants,
@@ -108,9 +122,11 @@ def build(
     compile_cache: str | None = None,
     from_: str | None = None,
     force: bool = False,
+    json: bool = False,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
+    console = document_console(wiring) if json else None
     found = chosen.builds(
         jobs=jobs, memory=memory, force=force, cache=cache, compile_cache=compile_cache, ahead=from_
     )
@@ -120,6 +136,8 @@ def build(
         wiring.console.summary(f"- `{package.name}`, verified")
     if wiring.project.bundle.wheels:
         make_missing_wheels(wiring, made)
+    if console:
+        console.show(dumps(packages_answer(dict.fromkeys(made, ()))))
 
 
 @over_variants(
@@ -179,7 +197,10 @@ def builds(_context: Context, dist: list[str]) -> None:
 
 @verb()
 def docs(_context: Context) -> None:
-    """Write the generated parts of README and docs: results, variants, exit codes."""
+    """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
+    # Imported late: it imports the benchmarks, which are no part of the builder.
+    from builder.app.pages import write_pages  # noqa: PLC0415
+
     write_pages(make_wiring())
 
 
@@ -189,6 +210,7 @@ def docs(_context: Context) -> None:
     card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
     driver="version of the driver that the card has: 535.54.03",
     grid="with --card all: write a page of all cards to this file (docs/cards.md)",
+    json=JSON,
 )
 def verify(
     _context: Context,
@@ -196,6 +218,7 @@ def verify(
     card: list[str],
     driver: str | None = None,
     grid: str | None = None,
+    json: bool = False,
     base: str = "auto",
     dist: str | None = None,
 ) -> None:
@@ -203,7 +226,16 @@ def verify(
     wiring = make_wiring(dist)
     cards = cards_asked_for(card, driver, grid)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
-    verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
+    if not json:
+        verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
+        return
+    if grid:
+        raise ValidationError("--json and --grid ask for different things.", advice="Give one of them.")
+    console = document_console(wiring)
+    verified = partial(verify_packages, wiring, wishes=wishes(base), cards=cards, grid=None)
+    answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
+    console.show(dumps(answer))
+    require_all(answer)
 
 
 @verb(
@@ -434,16 +466,22 @@ def cache(
     cache="also our compile caches on the engine",
     inputs="also the inputs that were downloaded and unpacked (ORTPACKS_CACHE)",
     dry_run="say what they take; remove nothing",
+    json=JSON,
 )
 def clean(
     _context: Context,
     cache: bool = False,
     inputs: bool = False,
     dry_run: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Show the size of our results and of what has our label on the engine, then remove exactly these."""
-    verbs.clean(make_wiring(dist), caches=cache, inputs=inputs, dry=dry_run)
+    wiring = make_wiring(dist)
+    console = document_console(wiring) if json else None
+    answer = verbs.clean(wiring, caches=cache, inputs=inputs, dry=dry_run)
+    if console:
+        console.show(dumps(answer))
 
 
 @verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job an architecture, for ./run compile")

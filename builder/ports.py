@@ -156,6 +156,9 @@ class Rootfs(Protocol):
         Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
         """
 
+    def has(self, suite: str, packages: Sequence[str]) -> bool:
+        """Return whether ``tar`` would make nothing."""
+
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
         """Return a tar file with the files of exactly ``packages`` for ``arch``, without apt and dpkg.
 

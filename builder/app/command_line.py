@@ -39,6 +39,7 @@ from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
+from builder.console import Console
 from builder.errors import FULL_DISK, BuilderError, TransferError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import nearest
@@ -61,9 +62,12 @@ _MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i
 _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
 """Error numbers of a failed write to an open file or to the output. Such an error names no file."""
 
+JSON = "as JSON; messages go to standard error"
+"""The help line of ``--json``."""
+
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
-    "all": "every variant and provider",
+    "all": "every variant and provider without `all: false` in variants.yaml; ./run matrix lists them",
     "base": "auto (the first of variants.yaml that can be had), nvidia, assembled or redist",
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",
@@ -192,6 +196,13 @@ def enum_value(kind: type[E], name: str, value: str | None) -> E | None:
 def make_wiring(dist: str | None = None, *, offline: bool = False) -> Wiring:
     """Return the adapters and folders of this run."""
     return Wiring(ROOT, dist=Path(dist) if dist else None, offline=offline)
+
+
+def document_console(wiring: Wiring) -> Console:
+    """Return the console of standard output, for a JSON document; messages go to standard error from now."""
+    console = wiring.console
+    wiring.speak_on(sys.stderr)
+    return console
 
 
 def wishes(

@@ -23,7 +23,8 @@ from builder.adapters.mirror.host import DirectoryHost
 from builder.adapters.mirror.registry_host import RegistryHost, registry_tag
 from builder.adapters.repeating import Repeater
 from builder.adapters.signing_keys import public_key, signers
-from builder.app.command_line import make_wiring, verb
+from builder.app.command_line import JSON, document_console, make_wiring, verb
+from builder.app.verb_answers import dumps, status_answer
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
 from builder.builds.python_wheels import RUNTIME, WHEEL_NAME, make_wheel
@@ -148,12 +149,12 @@ def add_zips(wiring: Wiring) -> None:
     wiring.checksums.update(wiring.dist, put=put, drop=tuple(old))
 
 
-def show_status(wiring: Wiring, tag: str | None, project: Project) -> bool:
-    """Report the release compared with ``dist``; return whether it is public and equal."""
+def show_status(wiring: Wiring, tag: str | None, project: Project) -> Published:
+    """Report the release compared with ``dist`` and return its state."""
     tag = tag or release_tag(wiring.dist, project, wiring.archive(wiring.reporter))
     found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
     _say_state(wiring, found)
-    return found.state is State.PUBLISHED
+    return found
 
 
 def _say_state(wiring: Wiring, found: Published) -> None:
@@ -327,17 +328,22 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     publish_dist(wiring, options, with_target(wiring, api, repository))
 
 
-@verb(name="release-status", **_WHERE)
+@verb(name="release-status", **_WHERE, json=JSON)
 def release_status(
     _context: Context,
     tag: str | None = None,
     api: str | None = None,
     repository: str | None = None,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Compare the release on GitHub with dist/; exit with 1 unless it is public and equal."""
     wiring = make_wiring(dist)
-    if not show_status(wiring, tag, with_target(wiring, api, repository)):
+    console = document_console(wiring) if json else None
+    found = show_status(wiring, tag, with_target(wiring, api, repository))
+    if console:
+        console.show(dumps(status_answer(found)))
+    if found.state is not State.PUBLISHED:
         raise Exit("the release is not public and equal to dist; see the table above", code=1)
 
 

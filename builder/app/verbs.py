@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from builder.app.verb_answers import CleanAnswer, clean_answer
+from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
 from builder.builds.room import by_step, room_lines
 from builder.builds.variant_build import BuildOptions, VariantBuild, room_together
 from builder.builds.wiring import Wiring
@@ -27,12 +29,14 @@ from builder.formats.package_names import (
     CHECKSUMS,
     CLIENT,
     INDEX,
+    LINUX_ARM64,
     PARTS_SUFFIX,
     PLATFORMS,
     Layout,
     PackageName,
     stem,
 )
+from builder.formats.trust import TARGETS, root_name
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
@@ -40,6 +44,7 @@ from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
+from builder.project.variants import on_platform
 from builder.release.prepare import LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
@@ -50,8 +55,15 @@ BUILDS_PAGE = "docs/builds.md"
 
 _BAKE = "bake"
 
-_INPUTS = ("incoming", "relocated", "rootfs", "store", "trees", "unpacked")
+_INPUTS = ("incoming", "made", "relocated", "requirements", "rootfs", "store", "trees", "unpacked")
 """Subfolders of the input cache whose contents can be fetched or made again."""
+
+_FILES = (
+    *(CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE, TARGETS, root_name("[0-9]*")),
+    *("atlas.html", "atlas.json", f"{STEM}-*"),
+    *(f"ortpacks_{project}-*.whl" for project in (RUNTIME, SERVICE)),
+)
+"""Names, or patterns of names, of files in ``dist`` that are not a package's."""
 
 _MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)
 """Files of which each of our folders has at least one; a package without CUDA has no Dockerfile."""
@@ -160,29 +172,30 @@ def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) 
     return wiring.runner.run(argv, cwd=wiring.root, on_line=wiring.console.show, check=False).code
 
 
-def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:
-    """Report the size of our results and caches, by kind.
+def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> CleanAnswer:
+    """Report the size of our results and caches, by kind, and return it for each.
 
     Remove them from ``dist`` and the engine unless ``dry``.
 
     ``caches`` includes the compile caches on the engine, ``inputs`` the downloaded inputs on this machine.
     """
-    kept = [wiring.cache / name for name in _INPUTS if (wiring.cache / name).exists()] if inputs else []
+    kept = [path for path in (wiring.cache / name for name in _INPUTS) if path.exists()] if inputs else []
     kinds = {f"results in {wiring.dist}": _results(wiring), f"inputs in {wiring.cache}": kept}
+    sizes = {path: _own_bytes(path) for paths in kinds.values() for path in paths}
     for kind, paths in kinds.items():
         if paths:
-            wiring.reporter.say(f"{kind}: {_gb(sum(map(_own_bytes, paths)))}")
+            wiring.reporter.say(f"{kind}: {_gb(sum(sizes[path] for path in paths))}")
     held = _held(wiring, caches=caches)
     for kind, things in groupby(held, key=lambda thing: thing.kind):
-        sizes = [thing.size for thing in things]
-        wiring.reporter.say(f"{kind}s on the engine: {len(sizes)}, {_gb(sum(sizes))}")
-    if dry:
-        return
-    for path in (path for paths in kinds.values() for path in paths):
-        remove(path)
-        wiring.reporter.say(f"removed {path}")
-    for thing in held:
-        wiring.reporter.say(wiring.engine.remove(thing))
+        taken = [thing.size for thing in things]
+        wiring.reporter.say(f"{kind}s on the engine: {len(taken)}, {_gb(sum(taken))}")
+    if not dry:
+        for path in sizes:
+            remove(path)
+            wiring.reporter.say(f"removed {path}")
+        for thing in held:
+            wiring.reporter.say(wiring.engine.remove(thing))
+    return clean_answer(sizes, held, removed=not dry)
 
 
 def _held(wiring: Wiring, *, caches: bool) -> list[Held]:
@@ -247,14 +260,30 @@ def _results(wiring: Wiring) -> list[Path]:
     """Return the results of our verbs in ``dist``, by their names. Other files are not included."""
     dist = wiring.dist
     ends = (*ARCHIVE_SUFFIXES, ".zip", SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
-    names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
-    packed = (path for name in names for path in dist.glob(name))
-    files = [dist / name for name in (CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE)]
-    workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
-    ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
+    packed = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
+    files = (path for name in (*packed, *_FILES) for path in sorted(dist.glob(name)))
+    ours = (path for path in _workplaces(wiring) if any((path / name).is_file() for name in _MADE_BY_US))
     wheels = sorted({wheel.parent for wheel in dist.glob(f"{WHEELS}/*/{STEM}-*.whl")})
-    released = sorted(dist.glob(f"{STEM}-*"))
-    return [path for path in (*sorted(packed), *files, *ours, *wheels, *released) if path.exists()]
+    return [*files, *ours, *wheels, *_models(dist / MODELS)]
+
+
+def _workplaces(wiring: Wiring) -> Iterator[Path]:
+    """Yield the folders of variants, also those that only images are made of, of bases, and of ``bake``."""
+    variants = wiring.project.packages.values()
+    folders = (one.folder for variant in variants for one in (variant, on_platform(variant, LINUX_ARM64)))
+    yield from (wiring.place(folder).root for folder in dict.fromkeys(folders))
+    yield from (wiring.kit_place(base).root for base in wiring.project.bases)
+    yield wiring.dist / _BAKE
+
+
+def _models(folder: Path) -> list[Path]:
+    """Return the service's models in ``folder``, which may hold the user's own too."""
+    if not folder.is_dir():
+        return []
+    # Imported late: onnx is slow to import.
+    from builder.adapters.test_models.service_models import DETECTOR, EMBEDDER  # noqa: PLC0415
+
+    return [folder / name for name in (EMBEDDER, DETECTOR) if (folder / name).is_dir()]
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:

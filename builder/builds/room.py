@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.errors import DiskError
+from builder.formats.package_names import CPU, CUDA, LINUX
 from builder.package.contents import wanted
-from builder.ports import Held, Store
+from builder.ports import Held, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import Lock
-from builder.project.variants import Origin
+from builder.project.inputs import TRIALS, Input, Lock
+from builder.project.variants import Base, Origin, SuiteSystem
 
 _UNPACKED = 1.55
 """Bytes of a wheel's files per byte of the wheel.
@@ -52,6 +53,22 @@ _COMPILING = 2_000_000_000
 Measured: sources 0.4 GB twice, Ninja's tree and ccache 0.95 GB (``buildx du --verbose``; ``legacy``, full).
 """
 
+_FILE_SYSTEMS = {True: 964_000_000, False: 340_000_000}
+"""Bytes of making a root file system that compiles (true), and one without more packages (false).
+
+Measured: tars of 482 MB and 170 MB on 2026-11-24; while a tar is written, the tree that it is of exists too.
+"""
+
+_IMAGE, _SERVICE = 110_000_000, 115_000_000
+"""Bytes of Debian and Python in a runtime image, and of the service with its models.
+
+Measured: 3,047 MB with ``modern``'s 2,937 MB; 244 MB and 129 MB with and without the service
+(docs/images.md).
+"""
+
+_WHEELED = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
+"""The official wheel from which the wheels of a package for Linux are made, by provider."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
@@ -71,18 +88,70 @@ def rooms(
 
     The space of the last step, ``proof``, is free again when the build has ended.
     """
-    packed = {file.source for file in wanted(plan) if file.source}
-    wheels = sum(lock.pins[item.key].size for item in packed if item.key in lock.pins)
-    compiling = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
-    used = (*packed, *compiling, *rendered.debs, *rendered.sources)
-    for item in dict.fromkeys(used):
-        to_fetch, to_unpack = store.absent([item])
-        yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
-        yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
+    packed = _packed(plan)
+    wheels = _bytes_of(packed, lock)
+    officials = _officials(plan, lock) if plan.project.bundle.wheels else []
+    yield from _input_rooms((*packed, *officials, *_compiling(plan, rendered)), store, cache)
     if plan.origin is Origin.SOURCE:
         yield Room(step="compiled", size=_COMPILED, folder=dist)
     yield Room(step="packages", size=int(wheels * _PACKED[plan.origin]), folder=dist)
+    if officials:
+        yield Room(step="wheels", size=2 * _bytes_of(officials, lock), folder=dist)
     yield Room(step="proof", size=int(wheels * _UNPACKED), folder=dist)
+
+
+def compile_rooms(
+    plan: BuildPlan, rendered: Rendered, store: Store, *, cache: Path, dist: Path
+) -> Iterator[Room]:
+    """Yield what ``rooms`` does for a compile whose result is not packed."""
+    yield from _input_rooms(_compiling(plan, rendered), store, cache)
+    yield Room(step="compiled", size=_COMPILED, folder=dist)
+
+
+def tool_rooms(system: Base, store: Store, rootfs: Rootfs, cache: Path) -> Iterator[Room]:
+    """Yield the disk space of a base's root file systems, and of the models that packages are tried with."""
+    yield from _input_rooms(TRIALS, store, cache)
+    if isinstance(system.system, SuiteSystem):
+        suite, packages = system.system.suite, system.system.packages
+        for some in (packages, ()):
+            if not rootfs.has(suite, some):
+                thing = f"rootfs {suite} {' '.join(some)}"
+                size = _FILE_SYSTEMS[bool(some)]
+                yield Room(step="file systems", size=size, folder=cache, thing=thing)
+
+
+def image_rooms(plan: BuildPlan, lock: Lock, *, dist: Path, engine: Path, service: bool) -> Iterator[Room]:
+    """Yield the disk space of a runtime image beside its package: tree and layers, and both in the engine."""
+    whole = int(_bytes_of(_packed(plan), lock) * _UNPACKED) + _IMAGE + (_SERVICE if service else 0)
+    yield from (Room(step="image", size=2 * whole, folder=folder) for folder in (dist, engine))
+
+
+def _packed(plan: BuildPlan) -> list[Input]:
+    """Return the wheels that a plan's packages are made from."""
+    return list(dict.fromkeys(file.source for file in wanted(plan) if file.source))
+
+
+def _compiling(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
+    """Return what the build container gets."""
+    contexts = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
+    return (*contexts, *rendered.debs, *rendered.sources)
+
+
+def _bytes_of(items: Iterable[Input], lock: Lock) -> int:
+    return sum(lock.pins[item.key].size for item in items if item.key in lock.pins)
+
+
+def _input_rooms(items: Iterable[Input], store: Store, cache: Path) -> Iterator[Room]:
+    for item in dict.fromkeys(items):
+        to_fetch, to_unpack = store.absent([item])
+        yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
+        yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
+
+
+def _officials(plan: BuildPlan, lock: Lock) -> list[Input]:
+    """Return the pinned official wheels, one a Python, from which the package's wheels are made."""
+    name = _WHEELED.get(plan.variant.provider) if plan.variant.platform == LINUX else None
+    return [Input.parse(key) for key in lock.pins if key.startswith(f"wheel:{name}=={plan.ort_version}@cp")]
 
 
 def engine_rooms(
@@ -92,15 +161,16 @@ def engine_rooms(
     held: Iterable[Held],
     folder: Path,
     *,
-    tools: str,
+    tools: str | None,
     compiles: bool,
 ) -> Iterator[Room]:
     """Yield the disk space of steps in an engine that has ``held``, and whose data are in ``folder``.
 
-    ``tools`` is the base whose tools check the package; ``compiles`` is whether the engine would compile.
+    ``tools`` is the base whose tools check the package, ``None`` if no package is made; ``compiles`` is
+    whether the engine would compile.
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
-    if not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
+    if tools and not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
         yield Room(step="check tools", size=_TOOLS, folder=folder, thing=tools)
     if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,11 +25,14 @@ from builder.builds.estimate import compile_work, estimate_lines, forecast
 from builder.builds.packing import Packer
 from builder.builds.room import (
     Room,
+    compile_rooms,
     engine_rooms,
+    image_rooms,
     require_room,
     room_lines,
     rooms,
     together,
+    tool_rooms,
 )
 from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
 from builder.builds.wiring import Wiring
@@ -176,7 +179,7 @@ class VariantBuild:
                 return done
             self._report_estimate(decided)
             self._require_memory(decided)
-            self._require_room(decided)
+            self._require_room(self._rooms(decided))
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             packing = self._packing(decided, rendered)
@@ -203,6 +206,7 @@ class VariantBuild:
             decided = self.plan()
             self._require_compiled(decided, architectures)
             self._require_memory(decided)
+            self._require_room(self._compile_rooms(decided))
             rendered = self._render(decided)
             made = self._place.root / "ahead"
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
@@ -288,7 +292,11 @@ class VariantBuild:
         return VariantBuild(self._wiring, variant, self._options, self._reporter)
 
     def one_image(self, options: ImageOptions) -> MadeImage:
-        """Return the image of this build's package. Raises what ``RuntimeImage.make`` does."""
+        """Return the image of this build's package.
+
+        Raises ``DiskError`` if it does not fit, and what ``RuntimeImage.make`` does.
+        """
+        self._require_room_for_image(options.service)
         maker = RuntimeImage(
             self._wiring,
             self._place,
@@ -349,9 +357,8 @@ class VariantBuild:
                 advice=f"Give --memory {heaviest}M or more, or leave it out.",
             )
 
-    def _require_room(self, decided: BuildPlan) -> None:
-        """Report the disk space that the build takes. Raises ``DiskError`` if it is not free."""
-        needed = self._rooms(decided)
+    def _require_room(self, needed: Sequence[Room]) -> None:
+        """Report the disk space that is taken. Raises ``DiskError`` if it is not free."""
         for line in room_lines(needed):
             self._reporter.say(line)
         require_room(f"{self._variant.name} does not fit", needed)
@@ -362,14 +369,40 @@ class VariantBuild:
         found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
             tools = self._base_of_tools(decided)
-            folder = wiring.engine.facts().folder if tools else None
-            held = wiring.engine.held() if folder else ()
         except BuilderError:  # an engine without facts stops no build
-            tools, folder, held = None, None, ()
-        if folder is None or tools is None:
+            tools = None
+        if tools is None:
             return tuple(found)
-        here = not self._options.builders
-        return (*found, *engine_rooms(decided, rendered, lock, held, folder, tools=tools, compiles=here))
+        rootfs = wiring.rootfs(self._reporter)
+        beside = tool_rooms(wiring.project.bases[tools], self._store, rootfs, wiring.cache)
+        return (*found, *beside, *self._engine_rooms(decided, rendered, tools))
+
+    def _compile_rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
+        """Return the disk space of compiling alone."""
+        wiring = self._wiring
+        rendered = render(decided, wiring.lock, wiring.loader)
+        found = compile_rooms(decided, rendered, self._store, cache=wiring.cache, dist=wiring.dist)
+        return (*found, *self._engine_rooms(decided, rendered, None))
+
+    def _engine_rooms(self, decided: BuildPlan, rendered: Rendered, tools: str | None) -> Iterator[Room]:
+        """Yield the disk space in this machine's engine; none if it does not say where it has its data."""
+        engine = self._wiring.engine
+        with suppress(BuilderError):  # an engine without facts stops no build
+            if folder := engine.facts().folder:
+                held, here = engine.held(), not self._options.builders
+                yield from engine_rooms(
+                    decided, rendered, self._wiring.lock, held, folder, tools=tools, compiles=here
+                )
+
+    def _require_room_for_image(self, service: bool) -> None:
+        """Raise ``DiskError`` if the image, and its package unless that is up to date, do not fit."""
+        folder = self._wiring.engine.facts().folder
+        if folder is None:
+            return
+        decided, dist = self.plan(), self._wiring.dist
+        found = image_rooms(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
+        built = () if self.is_up_to_date() else self._rooms(decided)
+        require_room(f"the image of {self._variant.name} does not fit", [*built, *found])
 
     @cached_property
     def _costs(self) -> Mapping[str, costs.Cost]:

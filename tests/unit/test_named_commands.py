@@ -1,4 +1,4 @@
-"""Tests that every command in a message or page exists, with the flags it is shown with.
+"""Tests that every command in a message or page exists, with the flags and values it is shown with.
 
 The tests read the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates and pages.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from invoke.collection import Collection
+from invoke.collection import Collection as Tasks
 from invoke.program import Program
 
 import tasks
+from builder.builds.wiring import Wiring
 from builder.client import cli
+from builder.formats.package_names import Host, Profile
+from builder.project.variants import Origin
+from tests.support import ROOT
 
 LEAST_COMMANDS = 100
 """Least number of commands that the search must find: a broken search would find none and pass."""
@@ -26,6 +31,14 @@ _CLIENT = re.compile(r"(?:python3? (?:\S+/)?ortpacks\.pyz|`ortpacks)[ ]+(?P<word
 
 _SHORT = re.compile(r"\bRun `(?!git )(?P<words>[a-z][^`]*)`")
 """Pattern of commands in the client's own messages."""
+
+_MODULE = re.compile(
+    r"\bpython3? -m (?P<words>(?:benchmarks|builder\.inspector|tests|ortpacks_)[^\n`\"'#|;)(]*)"
+)
+
+_PYTEST = re.compile(r"\bpytest[ ]+(?P<words>-[^\n`\"'#|;)(]*)")
+
+_INSPECTOR = re.compile(r"ortpacks-inspect\.pyz[ ]+(?P<words>[^\n`\"'#|;)(]*)")
 
 _FLAG = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 
@@ -45,7 +58,20 @@ def verbs() -> Flags:
     shared = {f"--{name}" for name in core}
     return {
         context.name or "": frozenset(context.flags) | shared
-        for context in Collection.from_module(tasks).to_contexts()
+        for context in Tasks.from_module(tasks).to_contexts()
+    }
+
+
+@pytest.fixture(scope="module")
+def values() -> Mapping[str, Collection[str]]:
+    """Return the values of flags that take one of a few."""
+    project = Wiring(ROOT).project
+    return {
+        "--variant": project.packages,
+        "--base": {"auto", *project.bases},
+        "--origin": {kind.value for kind in Origin},
+        "--profile": {kind.value for kind in Profile},
+        "--host": {kind.value for kind in Host},
     }
 
 
@@ -96,6 +122,43 @@ def wrong(words: str, known: Flags) -> Iterator[str]:
             yield f"{verb} has no {flag}"
 
 
+def wrong_values(words: str, known: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yield each value of a flag that is none of the flag's; capitals stand for the user's value."""
+    command = _SENTENCE.split(words)[0].split()
+    for flag, value in pairwise(command):
+        word = value.rstrip(".,:")
+        if flag in known and re.fullmatch(r"[a-z][a-z0-9]*", word) and word not in known[flag]:
+            yield f"{flag} cannot be {word}"
+
+
+def wrong_module(words: str, root: Path) -> Iterator[str]:
+    """Yield that a module of ours does not exist, or each flag that its source does not have as a string."""
+    module, *rest = words.split()
+    name = module.rstrip(".,:").replace(".", "/")
+    places = [
+        f"{folder}{name}{end}" for folder in ("", "service/", "runtime/") for end in (".py", "/__main__.py")
+    ]
+    found = next((root / place for place in places if (root / place).is_file()), None)
+    if found is None:
+        yield f"there is no {module}"
+        return
+    sources = found.parent.glob("*.py") if found.name == "__main__.py" else [found]
+    yield from (f"{module} has no {flag}" for flag in missing(rest, sources))
+
+
+def missing(words: Sequence[str], sources: Iterable[Path]) -> Iterator[str]:
+    """Yield the flags with two dashes that are no string in the modules, with or without their dashes."""
+    known = {text.removeprefix("--") for source in sources for text in literals(source)}
+    yield from (flag for flag in flags_of(words) if flag.startswith("--") and flag[2:] not in known)
+
+
+def wrong_tests(words: str, root: Path) -> Iterator[str]:
+    """Yield each path of pytest's that does not exist, and each flag that conftest.py does not add."""
+    command = words.split()
+    yield from (f"there is no {word}" for word in command if "/" in word and not (root / word).exists())
+    yield from (f"pytest has no {flag}" for flag in missing(command, [root / "tests/conftest.py"]))
+
+
 def flags_of(command: Sequence[str]) -> Iterator[str]:
     for word in command:
         found = _FLAG.match(word)
@@ -118,6 +181,53 @@ def test_the_clients_commands_are_there(root: Path, commands: Flags) -> None:
     found = [*named(root, _CLIENT), *named(root, _SHORT)]
     assert len(found) > 10
     assert [f"{where}: {words}: {what}" for where, words in found for what in wrong(words, commands)] == []
+
+
+def test_the_values_of_the_builders_flags_are_there(
+    root: Path, values: Mapping[str, Collection[str]]
+) -> None:
+    found = named(root, _BUILDER)
+    assert [f"{where}: {what}" for where, words in found for what in wrong_values(words, values)] == []
+
+
+def test_the_programs_are_there(root: Path) -> None:
+    """Benchmarks, tests' own programs and the service, by their modules."""
+    found = named(root, _MODULE)
+    assert len(found) > 10
+    assert [f"{where}: {what}" for where, words in found for what in wrong_module(words, root)] == []
+
+
+def test_the_paths_and_flags_of_pytest_are_there(root: Path) -> None:
+    found = named(root, _PYTEST)
+    assert len(found) > 2
+    assert [f"{where}: {what}" for where, words in found for what in wrong_tests(words, root)] == []
+
+
+def test_the_flags_of_the_inspector_are_there(root: Path) -> None:
+    source = root / "builder/inspector/__main__.py"
+    found = named(root, _INSPECTOR)
+    assert [(where, flag) for where, words in found for flag in missing(words.split(), [source])] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("benchmarks.bnch FOLDER", "there is no benchmarks.bnch"),
+        ("benchmarks.scaling --profil lean", "benchmarks.scaling has no --profil"),
+        ("benchmarks.scaling --profile lean", None),
+        ("tests.fuzz.guided PARSER -runs=1000", None),
+        ("ortpacks_service --models dist/models", None),
+    ],
+)
+def test_a_module_or_flag_that_is_not_there_is_seen(words: str, problem: str | None, root: Path) -> None:
+    assert list(wrong_module(words, root)) == ([problem] if problem else [])
+
+
+def test_a_value_or_path_that_is_not_there_is_seen(root: Path, values: Mapping[str, Collection[str]]) -> None:
+    assert list(wrong_values("build --variant modrn --base nvidia", values)) == ["--variant cannot be modrn"]
+    assert list(wrong_values("build --variant NAME --profile lean.", values)) == []
+    said = ["there is no tests/integration/test_nothing.py", "pytest has no --fast"]
+    assert list(wrong_tests("--fast --integration tests/integration/test_nothing.py", root)) == said
 
 
 @pytest.mark.parametrize(

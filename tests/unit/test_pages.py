@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from builder.app.page_parts import FILES, PARTS
 from builder.app.pages import pages, rendered
-from builder.config.project import load_project
+from builder.builds.wiring import Wiring
+from builder.client import cli
 from builder.errors import BuilderError, ConfigError
+from builder.gpu.table import LISTED_GPUS
+from builder.package.build_record import builds_page
+from builder.report.card_grid import page as grid_page
 from tests.support import ROOT
+from tests.support.fakes.ports import FakeReporter
 
 PAGES = pages(ROOT)
 
@@ -20,27 +26,58 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 FIRST_SCREEN = 150
-"""Largest number of words on README's first screen, without code and pictures."""
+"""Largest number of words on README's first screen: all that is read, commands and the picture's text too."""
+
+
+def wiring(root: Path = ROOT) -> Wiring:
+    return Wiring(root, reporter=FakeReporter())
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_made_parts_are_as_made(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
-    assert rendered(text, ROOT, project) == text, "./run docs"
+    assert rendered(text, wiring()) == text, "./run docs"
     assert text.count("<!-- ./run docs: ") == text.count("<!-- end -->")
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_made_files_are_as_made(name: str) -> None:
+    assert FILES[name](wiring()) == (ROOT / name).read_text(encoding="utf-8"), "./run docs"
+
+
+def test_the_table_of_builds_is_as_its_verb_writes_it() -> None:
+    """``./run builds`` keeps the rows of other commands: with no new row it changes nothing."""
+    page = (ROOT / "docs/builds.md").read_text(encoding="utf-8")
+    assert builds_page([], page) == page
+
+
+def test_the_grid_of_cards_has_todays_head_and_a_row_for_each_listed_gpu() -> None:
+    text = (ROOT / "docs/cards.md").read_text(encoding="utf-8")
+    assert text.startswith(grid_page([]))
+    devices = [str(gpu.capability) for gpu in LISTED_GPUS]
+    for table in text.split("\n## ")[1:]:
+        _, _, *rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+        assert [row[1] for row in rows] == devices
+
+
+def test_every_stored_result_is_shown_and_every_generator_used() -> None:
+    """A result or generator without a page would be checked by nothing."""
+    text = "".join(path.read_text(encoding="utf-8") for path in PAGES)
+    named = re.findall(r"<!-- \./run docs: (\S+)(?: (\S+))? -->", text)
+    assert {what for what, _ in named} == set(PARTS)
+    results = {path.stem for path in (ROOT / "docs/results").iterdir()}
+    assert results == {name for what, name in named if what in {"result", "compared"}}
+
+
 def test_a_page_that_was_edited_by_hand_differs() -> None:
-    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
     text = "a\n<!-- ./run docs: variants -->\n| `legacy` | sm_99 |\n<!-- end -->\nb\n"
-    made = rendered(text, ROOT, project)
+    made = rendered(text, wiring())
     assert "| `legacy` | sm_50 52 60 61 70 | Maxwell, Pascal, Volta |\n" in made
     assert "sm_99" not in made
     assert made.startswith("a\n")
     assert made.endswith("<!-- end -->\nb\n")
     with pytest.raises(ConfigError, match="names nothing that makes a part"):
-        rendered(text.replace("variants", "tables"), ROOT, project)
+        rendered(text.replace("variants", "tables"), wiring())
 
 
 @pytest.mark.parametrize(
@@ -52,9 +89,8 @@ def test_a_page_that_was_edited_by_hand_differs() -> None:
     ],
 )
 def test_a_part_that_would_stay_as_it_is_is_told(text: str) -> None:
-    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
     with pytest.raises(ConfigError, match=r"Of 1 parts that begin \(<!-- .* -->\) 0 are whole"):
-        rendered(text, ROOT, project)
+        rendered(text, wiring())
 
 
 @pytest.mark.parametrize(
@@ -62,11 +98,10 @@ def test_a_part_that_would_stay_as_it_is_is_told(text: str) -> None:
     [(b"no colon\n\nx\n", "does not begin with the lines command, date"), (b"\xff", "is no UTF-8 text")],
 )
 def test_a_result_of_another_form_is_told(tmp_path: Path, content: bytes, said: str) -> None:
-    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
     (tmp_path / "docs/results").mkdir(parents=True)
     (tmp_path / "docs/results/one.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=said):
-        rendered("<!-- ./run docs: result one -->\n<!-- end -->\n", tmp_path, project)
+        rendered("<!-- ./run docs: result one -->\n<!-- end -->\n", wiring(tmp_path))
 
 
 def test_each_exit_code_stands_in_the_table() -> None:
@@ -74,6 +109,15 @@ def test_each_exit_code_stands_in_the_table() -> None:
     table = (ROOT / "docs/building.md").read_text(encoding="utf-8")
     assert codes == set(range(2, 13))
     assert all(f"\n| {code} | " in table for code in {1, *codes, 130})
+
+
+def test_the_clients_exit_codes_are_those_of_its_help() -> None:
+    text = "<!-- ./run docs: client-exit-codes -->\n<!-- end -->\n"
+    with pytest.raises(cli.HelpError) as wanted:
+        cli.parsed(["env", "--help"])
+    told = re.findall(r"^ *(\d+)  (.+)$", str(wanted.value), re.MULTILINE)
+    assert {"0", "9", "130"} < {code for code, _ in told}
+    assert all(f"| {code} | {meaning} |\n" in rendered(text, wiring()) for code, meaning in told)
 
 
 def anchors(page: str) -> set[str]:
@@ -111,7 +155,8 @@ def test_every_page_of_docs_is_named_in_readme() -> None:
 
 def test_readmes_first_screen_is_one() -> None:
     first, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
-    words = re.findall(r"[\w'-]+", re.sub(r"!\[[^\]]*\]\([^)]*\)", "", CODE.sub("", first)))
+    seen = re.sub(r"<!--.*?-->|\]\([^)]*\)|^```\w*", " ", first, flags=re.MULTILINE)
+    words = [word for word in re.split(r"[\s|]+", seen) if re.search(r"\w", word)]
     assert len(words) <= FIRST_SCREEN
     for needed in ("./run build --variant modern --mixed", "./run test", "docs/gpus.svg", "what was run"):
         assert needed in first

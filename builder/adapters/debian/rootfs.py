@@ -112,6 +112,10 @@ class DebianRootfs:
         what = f"Debian {suite} with {', '.join(wanted) or 'nothing more'}"
         return self._kept(suite, wanted, what, lambda part: self._bootstrap(part, suite, wanted))
 
+    def has(self, suite: str, packages: Sequence[str]) -> bool:
+        """See ``ports.Rootfs.has``."""
+        return self._path(suite, sorted(packages)).is_file()
+
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
         """See ``ports.Rootfs.slim``. No program of another architecture than ``_OURS`` is run."""
         links = "" if arch == _OURS else " ".join(_busybox_links(self.slim(suite, packages, _OURS)))
@@ -128,12 +132,15 @@ class DebianRootfs:
 
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
         """Return the tar of a recipe, which ``make`` writes unless the cache has it."""
-        path = self._cache / "rootfs" / f"{suite}-{_digest(recipe, self._mirrors.snapshot)}.tar"
+        path = self._path(suite, recipe)
         held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
         with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
             if not path.is_file():
                 self._make(path, what, make)
         return path
+
+    def _path(self, suite: str, recipe: Sequence[str]) -> Path:
+        return self._cache / "rootfs" / f"{suite}-{_digest(recipe, self._mirrors.snapshot)}.tar"
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.packages``."""

@@ -3,6 +3,7 @@ and no others."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +12,12 @@ import pytest
 from docker.errors import APIError
 
 from builder.adapters.docker.engine import DockerEngine
+from builder.app.verb_answers import dumps
 from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
 from builder.ports import Completed, Held
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
+from tests.support.schemas import schema
 
 OURS = (
     "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
@@ -25,7 +28,17 @@ OURS = (
     "index.json",
     "SHA256SUMS",
     "legacy/Dockerfile",
+    "cpu-arm64/built.json",
     ".kit-assembled/Dockerfile",
+    ".kit-redist/Dockerfile",
+    "models/all-MiniLM-L6-v2/model.onnx",
+    "models/silero_vad/model.onnx",
+    "ortpacks_runtime-0.1.0-py3-none-any.whl",
+    "ortpacks_service-0.1.0-py3-none-any.whl",
+    "atlas.html",
+    "atlas.json",
+    "targets.json",
+    "1.root.json",
     "bake/docker-bake.json",
     "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64.whl",
 )
@@ -38,6 +51,9 @@ SOMEBODYS = (
     "ortpacks-like-but-mine.tar.zst",
     "ortpacks-like-but-mine.zip",
     "modern/holiday.jpg",
+    "models/mine/model.onnx",
+    "atlas.pdf",
+    ".kit-car/Dockerfile",
     "wheels/mine/numpy-2.0-py3-none-any.whl",
 )
 
@@ -81,11 +97,16 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
     (tmp_path / "cache/store/ab").mkdir(parents=True)
     (tmp_path / "cache/store/ab/wheel").write_bytes(b"x" * 300_000_000)
+    for name in ("made", "requirements/linux-x64"):
+        (tmp_path / "cache" / name).mkdir(parents=True)
     (tmp_path / "cache/mine").write_text("not of ours")
     before = sorted(tmp_path.rglob("*"))
     assert isinstance(here.reporter, FakeReporter)
 
-    clean(here, caches=True, inputs=True, dry=True)
+    answer = clean(here, caches=True, inputs=True, dry=True)
+    schema("clean").validate(json.loads(dumps(answer)))
+    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 24)
+    assert max(one.size for one in answer.paths) == 300_003_328
     assert here.reporter.lines == [
         f"results in {tmp_path}: 0.2 GB",
         f"inputs in {tmp_path / 'cache'}: 0.3 GB",

@@ -235,10 +235,10 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
     }
     assert named == {
         "plan": shared | {"json"},
-        "check": shared | {"package"},
+        "check": shared | {"json", "package"},
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},
-        "build": shared | {"cache", "compile_cache", "force", "from_", "jobs", "memory"},
+        "build": shared | {"cache", "compile_cache", "force", "from_", "jobs", "json", "memory"},
         "compile": shared | {"arch", "compile_cache", "into", "jobs", "memory"},
         "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
         "bake": shared - {"builder", "context"} | {"out"},

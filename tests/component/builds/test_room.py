@@ -14,10 +14,12 @@ from builder.builds.room import (
     Room,
     by_step,
     engine_rooms,
+    image_rooms,
     require_room,
     room_lines,
     rooms,
     together,
+    tool_rooms,
 )
 from builder.errors import DiskError
 from builder.formats.package_names import Profile
@@ -25,8 +27,9 @@ from builder.package.contents import wanted
 from builder.ports import Held
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan
 from builder.project.inputs import Input, Lock, Pin
+from builder.project.variants import SuiteSystem
 from tests.support.factories import packages
-from tests.support.fakes.ports import FakeStore
+from tests.support.fakes.ports import FakeRootfs, FakeStore
 
 GB = 1_000_000_000
 
@@ -82,6 +85,46 @@ def test_what_others_compile_takes_no_room_here(tmp_path: Path) -> None:
         plan, NOTHING_RENDERED, Lock(pins={}), (), tmp_path, tools="assembled", compiles=False
     )
     assert [room.step for room in found] == ["check tools"]
+
+
+def test_wheels_and_their_inputs_take_room_where_a_build_makes_them(tmp_path: Path) -> None:
+    plan = packages.plan()
+    asked = replace(plan, project=replace(plan.project, bundle=replace(plan.project.bundle, wheels=True)))
+    pins = {f"wheel:onnxruntime-gpu==1.21.0@cp3{one}-cp3{one}": GB // 4 for one in (10, 11, 12, 13)}
+    others = {"wheel:onnxruntime-gpu==1.21.0@win-x64": GB, "wheel:onnxruntime-gpu==1.23.2@cp310-cp310": GB}
+    pinned = {key: Pin(filename="f", size=size, sha256="0" * 64) for key, size in {**pins, **others}.items()}
+    lock, store = Lock(pins={**locked(plan).pins, **pinned}), FakeStore(tmp_path)
+    found = {
+        room.step: room.size
+        for room in rooms(asked, NOTHING_RENDERED, lock, store, cache=tmp_path, dist=tmp_path)
+    }
+    assert found["wheels"] == 2 * GB
+    assert "wheels" not in steps(plan, tmp_path)
+
+
+def test_file_systems_take_room_until_they_are_made(tmp_path: Path) -> None:
+    system, rootfs = SuiteSystem(suite="bookworm", packages=("ccache", "g++-12")), FakeRootfs(tmp_path)
+    base = replace(packages.plan().on, system=system)
+
+    def sizes() -> list[int]:
+        found = tool_rooms(base, FakeStore(tmp_path), rootfs, tmp_path)
+        return [room.size for room in found if room.step == "file systems"]
+
+    assert sizes() == [964_000_000, 340_000_000]
+    rootfs.tar(system.suite, system.packages)
+    assert sizes() == [340_000_000]
+    rootfs.tar(system.suite, ())
+    assert sizes() == []
+
+
+def test_an_image_takes_its_tree_and_layers_twice(tmp_path: Path) -> None:
+    plan, folders = packages.official(), {"dist": tmp_path / "dist", "engine": tmp_path / "engine"}
+    plain, served = (
+        {room.folder: room.size for room in image_rooms(plan, locked(plan), service=service, **folders)}
+        for service in (False, True)
+    )
+    assert plain[tmp_path / "dist"] == plain[tmp_path / "engine"] == pytest.approx(2 * 3.21 * GB, rel=1e-3)
+    assert served[tmp_path / "engine"] - plain[tmp_path / "engine"] == 230_000_000
 
 
 def test_a_disk_that_is_too_small_is_refused_with_what_to_free(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from packageurl import PackageURL
 from builder.builds.image_wheels import locked_wheels
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.errors import CheckFailedError, DiskError, IntegrityError, NothingToDoError
 from builder.formats.package_names import LINUX
 from builder.package.attestations import Part
 from builder.pipeline.image import ImageWheel, write_layer
@@ -147,6 +149,17 @@ def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(s
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
     assert 'io.ortpacks.sm="50 52 60 61 70"' in text
     assert "HEALTHCHECK" not in text
+
+
+def test_an_image_that_does_not_fit_is_refused_before_its_package_is_built(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = replace(site.engine.facts(), folder=site.dist)
+    monkeypatch.setattr(site.engine, "facts", lambda: near)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
+    with pytest.raises(DiskError, match=r"^the image of legacy does not fit: about .*image 0\.\d"):
+        road(site, "legacy").image(ImageOptions())
+    assert (site.engine.builds, [*site.dist.glob("ortpacks-*")]) == ([], [])
 
 
 def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:

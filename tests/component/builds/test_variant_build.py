@@ -21,7 +21,7 @@ import pytest
 from builder.adapters.compile_cache import FolderCache
 from builder.builds.builders import Builders
 from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, VariantBuild, build_all
+from builder.builds.variant_build import BuildOptions, VariantBuild, build_all, room_together
 from builder.errors import (
     BuilderError,
     CheckFailedError,
@@ -497,9 +497,10 @@ def test_variants_that_do_not_fit_together_are_not_begun(
     site = with_kit(Site(root, tmp_path, code=every_sm), monkeypatch)
     site.compiles = every_sm
     names = ("legacy", "modern")
-    sizes = {name: sum(room.size for room in road(site, name).rooms_to_come()) for name in names}
+    builds = {name: road(site, name) for name in names}
+    sizes = {name: sum(room.size for room in build.rooms_to_come()) for name, build in builds.items()}
     assert min(sizes.values()) > 10**8
-    needed = sum(sizes.values())
+    needed = sum(room.size for room in room_together(builds))
 
     def build(free: int) -> tuple[Path, ...]:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
@@ -606,6 +607,15 @@ def test_a_store_that_fails_or_gets_nothing_is_an_error(site: Site, tmp_path: Pa
     site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
     with pytest.raises(CheckFailedError, match="ccache kept nothing of what was compiled"):
         cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
+
+
+def test_architectures_that_do_not_fit_are_not_compiled_ahead(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
+    with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3\) are needed"):
+        cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
+    assert site.engine.builds == []
 
 
 def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(site: Site) -> None:

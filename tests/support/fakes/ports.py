@@ -207,6 +207,9 @@ class FakeRootfs:
             path.write_text(text)
         return path
 
+    def has(self, suite: str, packages: Sequence[str]) -> bool:
+        return (self.folder / f"rootfs-{suite}-{len(packages)}.tar").exists()
+
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
         text = self.tar(f"slim-{arch}-{suite}", packages)
         tar = text.with_suffix(".slim.tar")

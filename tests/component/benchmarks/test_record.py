@@ -1,0 +1,45 @@
+"""Tests of storing a command's output: what the file holds, and how a build is shortened."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import record
+from builder.app.page_parts import PARTS
+from builder.builds.wiring import Wiring
+from tests.support.fakes.ports import FakeReporter
+
+LIBRARY = "  libcufft.so.11  containers 24,454  SASS 50 52 53 60 62 70 72 75 80  PTX 50 53 70  LTO IR 50"
+
+
+def test_a_stored_result_is_a_part_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs/results").mkdir(parents=True)
+    monkeypatch.setattr(record, "result_file", lambda _root, name: tmp_path / f"docs/results/{name}.txt")
+    command = [sys.executable, "-c", "print('one'); print('two')"]
+    monkeypatch.setattr(sys, "argv", ["record", "--note", "calm", "speed", *command])
+    record.main()
+    shown = list(PARTS["result"](Wiring(tmp_path, reporter=FakeReporter()), "speed"))
+    assert shown[:5] == ["```text", "one", "two", "```", ""]
+    facts = r"`.* -c .*`, \d{4}-\d\d-\d\d, commit [0-9a-f]{7,}; \S+ \S*, \d+ cores, \d+ GiB, calm, took 0 s\."
+    assert re.fullmatch(facts, shown[5])
+
+
+def test_a_command_that_fails_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "result_file", lambda _root, name: tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["record", "speed", sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(SystemExit, match="left with code 3"):
+        record.main()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_is_shortened_to_its_plan_results_and_two_libraries() -> None:
+    lines = ["✓ render modern 0.1 s", LIBRARY, LIBRARY.replace("cufft", "curand"), "    got:    60 70"]
+    package = f"  ortpacks-modern.tar.zst  1,643 MB  sha256 {'7ad46fe5' * 8}"
+    assert record.shortened([*lines, package]) == [
+        "  libcufft.so.11  containers 24,454  SASS 50 52 53 60 …  PTX 50 53 70  LTO IR 50",
+        "  ortpacks-modern.tar.zst  1,643 MB  sha256 7ad46fe57ad4…",
+    ]

@@ -1,0 +1,57 @@
+"""Tests of a build where not all is as usual: a path with spaces and umlauts, a read-only HOME, no network.
+
+They run ``./run`` on a copy of the project, with this machine's environment and cache. Root alone can have a
+file system of its own to read from, and no network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.builds.wiring import Wiring
+from tests.support import ROOT
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="unshare --mount and --net need root"),
+]
+
+BUILD = 'mount -t tmpfs -o ro none /mnt && HOME=/mnt exec ./run build --variant cpu --force --json "$@"'
+"""A script that builds with a HOME that takes no file."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the project's files in a folder whose name has spaces and letters beyond ASCII."""
+    folder = tmp_path_factory.mktemp("places") / "Größe und Öl"
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.rstrip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    return folder
+
+
+def built(project: Path, *flags: str, without: str = "--mount") -> dict[str, str]:
+    """Build the package for the CPU and return the sha256 of each archive by its name."""
+    env = {**os.environ, "ORTPACKS_CACHE": str(Wiring(ROOT).cache), "LC_ALL": "C"}
+    argv = ["unshare", "--mount", without, "sh", "-c", BUILD, "sh", *flags]
+    done = subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = {Path(one["path"]): one for one in json.loads(done.stdout)["packages"]}
+    assert all(path.is_relative_to(project) and one["verified"] for path, one in found.items())
+    return {path.name: one["sha256"] for path, one in found.items()}
+
+
+def test_the_same_bytes_come_out_without_a_network(project: Path) -> None:
+    first = built(project)
+    assert {name.partition(".tar")[2] for name in first} == {".zst", ".gz"}
+    assert built(project, "--offline", without="--net") == first

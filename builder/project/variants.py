@@ -253,7 +253,7 @@ class Variant:
     widen: bool = False
     """Whether the package promises every capability that plain code for ``sm`` runs on.
 
-    See ``onnxruntime.widening``.
+    See ``onnxruntime.toolchain``.
     """
     toolkit: str | None = None
     """The entry of ``toolkits`` whose libraries are packed; ``None``: those of ``cuda`` and ``cudnn``."""

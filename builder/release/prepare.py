@@ -94,7 +94,7 @@ class State(StrEnum):
     DRAFT = "draft"
     DRY_RUN = "dry-run"
     DIFFERS = "differs"
-    """Public, and different from the local files. Only ``release_status`` returns it."""
+    """Public, and different from the local files. Only ``publish.observe`` returns it."""
     ABSENT = "absent"
 
 
@@ -126,11 +126,14 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
     The client needs the tag before packages are checked, so a package that cannot be read is skipped here and
     reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
     """
+    paths = archives_in(directory)
+    if tag:
+        return require_tag(tag)
     manifests = []
-    for path in archives_in(directory):
+    for path in paths:
         with suppress(BuilderError):
             manifests.append(manifest_of(path, archive))
-    return tag_of(project, tag, versions_of(manifests))
+    return tag_of(project, None, versions_of(manifests))
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:

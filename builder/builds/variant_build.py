@@ -468,10 +468,12 @@ def build_all(
     try:
         side_by_side({name: partial(build, name) for name in builds}, interrupt)
     except VariantsFailedError as error:
-        error.what = f"not made: {len(error.failures)} of {len(builds)} variants"
-        error.details = tuple(_account(builds, made, error.failures))
-        error.advice = f"What was made and compiled is kept. Go on with: {command}"
-        raise
+        raise VariantsFailedError(
+            error.failures,
+            what=f"not made: {len(error.failures)} of {len(builds)} variants",
+            details=tuple(_account(builds, made, error.failures)),
+            advice=f"What was made and compiled is kept. Go on with: {command}",
+        ) from error
     return tuple(package for name in builds for package in made[name])
 
 

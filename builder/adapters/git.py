@@ -91,7 +91,7 @@ def _commit(listing: str, url: str, tag: str) -> str:
     commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
     commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
     if commit is None:
-        raise ValidationError(f"{url} has no tag {tag}. Correct it in variants.yaml.")
+        raise ValidationError(f"{url} has no tag {tag}", advice="Correct it in variants.yaml.")
     return commit
 
 

@@ -122,14 +122,16 @@ class FileStore:
     def _pinned(self, item: Input) -> Pin:
         pin = self._lock.pins.get(item.key)
         if pin is None:
-            raise ConfigError(f"inputs.lock has no entry {item.key!r}. Run ./run lock and commit the file.")
+            raise ConfigError(
+                f"inputs.lock has no entry {item.key!r}", advice="Run ./run lock and commit the file."
+            )
         if pin.is_open:
             raise ConfigError(
-                f"{item.key} has no pin in inputs.lock, so nothing is made of it. {LOCK_MISSING}."
+                f"{item.key} has no pin in inputs.lock, so nothing is made of it", advice=f"{LOCK_MISSING}."
             )
         if item.kind not in self._sources:
             raise ConfigError(
-                f"{item.key!r} is not a file that can be fetched: it is a {item.kind.value} input."
+                f"{item.key!r} is not a file that can be fetched", cause=f"it is a {item.kind.value} input"
             )
         return pin
 
@@ -148,8 +150,8 @@ class FileStore:
     def _download(self, item: Input, pin: Pin | None) -> Path:
         if self._offline:
             raise TransferError(
-                f"{item.key} is not in the cache ({self._cache}) and --offline was given. "
-                "Run the same command once without --offline."
+                f"{item.key} is not in the cache ({self._cache}) and --offline was given",
+                advice="Run the same command once without --offline.",
             )
         self._sweep(item)
         folder = self._cache / "incoming" / _identity(item.key)
@@ -217,9 +219,9 @@ def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
         return
     path.replace(aside)
     raise IntegrityError(
-        f"{item.key}: wanted sha256 {pin.sha256} ({pin.size:,} bytes), got {got.sha256} "
-        f"({got.size:,} bytes). The bad file is kept at {aside}. Run the same command again to fetch it "
-        "anew; if that does not help, the index or mirror serves other bytes than inputs.lock names."
+        f"{item.key}: wanted sha256 {pin.sha256} ({pin.size:,} bytes), got {got.sha256} ({got.size:,} bytes)",
+        advice=f"The bad file is kept at {aside}. Run the same command again to fetch it anew; if that does "
+        "not help, the index or mirror serves other bytes than inputs.lock names.",
     )
 
 

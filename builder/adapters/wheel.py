@@ -104,7 +104,9 @@ def tag_arguments(filename: str) -> list[str]:
     try:
         tags = parse_wheel_filename(filename)[3]
     except InvalidWheelFilename as error:
-        raise ConfigError(f"inputs.lock: {filename!r} is not the name of a wheel. Run ./run lock.") from error
+        raise ConfigError(
+            f"inputs.lock: {filename!r} is not the name of a wheel", advice="Run ./run lock."
+        ) from error
     interpreter = max(tag.interpreter for tag in tags)  # py3 of py2.py3
     implementation, digits = interpreter[:2], interpreter[2:]
     version = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else PYTHON
@@ -186,7 +188,8 @@ def record_text(tree: Path) -> str:
     found = list(tree.glob("*.dist-info/RECORD"))
     if len(found) != 1:
         raise IntegrityError(
-            f"{tree} has {len(found)} RECORD files, and a wheel has one. Delete it to unpack it again."
+            f"{tree} has {len(found)} RECORD files, and a wheel has one",
+            advice="Delete it to unpack it again.",
         )
     return found[0].read_text(encoding="utf-8")
 
@@ -198,7 +201,9 @@ def opened_wheel(wheel: Path) -> Iterator[ZipFile]:
         with ZipFile(wheel) as archive:
             yield archive
     except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise IntegrityError(f"{wheel} is not a whole wheel: {error}. Delete it and run again.") from error
+        raise IntegrityError(
+            f"{wheel} is not a whole wheel", cause=str(error), advice="Delete it and run again."
+        ) from error
 
 
 def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:

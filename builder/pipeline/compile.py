@@ -183,7 +183,7 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
             argv=error.argv,
             code=error.code,
             tail=error.tail,
-            cause=error.tail[-1].removeprefix(_USER) if error.tail else "",
+            cause=error.tail[-1].removeprefix(_USER) if error.tail else error.cause,
             advice=advice("\n".join(error.tail)) or error.advice,
             log=str(log),
         ) from error

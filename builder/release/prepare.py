@@ -116,7 +116,7 @@ def archives_in(directory: Path) -> list[Path]:
     ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
     found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
     if not found:
-        raise NothingToDoError(f"{directory} holds no package. `./run build --all` makes them.")
+        raise NothingToDoError(f"{directory} holds no package", advice="`./run build --all` makes them.")
     return found
 
 
@@ -345,7 +345,9 @@ def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:
     found = ports.archive.read(one.file.path, wanted)
     missing = ", ".join(sorted(wanted - found.keys()))
     if missing:
-        raise IntegrityError(f"{one.file.name} lacks {missing}: no release without them. Build it again.")
+        raise IntegrityError(
+            f"{one.file.name} lacks {missing}: no release without them", advice="Build it again."
+        )
     return found
 
 

@@ -210,13 +210,15 @@ def _taken_back(public: Release, ports: PublishPorts, then: str) -> str:
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:
-    state = f"{public.tag} is published with other files{' and immutable' if public.immutable else ''}"
+    also = " and immutable" if public.immutable else ""
+    state = f"{public.tag} is published with other files{also}: {public.html_url}"
     if public.immutable:
-        raise ReleaseConflictError(f"{state}: {public.html_url}. Nobody can change it: use a new --tag.")
+        raise ReleaseConflictError(state, advice="Nobody can change it: use a new --tag.")
     if not options.replace:
         raise ReleaseConflictError(
-            f"{state}: {public.html_url}. People may have it: use a new --tag; or --replace, which shows "
-            "nobody anything that is not whole."
+            state,
+            advice="People may have it: use a new --tag; or --replace, which shows nobody anything that is "
+            "not whole.",
         )
 
 
@@ -258,9 +260,9 @@ def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None
 def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[StatusRow, ...]:
     rows = tuple(compare(plan.files, ports.host.assets(draft)))
     if not complete(rows):
-        table = "\n".join(render_table(rows))
         raise IntegrityError(
-            f"{plan.tag} is not what was uploaded, so it stays a draft:\n{table}\n"
-            "Is someone else publishing the same tag? Run it again."
+            f"{plan.tag} is not what was uploaded, so it stays a draft:",
+            details=render_table(rows),
+            advice="Is someone else publishing the same tag? Run it again.",
         )
     return rows

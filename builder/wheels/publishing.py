@@ -184,7 +184,9 @@ def _package_of(file: Path) -> IndexPackage:
     with opened_wheel(file) as archive:
         path = f"{'-'.join(file.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
         if path not in archive.namelist():
-            raise ValidationError(f"{file} has no {path}: it is no wheel of ./run wheel. Take it away.")
+            raise ValidationError(
+                f"{file} has no {path}: it is no wheel of ./run wheel", advice="Take it away."
+            )
         package = json.loads(archive.read(path))["package"]
     value = {"format": index_format.FORMAT, "tag": WHEELS, "packages": [package], "models": []}
     return index_format.loads(json.dumps(value), f"{file}: {DESCRIPTION}").packages[0]

@@ -193,7 +193,8 @@ class ChecksumFile:
         try:
             return parse_checksums(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ParseError(f"{path}: {error}. Delete the file: the next build writes it anew.") from error
+            advice = "Delete the file: the next build writes it anew."
+            raise ParseError(f"{path}: {error}", advice=advice) from error
 
     def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
         """See ``package.archive.Checksums.update``."""

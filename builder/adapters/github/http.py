@@ -82,12 +82,13 @@ class GitHubHttp:
         """
         if API.fullmatch(api.rstrip("/")) is None:
             raise ConfigError(
-                f"--api (or publish.api of variants.yaml) is {without_userinfo(api)!r}: the token would go "
-                f"there. Allowed: {API_FORM}."
+                f"--api (or publish.api of variants.yaml) is {without_userinfo(api)!r}",
+                cause="the token would go there",
+                advice=f"Allowed: {API_FORM}.",
             )
         if token and _TOKEN.fullmatch(token) is None:
             raise ConfigError(
-                "The GitHub token holds blanks or line breaks; set it again (it is not shown here)."
+                "The GitHub token holds blanks or line breaks", advice="Set it again (it is not shown here)."
             )
         self._api = api.rstrip("/")
         self._token = token
@@ -216,7 +217,7 @@ class GitHubHttp:
         if status >= _SERVER_ERROR:
             wait = named_wait(response.headers, now)
             raise Fault(f"GitHub answered {status}: {message}", wait=wait)
-        raise TransferError(refusal(response, message))
+        raise refusal(response, message)
 
     def _json(self, response: requests.Response) -> object:
         if not response.content:
@@ -235,20 +236,23 @@ class GitHubHttp:
         )
         if is_untrusted(error):
             return TransferError(
-                f"{host}: the TLS certificate was not accepted ({reason}).",
+                f"{host}: the TLS certificate was not accepted",
+                cause=reason,
                 advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
             )
         if transient and self._answered:
             return Fault(f"{host} did not answer: {reason}")
         return TransferError(
-            f"{host} does not answer: {reason}. Is the machine online, and is publish.api right?"
+            f"{host} does not answer",
+            cause=reason,
+            advice="Is the machine online, and is publish.api right?",
         )
 
     def _require_token(self) -> None:
         if not self._token:
             raise ConfigError(
-                "No GitHub token: set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's "
-                "contents."
+                "There is no GitHub token",
+                advice="Set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's contents.",
             )
 
     def _refuse_downgrade(self, url: str) -> None:

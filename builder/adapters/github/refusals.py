@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 
 import requests
 
+from builder.errors import TransferError
+
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 
 _SECONDARY_LIMIT = 60.0
@@ -33,6 +35,8 @@ _ADVICE = {
     _NOT_FOUND: "The repository does not exist, or the token may not see it: check publish.repository and "
     "what the token covers. A tag on a commit that changes workflows needs Workflows: write too.",
 }
+
+_MOVED = "The repository has moved: correct publish.repository in variants.yaml."
 
 
 def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: float) -> float | None:
@@ -82,18 +86,18 @@ def lacks_scope(headers: Mapping[str, str]) -> bool:
     return bool(scopes) and not scopes & _WRITING
 
 
-def may_not_write(repository: str) -> str:
-    """Return the message for a token that can read a repository but not write to it."""
-    return f"{repository}: the token may read the repository but not write to it. It needs {_NEEDED}"
+def may_not_write(repository: str) -> TransferError:
+    """Return the error for a token that can read a repository but not write to it."""
+    what = f"{repository}: the token may read the repository but not write to it"
+    return TransferError(what, advice=f"It needs {_NEEDED}")
 
 
-def refusal(response: requests.Response, reason: str) -> str:
-    """Return the message for a refusal: request, reason and advice. ``reason`` is GitHub's own text."""
+def refusal(response: requests.Response, reason: str) -> TransferError:
+    """Return the error for a refused request. ``reason`` is GitHub's own text."""
     where = response.url.partition("?")[0]  # after a redirect the query is a signature
-    message = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
-    if response.is_redirect:
-        return f"{message}. The repository has moved: correct publish.repository in variants.yaml."
-    return f"{message}. {_ADVICE.get(response.status_code, 'GitHub will not accept this as it is.')}"
+    what = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
+    advice = _ADVICE.get(response.status_code, "GitHub will not accept this as it is.")
+    return TransferError(what, advice=_MOVED if response.is_redirect else advice)
 
 
 def reason_of(response: requests.Response) -> str:

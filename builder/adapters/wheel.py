@@ -22,7 +22,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from builder.binary.library import numbers
 from builder.errors import CommandError, ConfigError, IntegrityError
 from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import Digest, RunningDigest, chunks_in, file_digest, write_new
+from builder.files.digest import Digest, chunks_in, file_digest, stream_digest, write_new
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.package_tar import is_plain
@@ -160,7 +160,8 @@ def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
         found = {}
         for info in members:
             if info.filename in wanted:
-                found[info.filename] = _digest_of(archive, info)
+                with archive.open(info) as source:
+                    found[info.filename] = stream_digest(source)
                 _compare(wheel, info.filename, wanted[info.filename], found[info.filename].sha256)
         return found
 
@@ -173,14 +174,6 @@ def recorded(archive: ZipFile, info: str) -> Mapping[str, Digest]:
     rows = read_rows(archive.read(f"{info}/RECORD").decode(errors="replace"), str(archive.filename))
     sizes = {member.filename: member.file_size for member in archive.infolist()}
     return {path: Digest(sizes[path], row.sha256) for path, row in rows.items() if path in sizes}
-
-
-def _digest_of(archive: ZipFile, info: ZipInfo) -> Digest:
-    running = RunningDigest()
-    with archive.open(info) as source:
-        for chunk in chunks_in(source):
-            running.update(chunk)
-    return running.digest
 
 
 def record_text(tree: Path) -> str:

@@ -10,7 +10,7 @@ from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.findings.finding import require
 from builder.formats.text import nearest
 from builder.gpu.architectures import Capability
@@ -103,8 +103,7 @@ def _known(wiring: Wiring) -> Lock:
 
 
 def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
-    with part_file(wiring.lock_file) as file:
-        file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+    write_file(wiring.lock_file, render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
 
 
 def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
@@ -127,8 +126,7 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
         found[spec] = missing_in([one.coverage for one in readings if one.coverage])
         lacks = " ".join(map(str, found[spec]))
         wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
-    with part_file(wiring.root / DATA) as file:
-        file.write(dumps(found).encode())
+    write_file(wiring.root / DATA, dumps(found).encode())
 
 
 def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ConfigError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.formats.package_names import LINUX
 from builder.project.variants import Project
 
@@ -35,8 +35,7 @@ def write_pages(wiring: Wiring) -> None:
         text = _text(path)
         made = rendered(text, wiring.root, wiring.project)
         if made != text:
-            with part_file(path) as file:
-                file.write(made.encode())
+            write_file(path, made.encode())
             wiring.reporter.say(f"{path.relative_to(wiring.root)} is new")
 
 

@@ -29,7 +29,7 @@ from builder.builds.proving import verifier
 from builder.builds.python_wheels import RUNTIME, WHEEL_NAME, make_wheel
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
@@ -205,7 +205,7 @@ def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> Publ
         checksums=wiring.checksums,
         reporter=wiring.reporter,
         verify=lambda package: verify(package, verifier(wiring, wiring.reporter, None)),
-        write=part_file,
+        write=write_file,
         loader=wiring.loader,
         signing=_signing(wiring, keys),
     )
@@ -423,8 +423,7 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
         roots.append(envelope(next_root(before, change, datetime.now(UTC))))
     folder.mkdir(exist_ok=True)
     file = folder / root_name(len(roots))
-    with part_file(file) as stream:
-        stream.write(with_signatures(roots[-1], who))
+    write_file(file, with_signatures(roots[-1], who))
     roots[-1] = file.read_bytes()
     try:
         read_roots(roots)

@@ -21,7 +21,7 @@ import onnxruntime
 from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.formats.json_values import from_json, parse_json, to_json
 from builder.onnxruntime.operators import FORMAT, ONNX, OperatorTable, ranges
@@ -86,8 +86,7 @@ def operator_table(
         table = ask(
             definitions(), lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
         )
-    with part_file(file) as part:
-        part.write(json.dumps(to_json(table), indent=1).encode())
+    write_file(file, json.dumps(to_json(table), indent=1).encode())
     return table
 
 

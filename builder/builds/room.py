@@ -76,7 +76,7 @@ def rooms(
     compiling = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
     used = (*packed, *compiling, *rendered.debs, *rendered.sources)
     for item in dict.fromkeys(used):
-        to_fetch, to_unpack = store.absent([item])
+        to_fetch, to_unpack = store.absent(item)
         yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
         yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
     if plan.origin is Origin.SOURCE:

@@ -41,6 +41,12 @@ class LocalFile:
         """Return the sha256 in the form of release hosts: ``sha256:<hex>``."""
         return f"sha256:{self.sha256}"
 
+    @classmethod
+    def of(cls, path: Path) -> LocalFile:
+        """Return a file on this disk. Raises ``IntegrityError`` as ``chunks_of`` does."""
+        found = file_digest(path)
+        return cls(path, found.size, found.sha256)
+
 
 class RunningDigest:
     """The digest of bytes that are passed in one chunk after the other."""
@@ -108,10 +114,19 @@ def _state(file: IO[bytes]) -> Tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def stream_digest(stream: IO[bytes]) -> Digest:
+    """Return size and sha256 of the remaining bytes of a stream."""
+    return _digest(chunks_in(stream))
+
+
 def file_digest(path: Path) -> Digest:
     """Return size and sha256 of a file. Raises ``IntegrityError`` as ``chunks_of`` does."""
+    return _digest(chunks_of(path))
+
+
+def _digest(chunks: Iterable[bytes]) -> Digest:
     running = RunningDigest()
-    for chunk in chunks_of(path):
+    for chunk in chunks:
         running.update(chunk)
     return running.digest
 

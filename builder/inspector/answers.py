@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.adapters.archive.split import parts_of
 from builder.binary.comparison import compare
 from builder.errors import CheckFailedError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.findings.finding import Code, Finding, errors
 from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.text import nearest, shortened
@@ -58,8 +58,7 @@ def show(
         found = {one.label: tuple(findings_of(one, asked.devices, jit=asked.jit)) for one in sources}
         files = {**files, asked.sarif: sarif(found).encode()}
     for path, data in files.items():
-        with part_file(path, needed=len(data)) as file:
-            file.write(data)
+        write_file(path, data)
     tell(_changes(*sources, as_json=asked.as_json) if asked.diff else _answer(sources, asked))
     for path, data in files.items() if not asked.as_json else ():
         say(f"{path}  {len(data):,} bytes")

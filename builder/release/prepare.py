@@ -7,18 +7,17 @@ options, ports and result, and the addresses of a release. Nothing here contacts
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError, NothingToDoError
-from builder.files.digest import LocalFile, file_digest
+from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
 from builder.formats import parts as parts_format
@@ -57,8 +56,8 @@ class PublishPorts:
     reporter: Reporter
     verify: Callable[[Path], object]
     """Raises a ``BuilderError`` for a package that must not be released."""
-    write: Callable[[Path], AbstractContextManager[IO[bytes]]]
-    """Opens a file that appears whole or not at all."""
+    write: Callable[[Path, bytes], None]
+    """Writes a file, whole or not at all."""
     loader: BaseLoader
     """Loader of ``release-notes.md.j2`` and ``licences.html.j2``."""
     repository: Repository | None = None
@@ -191,7 +190,7 @@ def prepare(
     what = f"{directory} cannot be released"
     sums = ports.checksums.read(directory)
     listed = {name: digest for name, digest in sums.items() if not _made_anew(name)}
-    files = [_local_file(path) for path in _release_files(directory, archives, listed)]
+    files = [LocalFile.of(path) for path in _release_files(directory, archives, listed)]
     of_all = [name for name, variant in project.packages.items() if variant.in_all]
     candidates, findings = _candidates([file for file in files if file.path in archives], ports)
     findings += check_files(files, {**listed, **_client_line(files)})
@@ -203,7 +202,7 @@ def prepare(
     index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
     require(check_index(index, files), what)
     pages = write_pages(directory, candidates, ports)
-    files += [_local_file(path) for path in pages]
+    files += [LocalFile.of(path) for path in pages]
     files += _write_index(directory, index, files, ports)
     try:
         files += _sign(directory, files, ports)
@@ -220,7 +219,7 @@ def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
     names = {*ports.checksums.read(directory), CHECKSUMS, TARGETS}
     names |= {path.name for path in directory.glob(root_name("*"))}
     found = sorted(directory / name for name in names)
-    return [_local_file(path) for path in found if path.is_file()]
+    return [LocalFile.of(path) for path in found if path.is_file()]
 
 
 def stored(file: LocalFile) -> StoredArchive:
@@ -235,11 +234,6 @@ def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[st
     """Return the packages, the client, and every other file that ``SHA256SUMS`` names."""
     named = [directory / name for name in {*listed, CLIENT}]
     return sorted({*archives, *(path for path in named if path.is_file())})
-
-
-def _local_file(path: Path) -> LocalFile:
-    digest = file_digest(path)
-    return LocalFile(path, digest.size, digest.sha256)
 
 
 def _made_anew(name: str) -> bool:
@@ -269,11 +263,10 @@ def _write_index(
     directory: Path, index: Index, files: Sequence[LocalFile], ports: PublishPorts
 ) -> list[LocalFile]:
     """Write ``index.json`` and ``SHA256SUMS``, before the host is contacted, and return both files."""
-    with ports.write(directory / INDEX) as stream:
-        stream.write(index_format.dumps(index).encode())
-    written = _local_file(directory / INDEX)
+    ports.write(directory / INDEX, index_format.dumps(index).encode())
+    written = LocalFile.of(directory / INDEX)
     ports.checksums.update(directory, put={file.name: file.sha256 for file in (*files, written)})
-    return [written, _local_file(directory / CHECKSUMS)]
+    return [written, LocalFile.of(directory / CHECKSUMS)]
 
 
 def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> list[LocalFile]:
@@ -289,9 +282,8 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     contents = {root_name(number): root for number, root in enumerate(signing.roots, start=1)}
     contents[TARGETS] = signed_targets(files, before, signing)
     for name, content in contents.items():
-        with ports.write(directory / name) as stream:
-            stream.write(content)
-    return [_local_file(directory / name) for name in contents]
+        ports.write(directory / name, content)
+    return [LocalFile.of(directory / name) for name in contents]
 
 
 def _unsigned(error: IntegrityError) -> Finding:
@@ -327,8 +319,7 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
     page = _licences(candidates, texts, ports.loader)
     pages = {**sboms, directory / LICENCES_PAGE: page.encode()}
     for path, content in pages.items():
-        with ports.write(path) as stream:
-            stream.write(content)
+        ports.write(path, content)
     _remove([path for path in directory.glob(f"*{SBOM_SUFFIX}") if path not in pages], directory, ports)
     return sorted(pages)
 

@@ -22,7 +22,7 @@ from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.errors import NothingToDoError, ReleaseConflictError, ValidationError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
 from builder.formats import index as index_format
@@ -79,8 +79,7 @@ def write_index(wiring: Wiring, to: Path) -> Path:
                 shutil.rmtree(project)
             fresh.rename(project)
     for name, text in root_pages().items():
-        with part_file(to / name) as file:
-            file.write(text.encode())
+        write_file(to / name, text.encode())
     wiring.reporter.say(str(to))
     return to
 

@@ -19,7 +19,7 @@ from builder.adapters.archive.compression import Compressor, compressor, estimat
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.errors import ParseError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import part_file, write_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
@@ -205,5 +205,5 @@ class ChecksumFile:
             before = self.read(folder)
             after = {name: digest for name, digest in {**before, **put}.items() if name not in drop}
             if after != before:
-                with part_file(path) as file:
-                    file.write("".join(f"{sum_}  {name}\n" for name, sum_ in sorted(after.items())).encode())
+                lines = [f"{digest}  {name}\n" for name, digest in sorted(after.items())]
+                write_file(path, "".join(lines).encode())

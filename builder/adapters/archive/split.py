@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from builder.errors import IntegrityError, ValidationError
-from builder.files.atomic_write import part_file
-from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in
+from builder.files.atomic_write import part_file, write_file
+from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in, stream_digest
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.formats import parts as format_
 from builder.formats.package_names import PARTS_SUFFIX
@@ -50,11 +50,8 @@ def blame_part(package: Path, file: IO[bytes]) -> None:
 
 def whole_digest(package: Path) -> Digest:
     """Return size and sha256 of the archive's bytes. Raises as ``opened_whole``."""
-    running = RunningDigest()
     with opened_whole(package) as file:
-        for chunk in chunks_in(file):
-            running.update(chunk)
-    return running.digest
+        return stream_digest(file)
 
 
 def parts_of(package: Path) -> Parts:
@@ -140,8 +137,7 @@ def split_archive(package: Path, most: int) -> tuple[Path, ...]:
         _clear(package, joins, paths)
         require_space(package, size)
         parts = _cut(package, size, paths, most)
-    with part_file(joins) as file:
-        file.write(dumps(parts).encode())
+    write_file(joins, dumps(parts).encode())
     with disk_errors(package):
         package.unlink()
         sync_folder(package.parent)

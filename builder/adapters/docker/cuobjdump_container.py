@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from builder.binary.cuobjdump import KNOWN_IMAGES, CuobjdumpError, disagreements, parse_listings
 from builder.errors import CommandError, ToolMissingError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.ports import Completed, ContainerRun, Engine
 
 _FOLDER = "/inspect"
@@ -73,8 +73,7 @@ class ContainerInspector:
         except (OSError, ValueError):  # no answer yet, or a damaged one
             kept = self._ask(library)
             if {kept.elf[0], kept.ptx[0]} <= _ANSWERS:
-                with part_file(file) as part:
-                    part.write(kept.model_dump_json(indent=1).encode())
+                write_file(file, kept.model_dump_json(indent=1).encode())
         return Completed(*kept.elf), Completed(*kept.ptx)
 
     def try_out(self, known: Path) -> None:

@@ -237,7 +237,7 @@ class DockerEngine:
             request.image,
             command=list(request.argv[1:]),
             entrypoint=[request.argv[0]],
-            network_mode=None if request.network else "none",
+            network_mode="none",
             labels={LABEL: "run", _OWNER: f"{socket.gethostname()}:{os.getpid()}"},
             mounts=[
                 Mount(inside, str(file.resolve()), type="bind", read_only=True)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.errors import ConfigError, DiskError, ReleaseConflictError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import INDEX
@@ -172,8 +172,7 @@ class MirrorFolder:
     def _write(self, path: Path, text: str) -> None:
         """Write a file in ``.drafts`` and move it, so that a killed run leaves partial files only there."""
         made = self.drafts / path.name
-        with part_file(made) as file:
-            file.write(text.encode())
+        write_file(made, text.encode())
         made.replace(path)
         sync_folder(path.parent)
 

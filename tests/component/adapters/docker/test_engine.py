@@ -430,7 +430,8 @@ class Sdk:
     def list(self, **_: object) -> tuple[()]:
         return ()
 
-    def create(self, *_: object, mounts: Sequence[Mount], **__: object) -> Sdk:
+    def create(self, *_: object, mounts: Sequence[Mount], network_mode: str, **__: object) -> Sdk:
+        assert network_mode == "none"
         said = "bind source path does not exist" if self.blind and mounts else self.refused
         if said:
             raise APIError("500 Server Error", explanation=said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builder.adapters.git import GitTags
+from builder.adapters.git import tag_commit
 from builder.adapters.store import FileStore, member_text
 from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
@@ -165,7 +165,7 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
 
 def _resolved(item: Input, wiring: Wiring, store: FileStore) -> Pin:
     if item.kind is InputKind.GIT:
-        revision = GitTags(wiring.runner)(item.spec)
+        revision = tag_commit(wiring.runner, item.spec)
         listed = member_text(store.tree(item, revision), DEPENDENCY_LIST)
         return Pin(revision=revision, files=dependency_urls(listed))
     if item.kind is InputKind.IMAGE:

@@ -12,9 +12,18 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from requests.auth import AuthBase
 
-from builder.adapters.github.refusals import named_wait, rate_limit_wait, reason_of, refusal, sent_at
+from builder.adapters.github.refusals import rate_limit_wait, reason_of, refusal
+from builder.adapters.http_session import (
+    TRANSIENT,
+    Bearer,
+    certificate_refused,
+    is_untrusted,
+    named_wait,
+    read_at_most,
+    sent_at,
+    system_error,
+)
 from builder.adapters.repeating import Fault, Patience, Repeater
 from builder.errors import ConfigError, TransferError
 from builder.formats.text import API, API_FORM, may_carry_a_token, without_userinfo
@@ -28,13 +37,9 @@ _INSTALLATION = "ghs_"
 _TIMEOUT = (30, 300)
 """The longest waits in seconds: to connect, and between two bytes. GitHub is slow after a large asset."""
 
-_REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-
 _OK, _FORBIDDEN, _SERVER_ERROR = 200, 403, 500
 
 _JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
-
-_BLOCK = 1 << 16
 
 _READING = ("GET", "HEAD")
 
@@ -49,18 +54,6 @@ class GitHubReply:
     json: object
     headers: Mapping[str, str]
     """The headers; their names are read in any case."""
-
-
-class Bearer(AuthBase):
-    """An Authorization header, set as ``auth`` so that a ``.netrc`` cannot replace it."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Set the header of a request; see ``AuthBase``."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
 
 class GitHubHttp:
@@ -231,16 +224,9 @@ class GitHubHttp:
     def _unanswered(self, error: requests.RequestException, url: str) -> Exception:
         reason = self._scrub(system_error(error))
         host = urlsplit(url).netloc
-        transient = isinstance(
-            error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-        )
         if is_untrusted(error):
-            return TransferError(
-                f"{host}: the TLS certificate was not accepted",
-                cause=reason,
-                advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
-            )
-        if transient and self._answered:
+            return certificate_refused(host, reason)
+        if isinstance(error, TRANSIENT) and self._answered:
             return Fault(f"{host} did not answer: {reason}")
         return TransferError(
             f"{host} does not answer",
@@ -267,18 +253,6 @@ class GitHubHttp:
         return text.replace(self._token, "***") if self._token else text
 
 
-def read_at_most(response: requests.Response, limit: int) -> bytes:
-    """Return a streamed body. Raises ``TransferError`` for more than ``limit`` bytes."""
-    data = bytearray()
-    for block in response.iter_content(_BLOCK):
-        data += block
-        if len(data) > limit:
-            raise TransferError(
-                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
-            )
-    return bytes(data)
-
-
 def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     headers = {
         "Accept": accept,
@@ -288,18 +262,3 @@ def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     if length is not None:
         headers |= {"Content-Type": _BYTES, "Content-Length": str(length)}
     return headers
-
-
-def is_untrusted(error: requests.RequestException) -> bool:
-    """Return whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
-    return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
-
-
-def system_error(error: BaseException) -> str:
-    """Return the operating system's message in a chain of exceptions, else the text of the last exception."""
-    while not (isinstance(error, OSError) and error.strerror):
-        deeper = error.__cause__ or error.__context__
-        if deeper is None:
-            return str(error)
-        error = deeper
-    return error.strerror

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 import requests
 
+from builder.adapters.http_session import named_wait
 from builder.errors import TransferError
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
@@ -48,36 +48,6 @@ def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: 
         return named
     limited = status == _TOO_MANY or "Retry-After" in headers or _LIMITED.search(message) is not None
     return _SECONDARY_LIMIT if limited else None
-
-
-def named_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds to wait that the headers name; ``None`` if they name none. ``now`` is Unix time.
-
-    A point in time, in ``Retry-After`` or ``X-RateLimit-Reset``, gives at least one second.
-    """
-    after = headers.get("Retry-After", "").strip()
-    if after.isdecimal():
-        return float(after)
-    when = _http_date(after)
-    reset = headers.get("X-RateLimit-Reset", "")
-    if when is None and headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
-        when = float(reset)
-    return None if when is None else max(1.0, when - now)
-
-
-def sent_at(headers: Mapping[str, str]) -> float | None:
-    """Return the Unix time of the answer by the host's clock, to which times in headers refer.
-
-    The result is ``None`` without a ``Date`` header.
-    """
-    return _http_date(headers.get("Date", ""))
-
-
-def _http_date(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def lacks_scope(headers: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from builder.gpu.architectures import Capability
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import base_inputs, wanted_inputs, wheeled_inputs
+from builder.project.required_inputs import all_inputs, base_inputs, python_wheel_requirements
 from builder.release.preflight import check_pins
 from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
@@ -49,7 +49,7 @@ def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
     No wheel is fetched.
     """
     found: dict[str, Pin] = {}
-    for requirement in wheeled_inputs(wiring.project):
+    for requirement in python_wheel_requirements(wiring.project):
         kept = {key: pin for key, pin in known.items() if Input.parse(key).is_for_python(requirement)}
         if not kept:
             listed = wiring.package_index.python_wheels(requirement)
@@ -130,7 +130,7 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
 
 
 def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:
-    return wanted_inputs(wiring.project, known)
+    return all_inputs(wiring.project, known)
 
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:

@@ -54,7 +54,8 @@ from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import LOCK_MISSING, DebianPackage
-from builder.project.variants import Origin, SuiteSystem, Variant, base_inputs, on_platform
+from builder.project.required_inputs import base_inputs
+from builder.project.variants import Origin, SuiteSystem, Variant, on_platform
 from builder.release.preflight import check_plan
 
 

@@ -32,7 +32,7 @@ from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
 from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
-from builder.release.prepare import archives_in
+from builder.release.dist_files import archives_in
 from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 

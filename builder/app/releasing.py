@@ -40,19 +40,12 @@ from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
+from builder.release.addresses import index_url, release_tag
 from builder.release.assets import ReleaseHost, Repository
+from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
-from builder.release.prepare import (
-    ROOTS,
-    Published,
-    PublishOptions,
-    PublishPorts,
-    State,
-    archives_in,
-    index_url,
-    release_tag,
-)
+from builder.release.prepare import ROOTS, Published, PublishOptions, PublishPorts, State
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import (
     RootChange,

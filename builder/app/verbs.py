@@ -40,7 +40,9 @@ from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
-from builder.release.prepare import LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
+from builder.release.dist_files import archives_in, stored
+from builder.release.licences_page import LICENCES_PAGE
+from builder.release.prepare import ROOTS, SBOM_SUFFIX
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 from builder.wheels.distribution import STEM

@@ -1,37 +1,33 @@
 """This module prepares the files of a release: it checks and hashes packages, then writes the other files.
 
 The other files are SBOMs, licences page, index, checksums and signatures. The module also has publishing's
-options, ports and result, and the addresses of a release. Nothing here contacts the host.
+options, ports and result. Nothing here contacts the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from jinja2 import BaseLoader
 
-from builder.errors import BuilderError, IntegrityError, NothingToDoError
+from builder.errors import BuilderError, IntegrityError
 from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
-from builder.formats import parts as parts_format
-from builder.formats.index import Index, StoredArchive, build_index
-from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, INDEX, PARTS_SUFFIX
+from builder.formats.index import Index, build_index
+from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.trust import TARGETS, root_name
-from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
-from builder.pipeline.render import template_environment
 from builder.ports import Reporter
-from builder.project.variants import Project, Publish
-from builder.release.assets import ReleaseHost, Repository, StatusRow, require_tag
+from builder.project.variants import Project
+from builder.release.addresses import tag_of, versions_of
+from builder.release.assets import ReleaseHost, Repository, StatusRow
+from builder.release.dist_files import archives_in, stored
+from builder.release.licences_page import LICENCES_PAGE, licences_page
 from builder.release.preflight import (
     Candidate,
     Leniency,
@@ -41,6 +37,8 @@ from builder.release.preflight import (
     check_packages,
 )
 from builder.release.signing import Signing, signed_targets
+
+SBOM_SUFFIX = ".cdx.json"
 
 ROOTS = "trust"
 """Name of the project's folder of roots."""
@@ -107,67 +105,6 @@ class Published:
     rows: tuple[StatusRow, ...]
 
 
-def archives_in(directory: Path) -> list[Path]:
-    """Return the packages in a folder, sorted: archives and ``.parts.json`` files.
-
-    Raises ``NothingToDoError`` if there is none.
-    """
-    ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
-    found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
-    if not found:
-        raise NothingToDoError(f"{directory} holds no package", advice="`./run build --all` makes them.")
-    return found
-
-
-def release_tag(directory: Path, project: Project, archive: Archive, tag: str | None = None) -> str:
-    """Return the release's tag: ``tag``, or ``publish.tag`` with the packages' ORT version.
-
-    The client needs the tag before packages are checked, so a package that cannot be read is skipped here and
-    reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
-    """
-    paths = archives_in(directory)
-    if tag:
-        return require_tag(tag)
-    manifests = []
-    for path in paths:
-        with suppress(BuilderError):
-            manifests.append(manifest_of(path, archive))
-    return tag_of(project, None, versions_of(manifests))
-
-
-def versions_of(manifests: Iterable[Manifest]) -> set[str]:
-    """Return the ORT versions of a release's packages for its oldest CUDA, or of all if none is for CUDA."""
-    found = list(manifests)
-    oldest = min((version_of(manifest.cuda)[0] for manifest in found if manifest.cuda), default=None)
-    of_it = (one for one in found if oldest is None or (one.cuda and version_of(one.cuda)[0] == oldest))
-    return {manifest.onnxruntime.version for manifest in of_it}
-
-
-def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
-    """Return ``wanted``, or ``publish.tag`` with the only version, else with ``onnxruntime.version``.
-
-    Raises ``ConfigError`` for a tag that git refuses.
-    """
-    version = min(versions) if len(versions) == 1 else project.onnxruntime.version
-    return require_tag(wanted or project.publish.tag.replace("{version}", version))
-
-
-def index_url(publishing: Publish, tag: str) -> str:
-    """Return the address of a release's index."""
-    return f"{downloads(publishing, tag)}/{INDEX}"
-
-
-def downloads(publishing: Publish, tag: str) -> str:
-    """Return the address of a release's files, without a final slash."""
-    return f"{web_root(publishing.api)}/{publishing.repository}/releases/download/{tag}"
-
-
-def web_root(api: str) -> str:
-    """Return the web address of an API's host: github.com for api.github.com, else the server itself."""
-    split = urlsplit(api)
-    return f"{split.scheme}://{split.netloc.removeprefix('api.')}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class PreparedRelease:
     """A release without its notes."""
@@ -212,22 +149,6 @@ def prepare(
         ports.reporter.warn(f"not signed: {error}")
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))
-
-
-def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
-    """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
-    names = {*ports.checksums.read(directory), CHECKSUMS, TARGETS}
-    names |= {path.name for path in directory.glob(root_name("*"))}
-    found = sorted(directory / name for name in names)
-    return [LocalFile.of(path) for path in found if path.is_file()]
-
-
-def stored(file: LocalFile) -> StoredArchive:
-    """Return the archive that ``file`` is, or the archive whose parts it lists. Raises ``ConfigError``."""
-    if not file.name.endswith(PARTS_SUFFIX):
-        return StoredArchive(file.name, file.size, file.sha256)
-    whole = parts_format.loads(file.path.read_bytes(), file.name)
-    return StoredArchive(whole.file, whole.size, whole.sha256, whole.parts)
 
 
 def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:
@@ -290,23 +211,6 @@ def _unsigned(error: IntegrityError) -> Finding:
     return Finding(Code.R016, TARGETS, f"{error} Sign with --sign KEY or $ORTPACKS_SIGNING_KEY.")
 
 
-LICENCES_PAGE = "licences.html"
-
-SBOM_SUFFIX = ".cdx.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Component:
-    """The files of one package with the same source, vendor and licence."""
-
-    source: str
-    """A wheel, ``nvidia-cublas-cu12==12.9.1.4``; or ``compiled``."""
-    vendor: str
-    licence: str
-    """Path of the licence's text in the package."""
-    files: tuple[str, ...]
-
-
 def write_pages(directory: Path, candidates: Sequence[Candidate], ports: PublishPorts) -> list[Path]:
     """Write SBOMs and the licences page from the packages' bytes and return them; remove stale SBOMs.
 
@@ -316,7 +220,7 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
     sboms = {
         directory / f"{one.manifest.name}{SBOM_SUFFIX}": texts[one.file.name][SBOM] for one in candidates
     }
-    page = _licences(candidates, texts, ports.loader)
+    page = licences_page(candidates, texts, ports.loader)
     pages = {**sboms, directory / LICENCES_PAGE: page.encode()}
     for path, content in pages.items():
         ports.write(path, content)
@@ -340,40 +244,3 @@ def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:
             f"{one.file.name} lacks {missing}: no release without them", advice="Build it again."
         )
     return found
-
-
-def _licences(
-    candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]], loader: BaseLoader
-) -> str:
-    environment = template_environment(loader, html=True)
-    packages = {one.manifest.name: components(one.manifest) for one in candidates}
-    return environment.get_template("licences.html.j2").render(
-        packages=packages, texts=_distinct_texts(candidates, texts)
-    )
-
-
-def components(manifest: Manifest) -> tuple[Component, ...]:
-    """Return the package's libraries grouped by source, vendor and licence."""
-
-    def key(entry: FileEntry) -> tuple[str, str, str]:
-        source = entry.source.removeprefix("wheel:") if entry.member else "compiled"
-        return (source, entry.vendor, entry.licence)
-
-    files = sorted((entry for entry in manifest.files if entry.path.startswith("lib/")), key=key)
-    return tuple(
-        Component(source=source, vendor=vendor, licence=licence, files=tuple(entry.path for entry in group))
-        for (source, vendor, licence), group in groupby(files, key=key)
-    )
-
-
-def _distinct_texts(
-    candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]]
-) -> list[tuple[str, str]]:
-    """Return each distinct licence text with its path; a path with two texts is listed twice."""
-    found = {
-        (path, content.decode("utf-8", errors="replace")): None
-        for one in candidates
-        for path, content in sorted(texts[one.file.name].items())
-        if path not in {SBOM, NOTICE}
-    }
-    return sorted(found)

@@ -27,7 +27,7 @@ from builder.package.contents import OUR_LICENCE as OUR_TEXT
 from builder.package.promise import coverage_entry, coverage_line
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, Lock, Pin
-from builder.release.prepare import archives_in, stored
+from builder.release.dist_files import archives_in, stored
 from builder.wheels.distribution import (
     CAPI,
     DESCRIPTION,

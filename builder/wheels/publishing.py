@@ -28,8 +28,8 @@ from builder.files.disk import disk_errors
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
+from builder.release.dist_files import archives_in
 from builder.release.mirror import SIMPLE
-from builder.release.prepare import archives_in
 from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
 from builder.wheels.making import WHEELS, make_missing_wheels
 from builder.wheels.simple_pages import ListedFile, project_pages, root_pages

@@ -27,7 +27,6 @@ from builder.formats.package_names import CHECKSUMS, FOLDER_MODE, MANIFEST, Form
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
-from builder.release.assets import parse_checksums
 
 EARLIEST_MTIME = 315532800
 """1980-01-01 as Unix time: zip tools and some tars warn about anything older."""
@@ -207,3 +206,15 @@ class ChecksumFile:
             if after != before:
                 lines = [f"{digest}  {name}\n" for name, digest in sorted(after.items())]
                 write_file(path, "".join(lines).encode())
+
+
+def parse_checksums(text: str) -> Mapping[str, str]:
+    """Return the hex digests by name. Raises ``ValueError`` for a line that is not ``<hex> <name>``."""
+    sums = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        digest, _, name = line.partition(" ")
+        name = name[1:] if name[:1] in (" ", "*") else ""
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
+            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
+        sums[name] = digest
+    return sums

@@ -18,7 +18,8 @@ from builder.errors import (
     NothingToDoError,
     TransferError,
 )
-from builder.release.prepare import PublishOptions, index_url, release_tag
+from builder.release.addresses import index_url, release_tag
+from builder.release.prepare import PublishOptions
 from builder.report.card_grid import dumps, grid_name, table
 from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in

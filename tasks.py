@@ -26,17 +26,16 @@ from builder.app.command_line import (
     wishes,
 )
 from builder.app.releasing import show_matrix
-from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_all
+from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_no_problems
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, build_all
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
-from builder.inspector.answers import Asked, require_sound, require_support, required_devices
-from builder.inspector.sources import require_places, require_two
+from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
-from builder.release.prepare import archives_in
+from builder.release.dist_files import archives_in
 from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 
@@ -102,7 +101,7 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
         return
     answer = checks_answer(package, works)
     console.show(dumps(answer))
-    require_all(answer)
+    require_no_problems(answer)
 
 
 @over_variants(
@@ -235,7 +234,7 @@ def verify(
     verified = partial(verify_packages, wiring, wishes=wishes(base), cards=cards, grid=None)
     answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
     console.show(dumps(answer))
-    require_all(answer)
+    require_no_problems(answer)
 
 
 @verb(
@@ -283,17 +282,13 @@ def inspect(
         else:
             inspection.show_operators(wiring, path, wishes(base), as_json=json)
         return
-    names, places = [path, *also], {"--html": html, "--svg": svg, "--sarif": sarif}
-    page, picture, findings = (Path(name) if name else None for name in places.values())
-    require_places(dict(zip(places, (page, picture, findings), strict=True)))
-    devices = required_devices(require, jit=jit_ok)
-    asked = Asked(as_json=json, diff=diff, sizes=sizes, devices=devices, jit=jit_ok, sarif=findings)
-    if diff:
-        require_two(names)
-    sources = inspection.look_inside(wiring, names, deep=deep)
-    inspection.show(wiring, sources, asked, page, picture)
-    require_sound(sources)
-    require_support(sources, devices, jit=jit_ok)
+    named = {"--html": html, "--svg": svg, "--sarif": sarif}
+    places = {flag: Path(name) if name else None for flag, name in named.items()}
+    paths = [path, *also]
+    asked = checked_options(paths, places, require=require, jit=jit_ok, as_json=json, diff=diff, sizes=sizes)
+    sources = inspection.look_inside(wiring, paths, deep=deep)
+    inspection.show(wiring, sources, asked, places["--html"], places["--svg"])
+    require_all(sources, asked)
 
 
 @verb(

@@ -20,12 +20,14 @@ class BuilderError(Exception):
 
     exit_code: int = 1
 
-    def __init__(self, what: str, *, cause: str = "", advice: str = "", details: Sequence[str] = ()) -> None:
+    def __init__(
+        self, what: str, *, cause: str = "", advice: str = "", details: Sequence[str] = (), log: str = ""
+    ) -> None:
         self.what = what
         self.cause = cause
         self.advice = advice
         self.details: Tuple[str, ...] = tuple(details)
-        self.log = ""
+        self.log = log
         super().__init__(what)
 
     @property
@@ -103,12 +105,14 @@ class CommandError(BuilderError):
         argv: Sequence[str] = (),
         code: int = 1,
         tail: Sequence[str] = (),
+        cause: str = "",
         advice: str = "",
+        log: str = "",
     ) -> None:
         self.argv = tuple(argv)
         self.code = code
         self.tail = tuple(tail)
-        super().__init__(what, advice=advice, details=self.tail)
+        super().__init__(what, cause=cause, advice=advice, details=self.tail, log=log)
 
 
 class CheckFailedError(BuilderError):
@@ -166,10 +170,19 @@ class VariantsFailedError(BuilderError):
     The exit code is that of the first failure.
     """
 
-    def __init__(self, failures: Mapping[str, BuilderError]) -> None:
+    def __init__(
+        self,
+        failures: Mapping[str, BuilderError],
+        *,
+        what: str = "",
+        details: Sequence[str] = (),
+        advice: str = "",
+    ) -> None:
+        """Take the failures; without ``what`` the message is that of every failure."""
         self.failures = dict(failures)
         self.exit_code = next(iter(self.failures.values())).exit_code
-        super().__init__("\n\n".join(f"{name}: {error}" for name, error in self.failures.items()))
+        each = "\n\n".join(f"{name}: {error}" for name, error in self.failures.items())
+        super().__init__(what or each, details=details, advice=advice)
 
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

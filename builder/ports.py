@@ -6,7 +6,7 @@ A port that a single family of use cases needs is defined next to that family's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,8 +92,8 @@ class Store(Protocol):
     def unpack(self, wheel: Input) -> Path:
         """Return the folder with a wheel's unpacked files, whose sha256 equal those in the wheel's RECORD."""
 
-    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
-        """Return the bytes of the inputs that are not fetched yet, and of the wheels not unpacked yet.
+    def absent(self, item: Input) -> tuple[int, int]:
+        """Return the bytes to fetch for an input, and to unpack for a wheel; 0 for what the cache has.
 
         A wheel counts with the size of its packed file, an input without a sha256 in the lock not at all.
         """
@@ -252,7 +252,6 @@ class ContainerRun:
     argv: tuple[str, ...]
     files: Mapping[str, Path] = field(default_factory=dict)
     """Files that the container can read and execute: absolute container path → file on this machine."""
-    network: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from redis.retry import Retry
 
 from builder.adapters.registry_cache import RegistryCache
 from builder.errors import BuilderError, CheckFailedError, ConfigError, TransferError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
 from builder.files.disk import disk_errors
 from builder.formats.oci import is_oci, parse_address
@@ -127,8 +127,7 @@ class FolderCache:
 
     def put(self, key: str, value: bytes) -> None:
         """See ``ports.CompileCache.put``."""
-        with part_file(self._folder / key) as file:
-            file.write(value)
+        write_file(self._folder / key, value)
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""

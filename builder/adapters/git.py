@@ -19,26 +19,20 @@ _ENVIRONMENT = {
 """Variables that keep git from asking for a password and end it after 30 s below 1,000 bytes a second."""
 
 
-class GitTags:
-    """A resolver of git tags, ``https://host/owner/name@tag``."""
+def tag_commit(runner: Runner, spec: str) -> str:
+    """Return the commit of a tag, ``https://host/owner/name@tag``, annotated or not.
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    def __call__(self, spec: str) -> str:
-        """Return the commit of a tag, annotated or not.
-
-        Raises ``ValidationError`` for an unknown tag, ``TransferError`` when its host is out of reach and
-        ``ToolMissingError`` without git.
-        """
-        url, _, tag = spec.rpartition("@")
-        try:
-            done = self._runner.run(
-                ["git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], env=_ENVIRONMENT
-            )
-        except CommandError as error:
-            raise _unreachable(url, error) from error
-        return _commit(done.stdout, url, tag)
+    Raises ``ValidationError`` for an unknown tag, ``TransferError`` when its host is out of reach and
+    ``ToolMissingError`` without git.
+    """
+    url, _, tag = spec.rpartition("@")
+    try:
+        done = runner.run(
+            ["git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], env=_ENVIRONMENT
+        )
+    except CommandError as error:
+        raise _unreachable(url, error) from error
+    return _commit(done.stdout, url, tag)
 
 
 class GitTrees:
@@ -91,7 +85,7 @@ def _commit(listing: str, url: str, tag: str) -> str:
     commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
     commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
     if commit is None:
-        raise ValidationError(f"{url} has no tag {tag}. Correct it in variants.yaml.")
+        raise ValidationError(f"{url} has no tag {tag}", advice="Correct it in variants.yaml.")
     return commit
 
 

@@ -16,6 +16,8 @@ from builder.ports import Reporter
 
 _CHUNK = 1 << 20
 
+_BUNDLE = "Bundle again."
+
 V = TypeVar("V")
 
 
@@ -93,11 +95,11 @@ class Repeater:
     def _pause(self, what: str, fault: Fault, number: int) -> None:
         wait = self.patience.pause(fault, number)
         if number >= self.patience.attempts:
-            message = f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
-            raise fault.error(message) from None
+            advice = f"Gave up after {number} attempts; run it again to go on."
+            raise fault.error(what, cause=str(fault), advice=advice) from None
         if wait > self.patience.longest:
-            message = f"{what}: {fault}. {self.host} asks to wait {wait:.0f} s; run it again then."
-            raise TransferError(message) from None
+            advice = f"{self.host} asks to wait {wait:.0f} s; run it again then."
+            raise TransferError(what, cause=str(fault), advice=advice) from None
         tries = f"attempt {number + 1} of {self.patience.attempts} in {wait:.0f} s"
         self.reporter.warn(f"{what}: {fault}; {tries}")
         self.sleep(wait)
@@ -122,7 +124,7 @@ class FileBody:
             left -= len(block)
             if left <= 0:
                 return
-        raise IntegrityError(f"{self.file.path}: the file got shorter while it was sent. Bundle again.")
+        raise IntegrityError(f"{self.file.path}: the file got shorter while it was sent", advice=_BUNDLE)
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield the file's blocks. A disk error becomes an ``IntegrityError``, so that it is not retried."""
@@ -132,6 +134,5 @@ class FileBody:
                 while block := stream.read(_CHUNK):
                     yield block
         except OSError as error:
-            raise IntegrityError(
-                f"{self.file.path} cannot be read while it is sent: {error.strerror}. Bundle again."
-            ) from None
+            what = f"{self.file.path} cannot be read while it is sent"
+            raise IntegrityError(what, cause=error.strerror or str(error), advice=_BUNDLE) from None

@@ -7,8 +7,7 @@ agent, in a hardware token, or behind a forwarded connection.
 from __future__ import annotations
 
 import socket
-import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -16,14 +15,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from builder.errors import ConfigError, ToolMissingError
+from builder.inside import agent
 from builder.release.signing import Signer
 
 VARIABLE = "ORTPACKS_SIGNING_KEY"
 """The environment variable with the text of a private key, for CI's secrets."""
 
 _AGENT = "SSH_AUTH_SOCK"
-_SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
-"""Message numbers of the agent's protocol (draft-ietf-sshm-ssh-agent, section 6.1)."""
 _KIND = b"ssh-ed25519"
 _SECONDS = 120
 """Seconds to wait for the agent, since a person may have to touch a hardware token."""
@@ -55,23 +53,27 @@ class AgentSigner:
 
     def sign(self, message: bytes) -> bytes:
         """See ``release.signing.Signer.sign``. Raises ``ToolMissingError`` when the agent does not sign."""
-        blob = _string(_KIND) + _string(self.public)
-        request = bytes([_SIGN_REQUEST]) + _string(blob) + _string(message) + struct.pack(">I", 0)
+        key = agent.string(_KIND) + agent.string(self.public)
         try:
-            with socket.socket(socket.AF_UNIX) as agent:
-                agent.settimeout(_SECONDS)
-                agent.connect(self._path)
-                agent.sendall(_string(request))
-                with agent.makefile("rb") as stream:
-                    reply = _read_string(stream.read)
-        except (OSError, struct.error) as error:
-            raise ToolMissingError(f"The SSH agent at {self._path} does not answer: {error}.") from error
-        if reply[:1] != bytes([_SIGN_RESPONSE]):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_SECONDS)
+                connection.connect(self._path)
+                with connection.makefile("rwb") as stream:
+                    agent.send(stream, agent.sign_request(key, message))
+                    reply = agent.receive(stream)
+        except OSError as error:
+            raise self._silent(error) from error
+        if not reply:
+            raise self._silent("it ended the connection")
+        if reply[:1] != agent.SIGN_RESPONSE:
             raise ToolMissingError(
                 "The SSH agent did not sign: it has not the key, or somebody refused.",
                 advice="`ssh-add -l` shows its keys, `ssh-add FILE` adds one.",
             )
         return reply[-64:]  # string(string(kind) string(signature)), the signature of 64 bytes last
+
+    def _silent(self, why: object) -> ToolMissingError:
+        return ToolMissingError(f"The SSH agent at {self._path} does not answer", cause=str(why))
 
 
 def signers(files: Iterable[Path], env: Mapping[str, str]) -> list[Signer]:
@@ -144,12 +146,3 @@ def _private(content: bytes, where: str) -> Ed25519PrivateKey:
 
 def _raw(key: Ed25519PublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-
-
-def _string(content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + content
-
-
-def _read_string(read: Callable[[int], bytes]) -> bytes:
-    (length,) = struct.unpack(">I", read(4))
-    return read(min(length, 1 << 16))

@@ -11,14 +11,14 @@ import hashlib
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from builder.adapters.wheel import unpack_wheel
 from builder.errors import ConfigError, IntegrityError, TransferError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, file_digest
 from builder.files.disk import disk_errors, sync_file
 from builder.files.file_lock import exclusive, if_free
@@ -98,17 +98,13 @@ class FileStore:
                     file.replace(path)
         return path
 
-    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+    def absent(self, item: Input) -> tuple[int, int]:
         """See ``ports.Store.absent``."""
-        pins = {item: self._lock.pins[item.key] for item in items if item.key in self._lock.pins}
-        files = {item: pin for item, pin in pins.items() if pin.sha256}
-        to_fetch = (pin.size for pin in files.values() if not self._place(pin).is_file())
-        to_unpack = (
-            pin.size
-            for item, pin in files.items()
-            if item.kind is InputKind.WHEEL and not self._tree(pin).is_dir()
-        )
-        return sum(to_fetch), sum(to_unpack)
+        pin = self._lock.pins.get(item.key, Pin())
+        if not pin.sha256:
+            return 0, 0
+        is_packed = item.kind is InputKind.WHEEL and not self._tree(pin).is_dir()
+        return 0 if self._place(pin).is_file() else pin.size, pin.size if is_packed else 0
 
     def pin(self, item: Input) -> Pin:
         """Fetch an input that has no pin yet, and return its pin. Raises ``TransferError``."""
@@ -122,14 +118,16 @@ class FileStore:
     def _pinned(self, item: Input) -> Pin:
         pin = self._lock.pins.get(item.key)
         if pin is None:
-            raise ConfigError(f"inputs.lock has no entry {item.key!r}. Run ./run lock and commit the file.")
+            raise ConfigError(
+                f"inputs.lock has no entry {item.key!r}", advice="Run ./run lock and commit the file."
+            )
         if pin.is_open:
             raise ConfigError(
-                f"{item.key} has no pin in inputs.lock, so nothing is made of it. {LOCK_MISSING}."
+                f"{item.key} has no pin in inputs.lock, so nothing is made of it", advice=f"{LOCK_MISSING}."
             )
         if item.kind not in self._sources:
             raise ConfigError(
-                f"{item.key!r} is not a file that can be fetched: it is a {item.kind.value} input."
+                f"{item.key!r} is not a file that can be fetched", cause=f"it is a {item.kind.value} input"
             )
         return pin
 
@@ -148,8 +146,8 @@ class FileStore:
     def _download(self, item: Input, pin: Pin | None) -> Path:
         if self._offline:
             raise TransferError(
-                f"{item.key} is not in the cache ({self._cache}) and --offline was given. "
-                "Run the same command once without --offline."
+                f"{item.key} is not in the cache ({self._cache}) and --offline was given",
+                advice="Run the same command once without --offline.",
             )
         self._sweep(item)
         folder = self._cache / "incoming" / _identity(item.key)
@@ -217,9 +215,9 @@ def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
         return
     path.replace(aside)
     raise IntegrityError(
-        f"{item.key}: wanted sha256 {pin.sha256} ({pin.size:,} bytes), got {got.sha256} "
-        f"({got.size:,} bytes). The bad file is kept at {aside}. Run the same command again to fetch it "
-        "anew; if that does not help, the index or mirror serves other bytes than inputs.lock names."
+        f"{item.key}: wanted sha256 {pin.sha256} ({pin.size:,} bytes), got {got.sha256} ({got.size:,} bytes)",
+        advice=f"The bad file is kept at {aside}. Run the same command again to fetch it anew; if that does "
+        "not help, the index or mirror serves other bytes than inputs.lock names.",
     )
 
 
@@ -244,8 +242,7 @@ def _state(path: Path) -> str:
 
 
 def _stamp(path: Path) -> None:
-    with part_file(_stamp_file(path)) as file:
-        file.write(_state(path).encode("ascii"))
+    write_file(_stamp_file(path), _state(path).encode("ascii"))
 
 
 def _read_stamp(path: Path) -> str:

@@ -21,7 +21,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from builder.errors import CommandError, ConfigError, IntegrityError
 from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import Digest, RunningDigest, chunks_in, file_digest, write_new
+from builder.files.digest import Digest, chunks_in, file_digest, stream_digest, write_new
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.package_tar import is_plain
@@ -104,7 +104,9 @@ def tag_arguments(filename: str) -> list[str]:
     try:
         tags = parse_wheel_filename(filename)[3]
     except InvalidWheelFilename as error:
-        raise ConfigError(f"inputs.lock: {filename!r} is not the name of a wheel. Run ./run lock.") from error
+        raise ConfigError(
+            f"inputs.lock: {filename!r} is not the name of a wheel", advice="Run ./run lock."
+        ) from error
     interpreter = max(tag.interpreter for tag in tags)  # py3 of py2.py3
     implementation, digits = interpreter[:2], interpreter[2:]
     version = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else PYTHON
@@ -158,7 +160,8 @@ def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
         found = {}
         for info in members:
             if info.filename in wanted:
-                found[info.filename] = _digest_of(archive, info)
+                with archive.open(info) as source:
+                    found[info.filename] = stream_digest(source)
                 _compare(wheel, info.filename, wanted[info.filename], found[info.filename].sha256)
         return found
 
@@ -173,20 +176,13 @@ def recorded(archive: ZipFile, info: str) -> Mapping[str, Digest]:
     return {path: Digest(sizes[path], row.sha256) for path, row in rows.items() if path in sizes}
 
 
-def _digest_of(archive: ZipFile, info: ZipInfo) -> Digest:
-    running = RunningDigest()
-    with archive.open(info) as source:
-        for chunk in chunks_in(source):
-            running.update(chunk)
-    return running.digest
-
-
 def record_text(tree: Path) -> str:
     """Return the text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` unless there is one."""
     found = list(tree.glob("*.dist-info/RECORD"))
     if len(found) != 1:
         raise IntegrityError(
-            f"{tree} has {len(found)} RECORD files, and a wheel has one. Delete it to unpack it again."
+            f"{tree} has {len(found)} RECORD files, and a wheel has one",
+            advice="Delete it to unpack it again.",
         )
     return found[0].read_text(encoding="utf-8")
 
@@ -198,7 +194,9 @@ def opened_wheel(wheel: Path) -> Iterator[ZipFile]:
         with ZipFile(wheel) as archive:
             yield archive
     except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise IntegrityError(f"{wheel} is not a whole wheel: {error}. Delete it and run again.") from error
+        raise IntegrityError(
+            f"{wheel} is not a whole wheel", cause=str(error), advice="Delete it and run again."
+        ) from error
 
 
 def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from builder.app.inspection import opener
 from builder.binary.library import Inspected
 from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError, NothingToDoError, ValidationError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import file_digest
 from builder.formats.package_names import PLATFORMS
 from builder.gpu.architectures import Capability
@@ -198,5 +198,4 @@ def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
 
 def _write(file: Path, text: str) -> None:
     data = text.encode()
-    with part_file(file, needed=len(data)) as opened_file:
-        opened_file.write(data)
+    write_file(file, data)

@@ -11,7 +11,7 @@ from invoke.context import Context
 from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 
 VERSIONED = {
     "builder/client/__init__.py": "__version__ = ",
@@ -51,8 +51,7 @@ def bump_version(wiring: Wiring, part: str, now: datetime) -> None:
     }
     made[CHANGELOG] = _released(texts[CHANGELOG], after, now)
     for name, text in made.items():
-        with part_file(Path(wiring.root, name)) as file:
-            file.write(text.encode())
+        write_file(Path(wiring.root, name), text.encode())
     wiring.reporter.say(f"{before} → {after} in {', '.join(made)}: commit them")
 
 

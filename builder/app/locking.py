@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builder.adapters.git import GitTags
+from builder.adapters.git import tag_commit
 from builder.adapters.store import FileStore, member_text
 from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.findings.finding import require_no_errors
 from builder.formats.text import nearest
 from builder.gpu.architectures import Capability
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import base_inputs, wanted_inputs, wheeled_inputs
+from builder.project.required_inputs import all_inputs, base_inputs, python_wheel_requirements
 from builder.release.preflight import check_pins
 from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
@@ -49,7 +49,7 @@ def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
     No wheel is fetched.
     """
     found: dict[str, Pin] = {}
-    for requirement in wheeled_inputs(wiring.project):
+    for requirement in python_wheel_requirements(wiring.project):
         kept = {key: pin for key, pin in known.items() if Input.parse(key).is_for_python(requirement)}
         if not kept:
             listed = wiring.package_index.python_wheels(requirement)
@@ -103,8 +103,7 @@ def _known(wiring: Wiring) -> Lock:
 
 
 def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
-    with part_file(wiring.lock_file) as file:
-        file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+    write_file(wiring.lock_file, render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
 
 
 def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
@@ -127,12 +126,11 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
         found[spec] = missing_in([one.coverage for one in readings if one.coverage])
         lacks = " ".join(map(str, found[spec]))
         wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
-    with part_file(wiring.root / DATA) as file:
-        file.write(dumps(found).encode())
+    write_file(wiring.root / DATA, dumps(found).encode())
 
 
 def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:
-    return wanted_inputs(wiring.project, known)
+    return all_inputs(wiring.project, known)
 
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:
@@ -167,7 +165,7 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
 
 def _resolved(item: Input, wiring: Wiring, store: FileStore) -> Pin:
     if item.kind is InputKind.GIT:
-        revision = GitTags(wiring.runner)(item.spec)
+        revision = tag_commit(wiring.runner, item.spec)
         listed = member_text(store.tree(item, revision), DEPENDENCY_LIST)
         return Pin(revision=revision, files=dependency_urls(listed))
     if item.kind is InputKind.IMAGE:

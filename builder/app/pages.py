@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.app.page_parts import FILES, PARTS, page_text
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 
 _PART = re.compile(
     r"(?P<begin><!-- \./run docs: (?P<what>[a-z-]+)(?: (?P<name>[a-z0-9-]+))? -->\n).*?(?=<!-- end -->)",
@@ -27,8 +27,7 @@ def write_pages(wiring: Wiring) -> None:
     """Write every generated part and file. Raises ``ConfigError`` for a part without a generator."""
     for path, made in generated(wiring):
         if not path.exists() or page_text(path) != made:
-            with part_file(path) as file:
-                file.write(made.encode())
+            write_file(path, made.encode())
             wiring.reporter.say(f"{path.relative_to(wiring.root)} is new")
 
 

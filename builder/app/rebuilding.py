@@ -27,7 +27,7 @@ from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, read_recipe, tree_differences
 from builder.pipeline.rebuilt import differences
-from builder.release.prepare import index_url
+from builder.release.addresses import index_url
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from builder.builds.proving import verifier
 from builder.builds.python_wheels import RUNTIME, WHEEL_NAME, make_wheel
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
@@ -42,19 +42,12 @@ from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Origin, Project
+from builder.release.addresses import index_url, release_tag
 from builder.release.assets import ReleaseHost, Repository
+from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
-from builder.release.prepare import (
-    ROOTS,
-    Published,
-    PublishOptions,
-    PublishPorts,
-    State,
-    archives_in,
-    index_url,
-    release_tag,
-)
+from builder.release.prepare import ROOTS, Published, PublishOptions, PublishPorts, State
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import (
     RootChange,
@@ -207,7 +200,7 @@ def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> Publ
         checksums=wiring.checksums,
         reporter=wiring.reporter,
         verify=lambda package: verify(package, verifier(wiring, wiring.reporter, None)),
-        write=part_file,
+        write=write_file,
         loader=wiring.loader,
         signing=_signing(wiring, keys),
     )
@@ -430,8 +423,7 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
         roots.append(envelope(next_root(before, change, datetime.now(UTC))))
     folder.mkdir(exist_ok=True)
     file = folder / root_name(len(roots))
-    with part_file(file) as stream:
-        stream.write(with_signatures(roots[-1], who))
+    write_file(file, with_signatures(roots[-1], who))
     roots[-1] = file.read_bytes()
     try:
         read_roots(roots)

@@ -176,7 +176,7 @@ def clean_answer(paths: Mapping[Path, int], held: Iterable[Held], *, removed: bo
     )
 
 
-def require_all(answer: PackagesAnswer | ChecksAnswer) -> None:
+def require_no_problems(answer: PackagesAnswer | ChecksAnswer) -> None:
     """Raise ``CheckFailedError`` with every problem of an answer."""
     parts = answer.packages if isinstance(answer, PackagesAnswer) else answer.checks
     failed = [one.problems for one in parts if one.problems]

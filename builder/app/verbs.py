@@ -18,8 +18,8 @@ from builder.builds.wiring import Wiring
 from builder.config.addition import with_variant
 from builder.console import Console
 from builder.errors import ConfigError, NothingToDoError, ToolMissingError, ValidationError
-from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import LocalFile, file_digest
+from builder.files.atomic_write import scratch_folder, write_file
+from builder.files.digest import LocalFile
 from builder.files.disk import absolute, remove
 from builder.formats import index as index_format
 from builder.formats.index import build_index
@@ -45,7 +45,9 @@ from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspec
 from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import on_platform
-from builder.release.prepare import LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
+from builder.release.dist_files import archives_in, stored
+from builder.release.licences_page import LICENCES_PAGE
+from builder.release.prepare import ROOTS, SBOM_SUFFIX
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 from builder.wheels.distribution import STEM
@@ -86,8 +88,7 @@ def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
             found[build[1].sha256] = build
     path = wiring.root / BUILDS_PAGE
     page = builds_page(found.values(), path.read_text(encoding="utf-8") if path.exists() else "")
-    with part_file(path) as file:
-        file.write(page.encode())
+    write_file(path, page.encode())
     wiring.reporter.say(f"{path}: {len(found)} of {len(packages)} packages")
 
 
@@ -131,8 +132,7 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
     path = wiring.root / "variants.yaml"
     text, wiring.project = with_variant(path.read_bytes().decode(), path.name, name, sm)
     VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
-    with part_file(path) as file:
-        file.write(text.encode())
+    write_file(path, text.encode())
     wiring.reporter.say(
         f"{path.name} has {name}; what follows from it: `./run docs`, `./run render --golden`"
     )
@@ -153,13 +153,9 @@ def make_client(wiring: Wiring) -> Path:
     client = write_client(wiring, None)
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
     archive = wiring.archive(wiring.reporter)
-    listed = []
-    for package in packages:
-        digest = file_digest(package)
-        manifest = manifest_of(package, archive)
-        listed.append((manifest, stored(LocalFile(package, digest.size, digest.sha256))))
-    with part_file(wiring.dist / INDEX) as file:
-        file.write(index_format.dumps(build_index("local", listed, wiring.project.models)).encode())
+    listed = [(manifest_of(package, archive), stored(LocalFile.of(package))) for package in packages]
+    index = build_index("local", listed, wiring.project.models)
+    write_file(wiring.dist / INDEX, index_format.dumps(index).encode())
     wiring.reporter.say(f"{client.name}, {inspector.name} and {INDEX} in {wiring.dist}")
     return client
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.pipeline.compile import StageBuild, export
 from builder.ports import Reporter
@@ -127,5 +127,4 @@ def write_built(folder: Path, key: str, packages: Sequence[Path], files: Sequenc
         "packages": [package.name for package in packages],
         "files": {file.name: file_digest(file).sha256 for file in files},
     }
-    with part_file(folder / _BUILT) as file:
-        file.write(json.dumps(stamp, indent=2).encode() + b"\n")
+    write_file(folder / _BUILT, json.dumps(stamp, indent=2).encode() + b"\n")

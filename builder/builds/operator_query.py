@@ -22,7 +22,7 @@ from builder.adapters.test_models.one_node import LAST, Definition, Question, de
 from builder.binary.library_names import HOST, PROVIDER
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.formats.json_values import from_json, parse_json, to_json
 from builder.onnxruntime.operators import FORMAT, ONNX, OperatorTable, ranges
@@ -85,8 +85,7 @@ def operator_table(
         table = ask(
             definitions(), lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
         )
-    with part_file(file) as part:
-        part.write(json.dumps(to_json(table), indent=1).encode())
+    write_file(file, json.dumps(to_json(table), indent=1).encode())
     return table
 
 

@@ -20,7 +20,7 @@ from builder.builds.artifact import Artifact
 from builder.builds.check_tools import CheckTools
 from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Host, Profile
@@ -162,8 +162,7 @@ class Packer:
         """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
         dist, checksums = self.wiring.dist, self.wiring.checksums
         provenance = dist / provenance_name(one.archive)
-        with part_file(provenance) as file:
-            file.write(self._provenance(one, manifest).encode())
+        write_file(provenance, self._provenance(one, manifest).encode())
         files = tuple(dist / file.name for file in one.files)
         for old, new in zip(one.files, files, strict=True):
             os.replace(old, new)  # noqa: PTH105 - replaces an existing file atomically
@@ -217,8 +216,7 @@ def write_record(
         else None,
     )
     path = dist / record_name(packed.archive)
-    with part_file(path) as file:
-        file.write(dumps(record).encode())
+    write_file(path, dumps(record).encode())
     return path
 
 

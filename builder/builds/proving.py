@@ -17,7 +17,7 @@ from builder.builds.check_tools import tools_of
 from builder.builds.virtual_cards import CardBench, CardRequest
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import require_no_errors
@@ -68,8 +68,7 @@ def verify_packages(
                 raise
             failed.append(error)
     if grid is not None and grids:
-        with part_file(grid) as file:
-            file.write(page(grids).encode())
+        write_file(grid, page(grids).encode())
         wiring.reporter.say(f"{grid}: {len(grids)} packages")
     elif grid is not None:
         wiring.reporter.warn(f"{grid} stays as it was: no package was opened on a card")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.adapters.archive.package_archive import EARLIEST_MTIME
 from builder.builds.wiring import Wiring
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.formats.package_names import CLIENT
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
@@ -40,8 +40,7 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
         wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
         (made,) = Path(work).glob("*.whl")
         wheel = wiring.dist / made.name
-        with part_file(wheel) as file:
-            file.write(made.read_bytes())
+        write_file(wheel, made.read_bytes())
     wiring.reporter.say(str(wheel))
     return wheel
 

@@ -143,7 +143,7 @@ def _bytes_of(items: Iterable[Input], lock: Lock) -> int:
 
 def _input_rooms(items: Iterable[Input], store: Store, cache: Path) -> Iterator[Room]:
     for item in dict.fromkeys(items):
-        to_fetch, to_unpack = store.absent([item])
+        to_fetch, to_unpack = store.absent(item)
         yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
         yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
 

@@ -57,7 +57,8 @@ from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import LOCK_MISSING, DebianPackage
-from builder.project.variants import Origin, SuiteSystem, Variant, base_inputs, on_platform
+from builder.project.required_inputs import base_inputs
+from builder.project.variants import Origin, SuiteSystem, Variant, on_platform
 from builder.release.preflight import check_plan
 
 
@@ -501,10 +502,12 @@ def build_all(
     try:
         side_by_side({name: partial(build, name) for name in builds}, interrupt)
     except VariantsFailedError as error:
-        error.what = f"not made: {len(error.failures)} of {len(builds)} variants"
-        error.details = tuple(_account(builds, made, error.failures))
-        error.advice = f"What was made and compiled is kept. Go on with: {command}"
-        raise
+        raise VariantsFailedError(
+            error.failures,
+            what=f"not made: {len(error.failures)} of {len(builds)} variants",
+            details=tuple(_account(builds, made, error.failures)),
+            advice=f"What was made and compiled is kept. Go on with: {command}",
+        ) from error
     return tuple(package for name in builds for package in made[name])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from builder.binary.coverage import LibraryCoverage
 from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.findings.finding import Finding
 from builder.findings.observations import NO_DEVICE
 from builder.formats.index import Index, StoredArchive, build_index
@@ -196,8 +196,7 @@ class CardBench:
         archive = package.name.removesuffix(PARTS_SUFFIX)
         grid = grid_of(manifest, archive, digest.sha256, self.cards.driver, rows)
         self.grids.append(grid)
-        with part_file(package.with_name(grid_name(package.name))) as file:
-            file.write(dumps(grid).encode())
+        write_file(package.with_name(grid_name(package.name)), dumps(grid).encode())
 
 
 def _feed(trial: SelftestTrial) -> dict[str, Array]:

@@ -28,7 +28,7 @@ def with_variant(text: str, path: str, name: str, sm: Sequence[str]) -> tuple[st
     """
     before = load_project(text, path)
     if name in before.packages:
-        raise ValidationError(f"{path}: a package is called {name} already. Take another name.")
+        raise ValidationError(f"{path}: a package is called {name} already", advice="Take another name.")
     after = _inserted(text, path, [f"{_spelled(name)}:", *_entry(sm)])
     project = load_project(after, f"{path} (not written)")
     if (

@@ -83,7 +83,8 @@ def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[V
         raise ValidationError([_unknown_variant(name, project) for name in unknown])
     if not names and not all_:
         known = ", ".join(project.packages)
-        raise NothingToDoError(f"No variant is chosen. Name some with --variant ({known}), or give --all.")
+        advice = f"Name some with --variant ({known}), or give --all."
+        raise NothingToDoError("No variant is chosen", advice=advice)
     of_all = [name for name, variant in project.packages.items() if variant.in_all] if all_ else []
     chosen = dict.fromkeys((*of_all, *names))
     return tuple(project.packages[name] for name in chosen)

@@ -37,6 +37,12 @@ def part_file(dest: Path, *, needed: int = 0) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
 
 
+def write_file(dest: Path, data: bytes) -> None:
+    """Write ``data`` to the file ``dest``, in place of an earlier one. Raises ``DiskError``."""
+    with part_file(dest) as file:
+        file.write(data)
+
+
 @contextmanager
 def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
     """Yield the path of a folder that the block may make, and that is removed at the block's end.

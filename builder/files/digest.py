@@ -45,6 +45,12 @@ class LocalFile:
         """Return the sha256 in the form of release hosts: ``sha256:<hex>``."""
         return f"sha256:{self.sha256}"
 
+    @classmethod
+    def of(cls, path: Path) -> LocalFile:
+        """Return a file on this disk. Raises ``IntegrityError`` as ``chunks_of`` does."""
+        found = file_digest(path)
+        return cls(path, found.size, found.sha256)
+
 
 _BATCH = 4
 """Chunks that are handed to another thread at once: with one at a time the threads wait for each other."""
@@ -143,10 +149,19 @@ def _state(file: IO[bytes]) -> Tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def stream_digest(stream: IO[bytes]) -> Digest:
+    """Return size and sha256 of the remaining bytes of a stream."""
+    return _digest(chunks_in(stream))
+
+
 def file_digest(path: Path) -> Digest:
     """Return size and sha256 of a file. Raises ``IntegrityError`` as ``chunks_of`` does."""
+    return _digest(chunks_of(path))
+
+
+def _digest(chunks: Iterable[bytes]) -> Digest:
     running = RunningDigest()
-    for chunk in chunks_of(path):
+    for chunk in chunks:
         running.update(chunk)
     return running.digest
 

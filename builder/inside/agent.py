@@ -18,43 +18,50 @@ NAME = "compile-cache"
 LARGEST = 15 << 20
 """Most bytes of a request or a reply; an agent's message has at most 16 MiB."""
 
-_FAILURE, _SIGN_REQUEST, _SIGN_RESPONSE = b"\5", b"\15", b"\16"
+_FAILURE, _SIGN_REQUEST, SIGN_RESPONSE = b"\5", b"\15", b"\16"
 
 _NO_KEY = b"ortpacks"
 """The text in place of the key and of the signature's algorithm."""
 
 
+def sign_request(key: bytes, data: bytes) -> bytes:
+    """Return the message that asks for a signature of ``data`` by ``key``, without flags."""
+    return _SIGN_REQUEST + string(key) + string(data) + bytes(4)
+
+
 def ask(reads: BufferedIOBase, writes: BufferedIOBase, request: bytes) -> bytes:
     """Send ``request`` and return the reply. Raises ``OSError`` where there is none."""
-    _send(writes, _SIGN_REQUEST + _string(_string(_NO_KEY)) + _string(request) + bytes(4))
-    message = _receive(reads)
-    if message[:1] != _SIGN_RESPONSE:
+    send(writes, sign_request(string(_NO_KEY), request))
+    message = receive(reads)
+    if message[:1] != SIGN_RESPONSE:
         raise ConnectionError("the compile cache's socket gave no answer")
     return _strings(_strings(message[1:])[0])[1]
 
 
 def serve(reads: BufferedIOBase, writes: BufferedIOBase, answer: Callable[[bytes], bytes]) -> None:
     """Reply to each request with ``answer`` until the connection ends; refuse messages of other types."""
-    while message := _receive(reads):
+    while message := receive(reads):
         if message[:1] == _SIGN_REQUEST:
             reply = answer(_strings(message[1:])[1])
-            _send(writes, _SIGN_RESPONSE + _string(_string(_NO_KEY) + _string(reply)))
+            send(writes, SIGN_RESPONSE + string(string(_NO_KEY) + string(reply)))
         else:
-            _send(writes, _FAILURE)
+            send(writes, _FAILURE)
 
 
-def _send(writes: BufferedIOBase, message: bytes) -> None:
-    writes.write(_string(message))
+def send(writes: BufferedIOBase, message: bytes) -> None:
+    """Send a message of an agent's protocol."""
+    writes.write(string(message))
     writes.flush()
 
 
-def _receive(reads: BufferedIOBase) -> bytes:
+def receive(reads: BufferedIOBase) -> bytes:
     """Return the next message; empty at the connection's end."""
     head = reads.read(4)
     return reads.read(struct.unpack(">I", head)[0]) if len(head) == 4 else b""  # noqa: PLR2004
 
 
-def _string(value: bytes) -> bytes:
+def string(value: bytes) -> bytes:
+    """Return a string of an agent's protocol, which begins with its length."""
     return struct.pack(">I", len(value)) + value
 
 

@@ -17,8 +17,8 @@ from builder.adapters.untrusted.opener import Opener
 from builder.binary.payloads.payload_bytes import has_lz4
 from builder.errors import BuilderError, os_error
 from builder.formats.text import printable
-from builder.inspector.answers import Asked, require_sound, require_support, required_devices, show
-from builder.inspector.sources import look_inside, require_places, require_two
+from builder.inspector.answers import checked_options, require_all, show
+from builder.inspector.sources import look_inside
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
@@ -73,10 +73,15 @@ def main(argv: Sequence[str]) -> int:
 
 def _inspect(argv: Sequence[str]) -> None:
     given = _parser().parse_args(argv)
-    require_places({"--sarif": given.sarif})
-    devices = required_devices(given.require, jit=given.jit_ok)
-    if given.diff:
-        require_two(given.path)
+    asked = checked_options(
+        given.path,
+        {"--sarif": given.sarif},
+        require=given.require,
+        jit=given.jit_ok,
+        as_json=given.json,
+        diff=given.diff,
+        sizes=given.sizes,
+    )
     reporter = _Lines()
     if not HAS_ZSTD:
         reporter.warn(_NO_ZSTD)
@@ -89,17 +94,8 @@ def _inspect(argv: Sequence[str]) -> None:
     if given.deep and not has_lz4():
         reporter.warn(_NO_LZ4)
     sources = look_inside(opener, given.path, deep=given.deep)
-    asked = Asked(
-        as_json=given.json,
-        diff=given.diff,
-        sizes=given.sizes,
-        devices=devices,
-        jit=given.jit_ok,
-        sarif=given.sarif,
-    )
     show(sources, asked, {}, _tell, reporter.say)
-    require_sound(sources)
-    require_support(sources, devices, jit=given.jit_ok)
+    require_all(sources, asked)
 
 
 def _tell(text: str) -> None:

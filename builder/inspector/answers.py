@@ -1,4 +1,7 @@
-"""Results of ``inspect`` as text, JSON and SARIF, and the checks that decide its exit code."""
+"""Options of ``inspect``, its results as text, JSON and SARIF 2.1.0, and the checks of its exit code.
+
+SARIF is OASIS's format for static analysis, which GitHub's code scanning reads.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from builder.adapters.archive.split import parts_of
+from builder.adapters.untrusted.opener import is_url
 from builder.binary.comparison import compare
 from builder.errors import CheckFailedError, ValidationError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.findings.finding import Code, Finding, errors
 from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.text import nearest, shortened
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES
-from builder.inspector.sarif import sarif
+from builder.inspector.sources import require_places, require_two
 from builder.package.diff import PackageDifference, difference, difference_lines
 from builder.package.promise import InspectedSource
 from builder.pipeline.inspect import changes_document, document
@@ -25,6 +30,8 @@ from builder.report.heatmap import heat_maps
 from builder.report.heatmap_text import text
 from builder.rules.payloads import check_payloads
 from builder.rules.required_gpus import check_required
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,27 @@ class Asked:
     """The file to write all findings to; ``None`` for no file."""
 
 
+def checked_options(
+    paths: Sequence[str],
+    places: Mapping[str, Path | None],
+    *,
+    require: str | None,
+    jit: bool,
+    as_json: bool,
+    diff: bool,
+    sizes: bool,
+) -> Asked:
+    """Return the options, checked before any of ``paths`` is read. Raises ``ValidationError``.
+
+    ``places`` is as for ``require_places``; ``--sarif`` is one of its flags.
+    """
+    require_places(places)
+    devices = required_devices(require, jit=jit)
+    if diff:
+        require_two(paths)
+    return Asked(as_json=as_json, diff=diff, sizes=sizes, devices=devices, jit=jit, sarif=places["--sarif"])
+
+
 def show(
     sources: Sequence[InspectedSource],
     asked: Asked,
@@ -59,8 +87,7 @@ def show(
         found = {one.label: tuple(findings_of(one, asked.devices, jit=asked.jit)) for one in sources}
         files = {**files, asked.sarif: sarif(found).encode()}
     for path, data in files.items():
-        with part_file(path, needed=len(data)) as file:
-            file.write(data)
+        write_file(path, data)
     tell(_changes(*sources, as_json=asked.as_json) if asked.diff else _answer(sources, asked))
     for path, data in files.items() if not asked.as_json else ():
         say(f"{path}  {len(data):,} bytes")
@@ -141,6 +168,12 @@ def findings_of(
     yield from check_required(source.libraries, devices, jit=jit)
 
 
+def require_all(sources: Sequence[InspectedSource], asked: Asked) -> None:
+    """Raise ``CheckFailedError`` as ``require_sound`` does, or where a source does not run on a device."""
+    require_sound(sources)
+    _require_support(sources, asked.devices, jit=asked.jit)
+
+
 def require_sound(sources: Sequence[InspectedSource]) -> None:
     """Raise ``CheckFailedError`` when a library cannot be read, an image has errors or a promise findings."""
     items = [item for source in sources for item in source.libraries]
@@ -154,7 +187,7 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
         raise CheckFailedError("; ".join(what), [*unread, *broken, *images])
 
 
-def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
+def _require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
     """Raise ``CheckFailedError`` where a source does not run on one of ``devices``."""
     lines = [
         f"{one.code.name} {source.label} {one.message}"
@@ -163,3 +196,38 @@ def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capabi
     ]
     if lines:
         raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
+
+
+def sarif(found: Mapping[str, Sequence[Finding]]) -> str:
+    """Return a SARIF text with one run. ``found``: the findings by the label of their source."""
+    codes = sorted({one.code for findings in found.values() for one in findings}, key=lambda code: code.name)
+    results = [_sarif_result(source, one, codes) for source, findings in found.items() for one in findings]
+    driver = {"name": "ortpacks inspect", "rules": [_sarif_rule(code) for code in codes]}
+    artifacts = [{"location": {"uri": _uri(source)}} for source in found]
+    run = {"tool": {"driver": driver}, "artifacts": artifacts, "results": results}
+    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif_rule(code: Code) -> dict[str, object]:
+    return {"id": code.name, "shortDescription": {"text": f"{code.value}."}}
+
+
+def _sarif_result(source: str, one: Finding, codes: Sequence[Code]) -> dict[str, object]:
+    wanted = f" Wanted: {one.wanted}; got: {one.got}." if one.wanted or one.got else ""
+    inside = [{"fullyQualifiedName": one.path}] if one.path else []
+    return {
+        "ruleId": one.code.name,
+        "ruleIndex": codes.index(one.code),
+        "level": one.severity.value,
+        "message": {"text": f"{source}: {one.message}.{wanted}"},
+        "locations": [
+            {
+                "physicalLocation": {"artifactLocation": {"uri": _uri(source)}},
+                **({"logicalLocations": inside} if inside else {}),
+            }
+        ],
+    }
+
+
+def _uri(source: str) -> str:
+    return source if is_url(source) else quote(source)

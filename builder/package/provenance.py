@@ -24,7 +24,8 @@ from builder.package.contents import wanted
 from builder.package.sbom import deb_purl, debian_purl, image_purl, pypi_purl
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
-from builder.project.variants import ImageSystem, Origin, base_inputs
+from builder.project.required_inputs import base_inputs
+from builder.project.variants import ImageSystem, Origin
 
 SUFFIX = ".provenance.json"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.binary.library_names import NVIDIA
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.manifest import WheelEntry, dumps
@@ -214,8 +214,7 @@ def _ours(path: str, work: Path) -> Member:
 
 
 def _written(member: Member, data: bytes) -> Member:
-    with part_file(member.file) as file:
-        file.write(data)
+    write_file(member.file, data)
     return member
 
 

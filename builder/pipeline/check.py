@@ -1,8 +1,8 @@
 """The step check reads a package's libraries and compares their contents with the variant.
 
 Our reader finds out which GPUs each library runs on, and unpacks all images of libraries that we compiled;
-cuobjdump, if a toolchain image is available, must count the same images. ``binary.pe_macho`` reads libraries
-for Windows and macOS. All findings are collected; the caller raises by ``findings.finding.require``.
+cuobjdump, if an ``Inspector`` is given, must count the same images. ``binary.pe_macho`` reads libraries for
+Windows and macOS. All findings are collected; the caller raises by ``findings.finding.require``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
-from builder.errors import BuilderError, CommandError, ConfigError
+from builder.errors import CommandError, ConfigError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import disk_errors
 from builder.inside import agent, status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
@@ -177,12 +177,20 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
     except KeyboardInterrupt:
         means.reporter.say("what was compiled is kept")
         raise
-    except BuilderError as error:
-        error.log = str(log)
-        if isinstance(error, CommandError):
-            error.cause = error.tail[-1].removeprefix(_USER) if error.tail else ""
-            error.advice = advice("\n".join(error.tail)) or error.advice
-        raise
+    except CommandError as error:
+        raise CommandError(
+            error.what,
+            argv=error.argv,
+            code=error.code,
+            tail=error.tail,
+            cause=error.tail[-1].removeprefix(_USER) if error.tail else error.cause,
+            advice=advice("\n".join(error.tail)) or error.advice,
+            log=str(log),
+        ) from error
+    except (ToolMissingError, DiskError, TransferError) as error:
+        raise type(error)(
+            error.what, cause=error.cause, advice=error.advice, details=error.details, log=str(log)
+        ) from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ The functions are pure: ``compare`` and ``converge`` get what a host listed and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -184,18 +184,6 @@ def require_tag(tag: str) -> str:
             f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
         )
     return tag
-
-
-def parse_checksums(text: str) -> Mapping[str, str]:
-    """Return the hex digests by name. Raises ``ValueError`` for a line that is not ``<hex> <name>``."""
-    sums = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        digest, _, name = line.partition(" ")
-        name = name[1:] if name[:1] in (" ", "*") else ""
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
-            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
-        sums[name] = digest
-    return sums
 
 
 def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[Status, str]:

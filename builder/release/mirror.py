@@ -58,12 +58,15 @@ def mirror_tag(tag: str) -> str:
     require_tag(tag)
     if "/" in tag:
         raise ConfigError(
-            f"{tag!r} cannot be mirrored: a mirror keeps each release in one folder that is named by its "
-            "tag. Pass a --tag without /."
+            f"{tag!r} cannot be mirrored",
+            cause="a mirror keeps each release in one folder that is named by its tag",
+            advice="Pass a --tag without /.",
         )
     if tag in (LISTING, LATEST, SIMPLE):
         raise ConfigError(
-            f"{tag!r} cannot be mirrored: a mirror has something else there. Pass another --tag."
+            f"{tag!r} cannot be mirrored",
+            cause="a mirror has something else there",
+            advice="Pass another --tag.",
         )
     return tag
 

@@ -18,8 +18,9 @@ from builder.gpu.architectures import Capability
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
+from builder.release.addresses import downloads
 from builder.release.assets import UPLOADED
-from builder.release.prepare import PreparedRelease, PublishPorts, downloads
+from builder.release.prepare import PreparedRelease, PublishPorts
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits

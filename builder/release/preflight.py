@@ -21,7 +21,8 @@ from builder.formats.parts import StoredFile
 from builder.gpu.cuda_toolkits import version_of
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import LOCK_MISSING, Lock
-from builder.project.variants import Origin, base_inputs
+from builder.project.required_inputs import base_inputs
+from builder.project.variants import Origin
 
 MAX_SIZE = 2**31 - 1
 """The largest asset in bytes: under 2 GiB."""

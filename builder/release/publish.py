@@ -24,15 +24,9 @@ from builder.release.assets import (
     converge,
     render_table,
 )
+from builder.release.dist_files import files_there
 from builder.release.notes import card_tables, previous_index, release_notes
-from builder.release.prepare import (
-    Published,
-    PublishOptions,
-    PublishPorts,
-    State,
-    files_there,
-    prepare,
-)
+from builder.release.prepare import Published, PublishOptions, PublishPorts, State, prepare
 
 
 def publish_release(
@@ -56,7 +50,7 @@ def publish_release(
 
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
     """Return the state of the release ``tag`` compared with ``directory``. Nothing is written."""
-    return observe(tag, files_there(directory, ports), ports)
+    return observe(tag, files_there(directory, ports.checksums), ports)
 
 
 def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
@@ -161,20 +155,25 @@ def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit:
     _require_tag(draft, commit, ports)
     public = ports.host.publish(draft, plan.title, plan.body, commit)
     if table := _differences(plan, public, ports):
-        what = f"{plan.tag} was changed by somebody else while it was published:\n{table}\n"
-        raise IntegrityError(f"{what}{_taken_back(public, ports, 'Run it again.')}")
+        _withdraw(public, ports)
+        raise IntegrityError(
+            f"{plan.tag} was changed by somebody else while it was published:",
+            details=table,
+            advice=_advice_after_withdrawal(public, "Run it again."),
+        )
     now = _tagged_commit(plan.tag, ports)
     if commit and now not in (None, commit):
-        raise _moved(plan.tag, commit, now, _taken_back(public, ports, _MOVED))
+        _withdraw(public, ports)
+        raise _moved(plan.tag, commit, now, _advice_after_withdrawal(public, _MOVED))
     return public
 
 
-def _differences(plan: ReleasePlan, public: Release, ports: PublishPorts) -> str:
-    """Return the published files that differ from the plan, as a table; empty if there are none."""
+def _differences(plan: ReleasePlan, public: Release, ports: PublishPorts) -> list[str]:
+    """Return the published files that differ from the plan, as a table's lines; empty if there are none."""
     if complete(compare(plan.files, public.assets)):
-        return ""
+        return []
     rows = compare(plan.files, ports.host.assets(public))  # the answer may lack some files
-    return "\n".join(render_table([row for row in rows if row.status is not Status.EQUAL]))
+    return render_table([row for row in rows if row.status is not Status.EQUAL])
 
 
 def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None) -> Release:
@@ -191,32 +190,36 @@ def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None
     seen = ports.host.published(public.tag)  # the answer to publishing may have come too early
     if seen and seen.immutable:
         return seen
+    _withdraw(public, ports)
     then = "Look at that setting and run it again, or pass --allow-mutable."
     raise IntegrityError(
         f"{public.tag} came out not immutable, though the repository's releases are to be so.",
-        advice=_taken_back(public, ports, then),
+        advice=_advice_after_withdrawal(public, then),
     )
 
 
-def _taken_back(public: Release, ports: PublishPorts, then: str) -> str:
-    """Make a release that should not be public a draft again.
+def _withdraw(public: Release, ports: PublishPorts) -> None:
+    """Make a release that should not be public a draft again, unless it is immutable."""
+    if not public.immutable:
+        ports.host.withdraw(public)
 
-    Returns its new state and what to do, as text.
-    """
+
+def _advice_after_withdrawal(public: Release, then: str) -> str:
     if public.immutable:
         return f"It is public and immutable: delete {public.html_url} and use a new --tag."
-    ports.host.withdraw(public)
     return f"It is a draft again: {public.html_url}. {then}"
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:
-    state = f"{public.tag} is published with other files{' and immutable' if public.immutable else ''}"
+    also = " and immutable" if public.immutable else ""
+    state = f"{public.tag} is published with other files{also}: {public.html_url}"
     if public.immutable:
-        raise ReleaseConflictError(f"{state}: {public.html_url}. Nobody can change it: use a new --tag.")
+        raise ReleaseConflictError(state, advice="Nobody can change it: use a new --tag.")
     if not options.replace:
         raise ReleaseConflictError(
-            f"{state}: {public.html_url}. People may have it: use a new --tag; or --replace, which shows "
-            "nobody anything that is not whole."
+            state,
+            advice="People may have it: use a new --tag; or --replace, which shows nobody anything that is "
+            "not whole.",
         )
 
 
@@ -258,9 +261,9 @@ def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None
 def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[StatusRow, ...]:
     rows = tuple(compare(plan.files, ports.host.assets(draft)))
     if not complete(rows):
-        table = "\n".join(render_table(rows))
         raise IntegrityError(
-            f"{plan.tag} is not what was uploaded, so it stays a draft:\n{table}\n"
-            "Is someone else publishing the same tag? Run it again."
+            f"{plan.tag} is not what was uploaded, so it stays a draft:",
+            details=render_table(rows),
+            advice="Is someone else publishing the same tag? Run it again.",
         )
     return rows

@@ -27,7 +27,7 @@ from builder.package.contents import OUR_LICENCE as OUR_TEXT
 from builder.package.promise import coverage_entry, coverage_line
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, Lock, Pin
-from builder.release.prepare import archives_in, stored
+from builder.release.dist_files import archives_in, stored
 from builder.wheels.distribution import (
     CAPI,
     DESCRIPTION,
@@ -125,12 +125,8 @@ def _are_of(folder: Path, package: Path) -> bool:
         return False
     with opened_wheel(wheel) as archive:
         info = next(name for name in archive.namelist() if name.endswith(f".dist-info/{DESCRIPTION}"))
-        return bool(json.loads(archive.read(info))["package"]["sha256"] == _stored(package).sha256)
-
-
-def _stored(package: Path) -> StoredArchive:
-    digest = file_digest(package)
-    return stored(LocalFile(package, digest.size, digest.sha256))
+        made_of = json.loads(archive.read(info))["package"]["sha256"]
+        return bool(made_of == stored(LocalFile.of(package)).sha256)
 
 
 def package_of(wiring: Wiring, variant: str) -> Path:
@@ -222,7 +218,7 @@ def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> 
             )
     taken = {entry: _relocated(wiring, manifest, folder / entry.path) for entry in replaced(manifest)}
     _require_coverage(manifest, taken)
-    archive = _stored(package)
+    archive = stored(LocalFile.of(package))
     page = f"https://github.com/{wiring.project.publish.repository}"
     return _Source(manifest, archive, taken, (folder / OUR_TEXT).read_bytes(), page)
 

@@ -22,14 +22,14 @@ from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.errors import NothingToDoError, ReleaseConflictError, ValidationError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
+from builder.release.dist_files import archives_in
 from builder.release.mirror import SIMPLE
-from builder.release.prepare import archives_in
 from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
 from builder.wheels.making import WHEELS, make_missing_wheels
 from builder.wheels.simple_pages import ListedFile, project_pages, root_pages
@@ -79,8 +79,7 @@ def write_index(wiring: Wiring, to: Path) -> Path:
                 shutil.rmtree(project)
             fresh.rename(project)
     for name, text in root_pages().items():
-        with part_file(to / name) as file:
-            file.write(text.encode())
+        write_file(to / name, text.encode())
     wiring.reporter.say(str(to))
     return to
 
@@ -184,7 +183,9 @@ def _package_of(file: Path) -> IndexPackage:
     with opened_wheel(file) as archive:
         path = f"{'-'.join(file.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
         if path not in archive.namelist():
-            raise ValidationError(f"{file} has no {path}: it is no wheel of ./run wheel. Take it away.")
+            raise ValidationError(
+                f"{file} has no {path}: it is no wheel of ./run wheel", advice="Take it away."
+            )
         package = json.loads(archive.read(path))["package"]
     value = {"format": index_format.FORMAT, "tag": WHEELS, "packages": [package], "models": []}
     return index_format.loads(json.dumps(value), f"{file}: {DESCRIPTION}").packages[0]

@@ -18,8 +18,9 @@ from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form
 from builder.pipeline.plan import Wishes
 from builder.project.variants import Project
+from builder.release.addresses import index_url
 from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions, State, index_url
+from builder.release.prepare import PublishOptions, State
 from builder.release.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT

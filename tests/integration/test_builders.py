@@ -165,9 +165,8 @@ def test_a_full_disk_of_one_engine_is_told_by_its_name_and_the_other_goes_on(
         (error,) = caught.value.failures.values()
         assert isinstance(error, DiskError)
         where = farm.place("legacy").root
-        assert str(error).startswith(
-            f"Builder small or {where} had no space left while building artifact. Free space there"
-        )
+        assert error.what == f"Builder small or {where} had no space left while building artifact"
+        assert error.advice.startswith("Free space there")
     assert farm.told("legacy") == ["on small", "legacy begins"]
     assert farm.made() == {"legacy": set(), "latest": {"artifact"}}
 

@@ -33,7 +33,7 @@ def test_a_row_is_what_the_wheel_holds(root: Path, spec: str) -> None:
     wiring = Wiring(root)
     store = wiring.store(wiring.lock)
     wheel = bundled(wiring)[spec]
-    if wheel not in wiring.project.bundled and any(store.absent([wheel])):
+    if wheel not in wiring.project.bundled and any(store.absent(wheel)):
         pytest.skip(f"{spec} is not in the input cache: building its variant fetches it")
     files = sorted(file for file in store.unpack(wheel).rglob("*") if is_named_like_a_library(file.name))
     readings = [read_file(file.name, file, symbols=False) for file in files]

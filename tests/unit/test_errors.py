@@ -40,8 +40,7 @@ def test_the_text_is_made_of_the_fields(error: BuilderError, text: str) -> None:
 
 
 def test_the_log_stands_below_what_a_program_said_and_above_the_advice() -> None:
-    error = CommandError("nvcc exited with 1", tail=["a"], advice="Do y.")
-    error.log = "dist/legacy/build.log"
+    error = CommandError("nvcc exited with 1", tail=["a"], advice="Do y.", log="dist/legacy/build.log")
     assert str(error) == "nvcc exited with 1\na\nThe whole log: dist/legacy/build.log\nDo y."
 
 

@@ -19,7 +19,7 @@ from builder.adapters.archive.compression import Compressor, compressor, estimat
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.errors import ParseError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import part_file, write_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
@@ -27,7 +27,6 @@ from builder.formats.package_names import CHECKSUMS, FOLDER_MODE, MANIFEST, Form
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
-from builder.release.assets import parse_checksums
 
 EARLIEST_MTIME = 315532800
 """1980-01-01 as Unix time: zip tools and some tars warn about anything older."""
@@ -193,7 +192,8 @@ class ChecksumFile:
         try:
             return parse_checksums(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ParseError(f"{path}: {error}. Delete the file: the next build writes it anew.") from error
+            advice = "Delete the file: the next build writes it anew."
+            raise ParseError(f"{path}: {error}", advice=advice) from error
 
     def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
         """See ``package.archive.Checksums.update``."""
@@ -204,5 +204,17 @@ class ChecksumFile:
             before = self.read(folder)
             after = {name: digest for name, digest in {**before, **put}.items() if name not in drop}
             if after != before:
-                with part_file(path) as file:
-                    file.write("".join(f"{sum_}  {name}\n" for name, sum_ in sorted(after.items())).encode())
+                lines = [f"{digest}  {name}\n" for name, digest in sorted(after.items())]
+                write_file(path, "".join(lines).encode())
+
+
+def parse_checksums(text: str) -> Mapping[str, str]:
+    """Return the hex digests by name. Raises ``ValueError`` for a line that is not ``<hex> <name>``."""
+    sums = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        digest, _, name = line.partition(" ")
+        name = name[1:] if name[:1] in (" ", "*") else ""
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
+            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
+        sums[name] = digest
+    return sums

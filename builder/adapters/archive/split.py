@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from builder.errors import IntegrityError, ValidationError
-from builder.files.atomic_write import part_file
-from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in
+from builder.files.atomic_write import part_file, write_file
+from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in, stream_digest
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.formats import parts as format_
 from builder.formats.package_names import PARTS_SUFFIX
@@ -29,7 +29,9 @@ def opened_whole(package: Path) -> Iterator[IO[bytes]]:
     ``IntegrityError``, which names the missing or different part, at the end of that part at the latest.
     """
     if not package.is_file():
-        raise ValidationError(f"{package}: no such package. `./run build` leaves its packages in dist/.")
+        raise ValidationError(
+            f"{package}: no such package", advice="`./run build` leaves its packages in dist/."
+        )
     if not package.name.endswith(PARTS_SUFFIX):
         with package.open("rb") as file:
             yield file
@@ -48,11 +50,8 @@ def blame_part(package: Path, file: IO[bytes]) -> None:
 
 def whole_digest(package: Path) -> Digest:
     """Return size and sha256 of the archive's bytes. Raises as ``opened_whole``."""
-    running = RunningDigest()
     with opened_whole(package) as file:
-        for chunk in chunks_in(file):
-            running.update(chunk)
-    return running.digest
+        return stream_digest(file)
 
 
 def parts_of(package: Path) -> Parts:
@@ -64,11 +63,14 @@ def parts_of(package: Path) -> Parts:
     with package.open("rb") as file:
         text = file.read(format_.LIMIT + 1)
     if len(text) > format_.LIMIT:
-        raise IntegrityError(f"{package} has more than {format_.LIMIT:,} bytes: it joins no parts of ours.")
+        raise IntegrityError(
+            f"{package} has more than {format_.LIMIT:,} bytes", cause="it joins no parts of ours"
+        )
     parts = format_.loads(text, package.name)
     if package.name != f"{parts.file}{PARTS_SUFFIX}":
         raise ValidationError(
-            f"{package} joins the parts of {parts.file}. Give it back its name, {parts.file}{PARTS_SUFFIX}."
+            f"{package} joins the parts of {parts.file}",
+            advice=f"Give it back its name, {parts.file}{PARTS_SUFFIX}.",
         )
     return parts
 
@@ -83,7 +85,8 @@ def _joined(folder: Path, parts: Parts) -> Iterator[bytes]:
     if whole.digest.sha256 != parts.sha256:
         raise IntegrityError(
             f"{folder / parts.file}: its parts are whole and do not join to it: sha256 {parts.sha256} "
-            f"is wanted, got {whole.digest.sha256}. Download the parts and the file that joins them again."
+            f"is wanted, got {whole.digest.sha256}",
+            advice="Download the parts and the file that joins them again.",
         )
 
 
@@ -96,13 +99,16 @@ def _proved(path: Path, part: StoredFile) -> Iterator[bytes]:
                 yield chunk
     except OSError as error:
         raise IntegrityError(
-            f"{path} cannot be read: {error.strerror}. It is a part of the package: download it again."
+            f"{path} cannot be read",
+            cause=error.strerror or str(error),
+            advice="It is a part of the package: download it again.",
         ) from error
     got = running.digest
     if got != Digest(part.size, part.sha256):
         raise IntegrityError(
             f"{path} is damaged: {part.size} bytes, sha256 {part.sha256} are wanted, got {got.size} bytes, "
-            f"sha256 {got.sha256}. Download it again."
+            f"sha256 {got.sha256}",
+            advice="Download it again.",
         )
 
 
@@ -131,8 +137,7 @@ def split_archive(package: Path, most: int) -> tuple[Path, ...]:
         _clear(package, joins, paths)
         require_space(package, size)
         parts = _cut(package, size, paths, most)
-    with part_file(joins) as file:
-        file.write(dumps(parts).encode())
+    write_file(joins, dumps(parts).encode())
     with disk_errors(package):
         package.unlink()
         sync_folder(package.parent)
@@ -160,7 +165,7 @@ def _cut(package: Path, size: int, paths: tuple[Path, ...], most: int) -> Parts:
         rest = archive.read(1)
     if rest or sum(entry.size for entry in entries) != size:
         raise IntegrityError(
-            f"{package} changed while it was split. Let nothing else write there, and build again."
+            f"{package} changed while it was split", advice="Let nothing else write there, and build again."
         )
     return Parts(format=FORMAT, file=package.name, size=size, sha256=whole.digest.sha256, parts=entries)
 

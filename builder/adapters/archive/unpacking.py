@@ -163,8 +163,9 @@ def members_in(folder: Path) -> tuple[Member, ...]:
     members = _package(folder) if (folder / LIBRARIES).is_dir() else _plain(folder)
     if not any(member.path.startswith(f"{LIBRARIES}/") for member in members):
         raise NothingToDoError(
-            f"No library in {folder}. Name a package, or a folder like the one that a package unpacks to "
-            f"({MANIFEST}, {LIBRARIES}/)."
+            f"No library in {folder}",
+            advice="Name a package, or a folder like the one that a package unpacks to "
+            f"({MANIFEST}, {LIBRARIES}/).",
         )
     return members
 

@@ -17,7 +17,7 @@ from zlib_ng import zlib_ng
 from builder.adapters.archive.unpacking import members_of
 from builder.errors import IntegrityError
 from builder.files.atomic_write import part_file
-from builder.files.digest import Digest, RunningDigest, chunks_in
+from builder.files.digest import Digest, RunningDigest, chunks_in, stream_digest
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import MANIFEST, file_mode
 
@@ -104,16 +104,12 @@ def write_package_zip(package: Path, manifest: Manifest, dest: Path) -> None:
 
 
 def _digests(file: Path) -> dict[str, Digest]:
+    found = {}
     with ZipFile(file) as archive:
-        return {name: _digest_of(archive, name) for name in archive.namelist()}
-
-
-def _digest_of(archive: ZipFile, name: str) -> Digest:
-    digest = RunningDigest()
-    with archive.open(name) as member:
-        for chunk in chunks_in(member):
-            digest.update(chunk)
-    return digest.digest
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                found[name] = stream_digest(member)
+    return found
 
 
 def is_zip_of(file: Path, manifest: Mapping[str, bytes]) -> bool:

@@ -37,8 +37,10 @@ class DebianSource:
             return dest
         tried_mirrors = without_userinfo(" or ".join(mirrors))
         raise TransferError(
-            f"{item.key} is not on {tried_mirrors}: the archive has moved on. Name a version "
-            "that it has in variants.yaml, or set ORTPACKS_DEBIAN_MIRROR to a mirror that keeps old ones."
+            f"{item.key} is not on {tried_mirrors}",
+            cause="the archive has moved on",
+            advice="Name a version that it has in variants.yaml, or set ORTPACKS_DEBIAN_MIRROR to a mirror "
+            "that keeps old ones.",
         )
 
 

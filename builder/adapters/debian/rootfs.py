@@ -63,6 +63,8 @@ _TELL = "; ".join(
 
 _SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
 
+_GET_IT = "Get it with: apt-get install mmdebstrap debian-archive-keyring."
+
 _OURS = "amd64"
 """Debian's name for the build machines' architecture."""
 
@@ -149,8 +151,8 @@ class DebianRootfs:
     def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
         if self._offline:
             raise TransferError(
-                f"{what} is not in the cache ({path}) and --offline was given. "
-                "Run the same command once without --offline."
+                f"{what} is not in the cache ({path}) and --offline was given",
+                advice="Run the same command once without --offline.",
             )
         self._reporter.say(f"making {what}")
         with scratch_folder(path, needed=0) as folder:
@@ -180,7 +182,7 @@ class DebianRootfs:
         except ToolMissingError as missing:
             raise ToolMissingError(
                 "a runtime image starts from a slim Debian, and mmdebstrap, which makes it, is not there",
-                advice="Get it with: apt-get install mmdebstrap debian-archive-keyring.",
+                advice=_GET_IT,
             ) from missing
 
     def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str], mirror: str) -> None:
@@ -226,11 +228,17 @@ class DebianRootfs:
             self._runner.run(argv, env=env)
         except CommandError as error:
             if says_full(error.tail):
-                message = f"the Debian file system does not fit into {self._cache}. Free space and run again."
-                raise DiskError("\n".join([message, *error.tail[-5:]])) from error
+                raise DiskError(
+                    f"the Debian file system does not fit into {self._cache}",
+                    details=error.tail[-5:],
+                    advice="Free space and run again.",
+                ) from error
             if any(sign in line for line in error.tail for sign in _NETWORK):
-                message = "the Debian mirror cannot be reached. Check the network or ORTPACKS_DEBIAN_MIRROR."
-                raise TransferError("\n".join([message, *error.tail[-5:]])) from error
+                raise TransferError(
+                    "the Debian mirror cannot be reached",
+                    details=error.tail[-5:],
+                    advice="Check the network or ORTPACKS_DEBIAN_MIRROR.",
+                ) from error
             if not self._root and any(sign in line for line in error.tail for sign in _NO_IDS):
                 raise CommandError(
                     "mmdebstrap cannot make a Debian file system as this user",
@@ -263,8 +271,8 @@ def _include(packages: list[str]) -> list[str]:
 
 def _no_tool() -> ToolMissingError:
     return ToolMissingError(
-        "base assembled needs mmdebstrap (or, as root, debootstrap) to make a Debian file system. "
-        "Get it with: apt-get install mmdebstrap debian-archive-keyring. --base nvidia needs neither."
+        "base assembled needs mmdebstrap (or, as root, debootstrap) to make a Debian file system",
+        advice=f"{_GET_IT} --base nvidia needs neither.",
     )
 
 
@@ -279,7 +287,7 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
     missing = sorted({"base-files", "dpkg", *packages} - {package.name for package in _listed(tar)})
     if missing:
         raise IntegrityError(
-            f"the Debian file system lacks {', '.join(missing)}. Run the same command again."
+            f"the Debian file system lacks {', '.join(missing)}", advice="Run the same command again."
         )
 
 
@@ -308,7 +316,9 @@ def _package(stanza: Mapping[str, str]) -> DebianPackage:
 
 
 def _not_whole(why: str) -> IntegrityError:
-    return IntegrityError(f"the Debian file system is not whole: {why}. Run the same command again.")
+    return IntegrityError(
+        "the Debian file system is not whole", cause=why, advice="Run the same command again."
+    )
 
 
 def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:

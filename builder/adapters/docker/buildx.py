@@ -60,8 +60,10 @@ class Buildx:
         done = self._runner.run(["docker", "buildx", "version"], check=False)
         if done.code != 0:
             raise ToolMissingError(
-                "This Docker has no BuildKit front: `docker buildx version` failed. Install docker-buildx "
-                "(Debian: docker-buildx, Docker's own packages: docker-buildx-plugin)."
+                "This Docker has no BuildKit front",
+                cause="`docker buildx version` failed",
+                advice="Install docker-buildx (Debian: docker-buildx, Docker's own packages: "
+                "docker-buildx-plugin).",
             )
         words = done.stdout.split()
         version = words[1].lstrip("v") if len(words) > 1 else ""
@@ -158,14 +160,17 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
     who = f"Builder {request.builder}" if request.builder else "The Docker engine"
     if _GONE.search(text):
         return ToolMissingError(
-            f"{who} went away while building {request.target}. Start it and run the same command again: "
-            f"finished units are cached.\n{text}"
+            f"{who} went away while building {request.target}",
+            details=text.splitlines(),
+            advice="Start it and run the same command again: finished units are cached.",
         )
     if says_full([text]):
         here = f" or {request.output.parent}" if request.output else ""
         return DiskError(
-            f"{who}{here} had no space left while building {request.target}. Free space there (`docker "
-            f"system df` shows what an engine holds) and run the same command again.\n{text}"
+            f"{who}{here} had no space left while building {request.target}",
+            details=text.splitlines(),
+            advice="Free space there (`docker system df` shows what an engine holds) and run the same "
+            "command again.",
         )
     if request.push:
         said = [match[1] for line in text.splitlines() if (match := _REFUSED.search(line))]
@@ -186,5 +191,6 @@ def require_version(what: str, found: str, floor: tuple[int, int]) -> None:
         wanted = ".".join(map(str, floor))
         raise ToolMissingError(
             f"{what} is {found or 'of an unknown version'}; {wanted} or newer is needed for BuildKit's named "
-            "contexts and cache mounts. Update Docker."
+            "contexts and cache mounts",
+            advice="Update Docker.",
         )

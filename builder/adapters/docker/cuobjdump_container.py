@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from builder.binary.cuobjdump import KNOWN_IMAGES, CuobjdumpError, disagreements, parse_listings
 from builder.errors import CommandError, ToolMissingError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.ports import Completed, ContainerRun, Engine
 
 _FOLDER = "/inspect"
@@ -73,8 +73,7 @@ class ContainerInspector:
         except (OSError, ValueError):  # no answer yet, or a damaged one
             kept = self._ask(library)
             if {kept.elf[0], kept.ptx[0]} <= _ANSWERS:
-                with part_file(file) as part:
-                    part.write(kept.model_dump_json(indent=1).encode())
+                write_file(file, kept.model_dump_json(indent=1).encode())
         return Completed(*kept.elf), Completed(*kept.ptx)
 
     def try_out(self, known: Path) -> None:
@@ -105,18 +104,20 @@ class ContainerInspector:
         done = self._engine.run(ContainerRun(image=self._image, argv=argv, files={inside: library}))
         if done.code == _NOT_FOUND:
             raise ToolMissingError(
-                f"The image {self._image} has no cuobjdump. Remove it (docker image rm) and run again."
+                f"The image {self._image} has no cuobjdump",
+                advice="Remove it (docker image rm) and run again.",
             )
         _, *found = _PART.split(done.stdout)
         parts = dict(zip(found[::2], found[1::2], strict=True))
         if done.code != 0 or tuple(parts) != _PARTS:
             tail = [*done.stdout.splitlines()[-5:], *done.stderr.splitlines()[-5:]]
             raise CommandError(
-                f"cuobjdump's container ended early on {library.name}: exit code {done.code}. The machine "
-                "may be out of memory or disk; free some and run again.",
+                f"cuobjdump's container ended early on {library.name}",
                 argv=argv[:2],
                 code=done.code,
                 tail=tail,
+                cause=f"exit code {done.code}",
+                advice="The machine may be out of memory or disk; free some and run again.",
             )
         elf, ptx = (
             (int(parts[f"{kind}.code"]), parts[f"{kind}.out"], parts[f"{kind}.err"])

@@ -237,7 +237,7 @@ class DockerEngine:
             request.image,
             command=list(request.argv[1:]),
             entrypoint=[request.argv[0]],
-            network_mode=None if request.network else "none",
+            network_mode="none",
             labels={LABEL: "run", _OWNER: f"{socket.gethostname()}:{os.getpid()}"},
             mounts=[
                 Mount(inside, str(file.resolve()), type="bind", read_only=True)
@@ -314,7 +314,7 @@ def _engine_errors() -> Iterator[None]:
         raise _refusal(str(error.explanation or error)) from error
     except (DockerException, RequestException) as error:
         raise ToolMissingError(
-            f"The Docker engine went away: {error}. Start it and run the same command again."
+            "The Docker engine went away", cause=str(error), advice="Start it and run the same command again."
         ) from error
 
 
@@ -322,8 +322,10 @@ def _refusal(message: str) -> CommandError | DiskError:
     """Return the error for a refusal by the engine: ``DiskError`` for a full disk, else ``CommandError``."""
     if says_full([message]):
         return DiskError(
-            f"The Docker engine's disk is full: {message}. Free space there (`docker system df` shows what "
-            "the engine holds) and run the same command again."
+            "The Docker engine's disk is full",
+            cause=message,
+            advice="Free space there (`docker system df` shows what the engine holds) and run the same "
+            "command again.",
         )
     advice = "The engine's log says more (`journalctl --unit docker` where systemd runs it)."
-    return CommandError(f"The Docker engine refused: {message}", advice=advice)
+    return CommandError("The Docker engine refused", cause=message, advice=advice)

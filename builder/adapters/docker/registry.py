@@ -22,8 +22,15 @@ from docker.errors import DockerException
 from pydantic import BaseModel, ValidationError
 from requests.adapters import HTTPAdapter
 
-from builder.adapters.github.http import Bearer, is_untrusted, read_at_most, system_error
-from builder.adapters.github.refusals import named_wait
+from builder.adapters.http_session import (
+    TRANSIENT,
+    Bearer,
+    certificate_refused,
+    is_untrusted,
+    named_wait,
+    read_at_most,
+    system_error,
+)
 from builder.adapters.repeating import FileBody
 from builder.errors import TransferError
 from builder.files.oci_opener import bearer_parameters
@@ -64,12 +71,6 @@ _BAD_REQUEST, _NOT_ALLOWED = 400, 405
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 """The status codes of answers after which the same request may succeed later."""
-
-_PASSING_ERRORS = (
-    requests.ConnectionError,
-    requests.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-)
 
 _SHOWN = 300
 """The most characters of a registry's refusal that an error shows."""
@@ -200,7 +201,7 @@ class Registry:
         """Write an attestation manifest, and return its entry in the index."""
         layers = [self._put_statement(statement) for statement in image.statements]
         files = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
-        config = self._put_blob(_json({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)
+        config = self.put_blob(_json({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)
         manifest = _json({"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": layers})
         self._put_manifest(_digest(manifest), manifest, _MANIFEST)
         notes = {"reference.type": "attestation-manifest", "reference.digest": image.digest}
@@ -212,7 +213,7 @@ class Registry:
 
     def _put_statement(self, statement: Statement) -> dict[str, object]:
         kind = {"in-toto.io/predicate-type": statement["predicateType"]}
-        return {**self._put_blob(_json(statement), _IN_TOTO), "annotations": kind}
+        return {**self.put_blob(_json(statement), _IN_TOTO), "annotations": kind}
 
     def manifest(self, reference: str) -> bytes | None:
         """Return the bytes of the manifest of a tag or digest; ``None`` if there is none."""
@@ -237,11 +238,15 @@ class Registry:
 
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         """Write a small blob, and return its descriptor."""
-        return self._put_blob(data, media_type)
+        found = _descriptor(data, media_type)
+        self._ask(
+            "PUT", self.begin_upload(), params={"digest": str(found["digest"])}, data=data, headers=_BYTES
+        )
+        return found
 
     def put_empty(self) -> dict[str, object]:
         """Write the empty configuration of an artifact, and return its descriptor."""
-        return self._put_blob(_EMPTY, "application/vnd.oci.empty.v1+json")
+        return self.put_blob(_EMPTY, "application/vnd.oci.empty.v1+json")
 
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob in bytes, -1 if the registry names none; ``None`` if there is no blob."""
@@ -275,13 +280,6 @@ class Registry:
     def cancel_upload(self, place: str) -> None:
         """End an upload without a blob."""
         self._ask("DELETE", place, also=(*_NONE, _NOT_ALLOWED))
-
-    def _put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
-        found = _descriptor(data, media_type)
-        self._ask(
-            "PUT", self.begin_upload(), params={"digest": str(found["digest"])}, data=data, headers=_BYTES
-        )
-        return found
 
     def _put_manifest(self, reference: str, manifest: bytes, media_type: str) -> None:
         where = f"{self._base}manifests/{reference}"
@@ -359,13 +357,9 @@ class Registry:
     def _unanswered(self, error: requests.RequestException) -> TransferError:
         said = " ".join(system_error(error).split())
         if is_untrusted(error):
-            return TransferError(
-                f"{self._repository}: the TLS certificate was not accepted",
-                cause=said,
-                advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
-            )
+            return certificate_refused(self._repository, said)
         what = f"{self._repository} does not answer"
-        if isinstance(error, _PASSING_ERRORS) and "_base" in vars(self):
+        if isinstance(error, TRANSIENT) and "_base" in vars(self):
             return PassingError(what, cause=said)
         return refused(what, self._host, said, self._reach)
 

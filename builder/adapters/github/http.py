@@ -12,9 +12,18 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from requests.auth import AuthBase
 
-from builder.adapters.github.refusals import named_wait, rate_limit_wait, reason_of, refusal, sent_at
+from builder.adapters.github.refusals import rate_limit_wait, reason_of, refusal
+from builder.adapters.http_session import (
+    TRANSIENT,
+    Bearer,
+    certificate_refused,
+    is_untrusted,
+    named_wait,
+    read_at_most,
+    sent_at,
+    system_error,
+)
 from builder.adapters.repeating import Fault, Patience, Repeater
 from builder.errors import ConfigError, TransferError
 from builder.formats.text import may_carry_a_token, without_userinfo
@@ -29,13 +38,9 @@ _INSTALLATION = "ghs_"
 _TIMEOUT = (30, 300)
 """The longest waits in seconds: to connect, and between two bytes. GitHub is slow after a large asset."""
 
-_REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
-
 _OK, _FORBIDDEN, _SERVER_ERROR = 200, 403, 500
 
 _JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
-
-_BLOCK = 1 << 16
 
 _READING = ("GET", "HEAD")
 
@@ -50,18 +55,6 @@ class GitHubReply:
     json: object
     headers: Mapping[str, str]
     """The headers; their names are read in any case."""
-
-
-class Bearer(AuthBase):
-    """An Authorization header, set as ``auth`` so that a ``.netrc`` cannot replace it."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Set the header of a request; see ``AuthBase``."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
 
 class GitHubHttp:
@@ -83,12 +76,13 @@ class GitHubHttp:
         """
         if API.fullmatch(api.rstrip("/")) is None:
             raise ConfigError(
-                f"--api (or publish.api of variants.yaml) is {without_userinfo(api)!r}: the token would go "
-                f"there. Allowed: {API_FORM}."
+                f"--api (or publish.api of variants.yaml) is {without_userinfo(api)!r}",
+                cause="the token would go there",
+                advice=f"Allowed: {API_FORM}.",
             )
         if token and _TOKEN.fullmatch(token) is None:
             raise ConfigError(
-                "The GitHub token holds blanks or line breaks; set it again (it is not shown here)."
+                "The GitHub token holds blanks or line breaks", advice="Set it again (it is not shown here)."
             )
         self._api = api.rstrip("/")
         self._token = token
@@ -217,7 +211,7 @@ class GitHubHttp:
         if status >= _SERVER_ERROR:
             wait = named_wait(response.headers, now)
             raise Fault(f"GitHub answered {status}: {message}", wait=wait)
-        raise TransferError(refusal(response, message))
+        raise refusal(response, message)
 
     def _json(self, response: requests.Response) -> object:
         if not response.content:
@@ -231,25 +225,21 @@ class GitHubHttp:
     def _unanswered(self, error: requests.RequestException, url: str) -> Exception:
         reason = self._scrub(system_error(error))
         host = urlsplit(url).netloc
-        transient = isinstance(
-            error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-        )
         if is_untrusted(error):
-            return TransferError(
-                f"{host}: the TLS certificate was not accepted ({reason}).",
-                advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
-            )
-        if transient and self._answered:
+            return certificate_refused(host, reason)
+        if isinstance(error, TRANSIENT) and self._answered:
             return Fault(f"{host} did not answer: {reason}")
         return TransferError(
-            f"{host} does not answer: {reason}. Is the machine online, and is publish.api right?"
+            f"{host} does not answer",
+            cause=reason,
+            advice="Is the machine online, and is publish.api right?",
         )
 
     def _require_token(self) -> None:
         if not self._token:
             raise ConfigError(
-                "No GitHub token: set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's "
-                "contents."
+                "There is no GitHub token",
+                advice="Set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's contents.",
             )
 
     def _refuse_downgrade(self, url: str) -> None:
@@ -264,18 +254,6 @@ class GitHubHttp:
         return text.replace(self._token, "***") if self._token else text
 
 
-def read_at_most(response: requests.Response, limit: int) -> bytes:
-    """Return a streamed body. Raises ``TransferError`` for more than ``limit`` bytes."""
-    data = bytearray()
-    for block in response.iter_content(_BLOCK):
-        data += block
-        if len(data) > limit:
-            raise TransferError(
-                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
-            )
-    return bytes(data)
-
-
 def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     headers = {
         "Accept": accept,
@@ -285,18 +263,3 @@ def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     if length is not None:
         headers |= {"Content-Type": _BYTES, "Content-Length": str(length)}
     return headers
-
-
-def is_untrusted(error: requests.RequestException) -> bool:
-    """Return whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
-    return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
-
-
-def system_error(error: BaseException) -> str:
-    """Return the operating system's message in a chain of exceptions, else the text of the last exception."""
-    while not (isinstance(error, OSError) and error.strerror):
-        deeper = error.__cause__ or error.__context__
-        if deeper is None:
-            return str(error)
-        error = deeper
-    return error.strerror

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 import requests
+
+from builder.adapters.http_session import named_wait
+from builder.errors import TransferError
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 
@@ -34,6 +36,8 @@ _ADVICE = {
     "what the token covers. A tag on a commit that changes workflows needs Workflows: write too.",
 }
 
+_MOVED = "The repository has moved: correct publish.repository in variants.yaml."
+
 
 def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: float) -> float | None:
     """Return the seconds to wait for a rate limit; ``None`` for another answer. ``now`` is Unix time."""
@@ -46,54 +50,24 @@ def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: 
     return _SECONDARY_LIMIT if limited else None
 
 
-def named_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds to wait that the headers name; ``None`` if they name none. ``now`` is Unix time.
-
-    A point in time, in ``Retry-After`` or ``X-RateLimit-Reset``, gives at least one second.
-    """
-    after = headers.get("Retry-After", "").strip()
-    if after.isdecimal():
-        return float(after)
-    when = _http_date(after)
-    reset = headers.get("X-RateLimit-Reset", "")
-    if when is None and headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
-        when = float(reset)
-    return None if when is None else max(1.0, when - now)
-
-
-def sent_at(headers: Mapping[str, str]) -> float | None:
-    """Return the Unix time of the answer by the host's clock, to which times in headers refer.
-
-    The result is ``None`` without a ``Date`` header.
-    """
-    return _http_date(headers.get("Date", ""))
-
-
-def _http_date(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def lacks_scope(headers: Mapping[str, str]) -> bool:
     """Return whether the answer lists a classic token's scopes and none of them allows writing."""
     scopes = {scope.strip() for scope in headers.get("X-OAuth-Scopes", "").split(",")} - {""}
     return bool(scopes) and not scopes & _WRITING
 
 
-def may_not_write(repository: str) -> str:
-    """Return the message for a token that can read a repository but not write to it."""
-    return f"{repository}: the token may read the repository but not write to it. It needs {_NEEDED}"
+def may_not_write(repository: str) -> TransferError:
+    """Return the error for a token that can read a repository but not write to it."""
+    what = f"{repository}: the token may read the repository but not write to it"
+    return TransferError(what, advice=f"It needs {_NEEDED}")
 
 
-def refusal(response: requests.Response, reason: str) -> str:
-    """Return the message for a refusal: request, reason and advice. ``reason`` is GitHub's own text."""
+def refusal(response: requests.Response, reason: str) -> TransferError:
+    """Return the error for a refused request. ``reason`` is GitHub's own text."""
     where = response.url.partition("?")[0]  # after a redirect the query is a signature
-    message = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
-    if response.is_redirect:
-        return f"{message}. The repository has moved: correct publish.repository in variants.yaml."
-    return f"{message}. {_ADVICE.get(response.status_code, 'GitHub will not accept this as it is.')}"
+    what = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
+    advice = _ADVICE.get(response.status_code, "GitHub will not accept this as it is.")
+    return TransferError(what, advice=_MOVED if response.is_redirect else advice)
 
 
 def reason_of(response: requests.Response) -> str:

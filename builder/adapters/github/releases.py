@@ -60,7 +60,7 @@ class GitHub:
         reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
         may_push = _permissions(reply).get("push") is not False
         if lacks_scope(reply.headers) or not (may_push or self._http.stands_for_no_user):
-            raise TransferError(may_not_write(self._repository))
+            raise may_not_write(self._repository)
 
     def commit_of(self, tag: str) -> str | None:
         """See ``release.assets.Repository.commit_of``. An annotated tag names its commit in a tag object."""
@@ -158,7 +158,8 @@ class GitHub:
         )
         if published.draft:
             raise TransferError(
-                f"GitHub left {release.tag} a draft without saying why: look at {published.html_url}"
+                f"GitHub left {release.tag} a draft without saying why",
+                advice=f"Look at {published.html_url}",
             )
         return published
 
@@ -169,7 +170,8 @@ class GitHub:
         )
         if not withdrawn.draft:
             raise TransferError(
-                f"GitHub left {release.tag} public without saying why: look at {withdrawn.html_url}"
+                f"GitHub left {release.tag} public without saying why",
+                advice=f"Look at {withdrawn.html_url}",
             )
         return withdrawn
 
@@ -233,7 +235,7 @@ class GitHub:
         while True:
             reply = self._http.call("GET", path, wanted=(_OK,), params={"per_page": _PAGE, "page": number})
             if not isinstance(reply.json, list):
-                raise TransferError(f"{path} is not GitHub's API: a list was wanted. Check publish.api.")
+                raise _not_github(path, "a list was wanted")
             yield from reply.json
             if len(reply.json) < _PAGE:
                 return
@@ -257,7 +259,7 @@ def _created(reply: GitHubReply, file: LocalFile) -> Asset:
     explanation = explain(reply.json)
     if "already_exists" in explanation:
         raise Fault("GitHub has an asset of that name already", wait=0.0)
-    raise TransferError(f"{file.name}: GitHub will not take it: {explanation}")
+    raise TransferError(f"{file.name}: GitHub will not take it", cause=explanation)
 
 
 def _release(value: object) -> Release:
@@ -287,14 +289,18 @@ def _asset(value: object) -> Asset:
     )
 
 
+def _not_github(what: str, why: str) -> TransferError:
+    return TransferError(f"{what} is not GitHub's API", cause=why, advice="Check publish.api.")
+
+
 def _object(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise TransferError("The answer is not GitHub's API: an object was wanted. Check publish.api.")
+        raise _not_github("The answer", "an object was wanted")
     return value
 
 
 def _field(fields: Mapping[str, object], key: str, kind: type[V]) -> V:
     value = fields.get(key)
     if not isinstance(value, kind):
-        raise TransferError(f"The answer is not GitHub's API: {key} is {value!r}. Check publish.api.")
+        raise _not_github("The answer", f"{key} is {value!r}")
     return value

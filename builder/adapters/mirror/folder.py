@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.errors import ConfigError, DiskError, ReleaseConflictError
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import INDEX
@@ -159,16 +159,20 @@ class MirrorFolder:
                 return loads(file.read(LISTING_LIMIT), LISTING)
         except ConfigError as error:
             raise ReleaseConflictError(
-                f"{path} is damaged, or not a mirror's: {error} Move it away: the next run writes it anew."
+                f"{path} is damaged, or not a mirror's",
+                cause=str(error),
+                advice="Move it away: the next run writes it anew.",
             ) from error
         except OSError as error:
-            raise DiskError(f"{path} cannot be read: {error.strerror}. Check its owner and mode.") from error
+            cause = error.strerror or str(error)
+            raise DiskError(
+                f"{path} cannot be read", cause=cause, advice="Check its owner and mode."
+            ) from error
 
     def _write(self, path: Path, text: str) -> None:
         """Write a file in ``.drafts`` and move it, so that a killed run leaves partial files only there."""
         made = self.drafts / path.name
-        with part_file(made) as file:
-            file.write(text.encode())
+        write_file(made, text.encode())
         made.replace(path)
         sync_folder(path.parent)
 
@@ -213,12 +217,15 @@ def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
 def _require_writable(root: Path) -> None:
     there = next(path for path in (root, *root.parents) if os.path.lexists(path))
     if not there.is_dir():
-        raise DiskError(f"{there} is no folder, so there can be no mirror. Pass another --to.")
+        raise DiskError(f"{there} is no folder, so there can be no mirror", advice="Pass another --to.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise DiskError(f"{there} cannot be written. Check its owner and mode, or pass another --to.")
+        raise DiskError(
+            f"{there} cannot be written", advice="Check its owner and mode, or pass another --to."
+        )
 
 
 def _not_ours(path: Path, what: str) -> ReleaseConflictError:
     return ReleaseConflictError(
-        f"{path} is not {what} that a mirror has there. Move it away, or pass another folder or tag."
+        f"{path} is not {what} that a mirror has there",
+        advice="Move it away, or pass another folder or tag.",
     )

@@ -169,5 +169,6 @@ def _require_same(file: LocalFile, got: Digest) -> None:
     if (got.size, got.sha256) != (file.size, file.sha256):
         raise IntegrityError(
             f"{file.name}: wanted {file.size:,} bytes with sha256 {file.sha256}, on the mirror came "
-            f"{got.size:,} with {got.sha256}. The file changed, or the disk is failing. Run it again."
+            f"{got.size:,} with {got.sha256}",
+            advice="The file changed, or the disk is failing. Run it again.",
         )

@@ -42,8 +42,9 @@ def registry_tag(tag: str) -> str:
     """Return ``tag`` if a registry can have it. Raises ``ConfigError`` if not."""
     if TAG_FORM.fullmatch(require_tag(tag)) is None or tag == LATEST:
         raise ConfigError(
-            f"{tag!r} cannot be a tag in a registry: at most 128 letters, digits and . _ - are, and {LATEST} "
-            "names the newest release. Pass another --tag."
+            f"{tag!r} cannot be a tag in a registry",
+            cause=f"at most 128 letters, digits and . _ - are, and {LATEST} names the newest release",
+            advice="Pass another --tag.",
         )
     return tag
 
@@ -72,7 +73,9 @@ class RegistryHost:
         manifest = _release_in(content)
         if manifest is None:
             raise ReleaseConflictError(
-                f"{self._address(tag)} is no release: an image has that tag. Pass another --tag or name."
+                f"{self._address(tag)} is no release",
+                cause="an image has that tag",
+                advice="Pass another --tag or name.",
             )
         return self._release(tag, manifest.files, draft=False)
 
@@ -148,7 +151,8 @@ class RegistryHost:
         self._persist(f"write {tag}", lambda: self._registry.put_manifest(tag, manifest))
         if self._manifest(tag) != manifest:
             raise IntegrityError(
-                f"{self._address(tag)} is not what was written. Is someone else publishing? Run it again."
+                f"{self._address(tag)} is not what was written",
+                advice="Is someone else publishing? Run it again.",
             )
 
     def _manifest(self, tag: str) -> bytes | None:
@@ -204,7 +208,9 @@ class _BlobUpload:
             return
         self._place = ""
         if file_digest(file.path).sha256 != file.sha256:
-            raise IntegrityError(f"{file.path}: the file changed since it was checked. Run it again.")
+            raise IntegrityError(
+                f"{file.path}: the file changed since it was checked", advice="Run it again."
+            )
         raise Fault(f"wanted {file.digest}; the registry got other bytes", error=IntegrityError)
 
     def _begun(self) -> int:

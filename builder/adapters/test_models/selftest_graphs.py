@@ -25,7 +25,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.pipeline.selftest import Tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
@@ -49,8 +49,7 @@ def _kept(folder: Path, name: str, made_of: bytes, make: Callable[[], onnx.Model
     made_by = hashlib.sha256(Path(__file__).read_bytes() + made_of).hexdigest()
     path = folder / f"{name}-{made_by[:16]}.onnx"
     if not path.is_file():
-        with part_file(path) as file:
-            file.write(make().SerializeToString(deterministic=True))
+        write_file(path, make().SerializeToString(deterministic=True))
     return path
 
 

@@ -11,7 +11,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from builder.adapters.test_models.selftest_graphs import minilm
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import part_file, write_file
 
 EMBEDDER, DETECTOR = "all-MiniLM-L6-v2", "silero_vad"
 """The names of the models' folders, which ``ortpacks_service.options`` also has."""
@@ -55,8 +55,7 @@ def _half(model: Path) -> Path:
     path = model.with_name(f"{model.stem}_fp16.onnx")
     if not path.is_file():
         converted = convert_float_to_float16(onnx.load(model), keep_io_types=True)
-        with part_file(path) as file:
-            file.write(converted.SerializeToString(deterministic=True))
+        write_file(path, converted.SerializeToString(deterministic=True))
     return path
 
 
@@ -67,6 +66,5 @@ def _quantised(model: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix="ortpacks-int8-") as work:
             made = Path(work, path.name)
             quantize_dynamic(str(model), str(made), weight_type=QuantType.QInt8, per_channel=True)
-            with part_file(path) as file:
-                file.write(made.read_bytes())
+            write_file(path, made.read_bytes())
     return path

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _DOCUMENTS_LIMIT = 16 * DOCUMENT_LIMIT
 
+_SAVE_AGAIN = "Save the image again."
+
 _HOPS = 8
 """The most links to follow to a layer: an old ``docker save`` wrote a repeated layer as a link."""
 
@@ -77,11 +79,12 @@ class Contents:
         try:
             found = images(self.documents)
         except IntegrityError as error:
-            raise IntegrityError(f"{self.what}: {printable(str(error))}. Save the image again.") from error
+            raise IntegrityError(f"{self.what}: {printable(str(error))}", advice=_SAVE_AGAIN) from error
         if not found and is_layout(self.names):
             raise IntegrityError(
                 f"{self.what} has the parts of a container image, but neither docker's manifest.json nor "
-                "OCI's index.json says how they belong together. Save the image again."
+                "OCI's index.json says how they belong together",
+                advice=_SAVE_AGAIN,
             )
         return tuple(ImageLayers(one.label, tuple(map(self._resolved, one.layers))) for one in found)
 
@@ -91,7 +94,7 @@ class Contents:
             if name not in self.links:
                 return name
             name = self.links[name]
-        raise IntegrityError(f"{self.what}: {printable(name)} is a link to itself. Save the image again.")
+        raise IntegrityError(f"{self.what}: {printable(name)} is a link to itself", advice=_SAVE_AGAIN)
 
 
 def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
@@ -172,7 +175,8 @@ def _require_whole(found: Iterable[ImageLayers], layers: Mapping[str, Layer], wh
         if missing:
             raise IntegrityError(
                 f"{what}: the layer {printable(missing[0])} of {printable(image.label)} is not there "
-                f"({len(missing)} of {len(image.layers)} are missing). Save the image again."
+                f"({len(missing)} of {len(image.layers)} are missing)",
+                advice=_SAVE_AGAIN,
             )
 
 

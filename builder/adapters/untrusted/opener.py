@@ -63,7 +63,7 @@ class Opener:
             manifests = [one for one in named if _is_manifest(*one)]
             libraries = [one for one in named if one not in manifests]
             if not libraries:
-                raise NothingToDoError(f"No shared library in {shown(source)}. Name {_TAKEN}.")
+                raise NothingToDoError(f"No shared library in {shown(source)}", advice=f"Name {_TAKEN}.")
             yield SourceFiles(libraries, manifests)
 
     @contextmanager
@@ -137,7 +137,7 @@ def require_path(source: str) -> Path:
         raise ValidationError(f"{shown(source)} cannot be looked at", cause=cause, advice=advice) from error
     if not there:
         raise ValidationError(
-            f"{shown(source) or repr(source)} is neither a file nor a folder. Name {_TAKEN}."
+            f"{shown(source) or repr(source)} is neither a file nor a folder", advice=f"Name {_TAKEN}."
         )
     return path
 
@@ -168,10 +168,10 @@ def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Repor
     if is_compressed(head) or is_tar(head):
         return _without_top(read_tar(path, what, scratch, reporter), name)
     if _SUFFIX.search(name):
-        kinds = "neither zip nor tar, gzip, zstd, bzip2 or xz"
         raise ValidationError(
-            f"{what} is no archive, whatever its name says: its bytes are {kinds}. It may be cut short or an "
-            "error page; fetch it again."
+            f"{what} is no archive, whatever its name says",
+            cause="its bytes are neither zip nor tar, gzip, zstd, bzip2 or xz",
+            advice="It may be cut short or an error page; fetch it again.",
         )
     return {}
 
@@ -224,7 +224,9 @@ def _walk(folder: Path) -> Iterator[Library]:
 
     def unreadable(error: OSError) -> None:
         raise ValidationError(
-            f"{shown(str(error.filename))} cannot be read: {error.strerror}. Check its owner and mode."
+            f"{shown(str(error.filename))} cannot be read",
+            cause=error.strerror or str(error),
+            advice="Check its owner and mode.",
         ) from error
 
     for above, folders, names in os.walk(folder, onerror=unreadable):

@@ -87,13 +87,16 @@ def damage(what: str) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as error:
-        raise IntegrityError(_cut_short(what, str(error) or type(error).__name__)) from error
+        raise _unreadable(what, str(error) or type(error).__name__) from error
     except OSError as error:  # gzip and bz2 raise it for damage too, without an errno
-        raise IntegrityError(_cut_short(what, error.strerror or str(error))) from error
+        raise _unreadable(what, error.strerror or str(error)) from error
 
 
-def _cut_short(what: str, why: str) -> str:
-    return f"{what} cannot be read: {why}. It may be damaged or cut short; fetch or make it again."
+def _unreadable(what: str, why: str) -> IntegrityError:
+    return IntegrityError(f"{what} cannot be read", cause=why, advice=_FETCH_AGAIN)
+
+
+_FETCH_AGAIN = "It may be damaged or cut short; fetch or make it again."
 
 
 _CHUNK = 1 << 20
@@ -121,7 +124,7 @@ class Scratch:
         or for a stream with fewer bytes.
         """
         if size > LARGEST:
-            raise IntegrityError(f"{what} has {size:,} bytes: no library is larger than 4 GiB.")
+            raise IntegrityError(f"{what} has {size:,} bytes", cause="no library is larger than 4 GiB")
         return self.keep_archive(stream, size, what)
 
     def keep_archive(self, stream: IO[bytes], size: int, what: str) -> Path:
@@ -146,8 +149,8 @@ def _chunks(stream: IO[bytes], size: int, what: str) -> Iterator[bytes]:
             chunk = stream.read(min(_CHUNK, left))
         if not chunk:
             raise IntegrityError(
-                f"{what} ends {left:,} bytes before the size that its header says ({size:,}). "
-                "It may be damaged or cut short; fetch or make it again."
+                f"{what} ends {left:,} bytes before the size that its header says ({size:,})",
+                advice=_FETCH_AGAIN,
             )
         left -= len(chunk)
         yield chunk
@@ -214,6 +217,6 @@ class Allowance:
 
     def _used_up(self, things: str) -> IntegrityError:
         return IntegrityError(
-            f"{self.what} has more {things} than belong into an archive of its size. If that is how it is "
-            "meant, unpack it and name the folder."
+            f"{self.what} has more {things} than belong into an archive of its size",
+            advice="If that is how it is meant, unpack it and name the folder.",
         )

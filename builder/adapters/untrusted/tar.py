@@ -183,7 +183,8 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
     head = stream.peek(tarfile.BLOCKSIZE) if stream else b""
     if len(head) >= tarfile.BLOCKSIZE and not is_tar(head):
         raise ValidationError(
-            f"{what}: what is compressed in it is no tar archive. Decompress it and name what comes out."
+            f"{what}: what is compressed in it is no tar archive",
+            advice="Decompress it and name what comes out.",
         )
 
 
@@ -243,6 +244,7 @@ class LayerReader:
         if library is None and is_named_like_a_library(name):
             raise IntegrityError(
                 f"{self.what}: {printable(name)} is a hard link to {printable(target)}, which is no library "
-                "in there. Pack the archive again with the file itself in it."
+                "in there",
+                advice="Pack the archive again with the file itself in it.",
             )
         self.layer.add(name, library)

@@ -37,7 +37,8 @@ def members_of(
     """Yield path and file of each library in a zip and in zips in it. Raises what ``read_zip`` raises."""
     if depth > _DEEPEST:
         raise ValidationError(
-            f"{what} lies in {_DEEPEST} archives, one in the other. Unpack the outer ones and name it."
+            f"{what} lies in {_DEEPEST} archives, one in the other",
+            advice="Unpack the outer ones and name it.",
         )
     with damage(what), ZipFile(path) as archive:
         files = {plain(info.filename): info for info in archive.infolist() if _is_file(info)}
@@ -70,7 +71,8 @@ def _head(archive: ZipFile, name: str, info: ZipInfo, what: str) -> bytes:
     """Return a member's first bytes. Raises ``ValidationError`` if the member is encrypted."""
     if info.flag_bits & _ENCRYPTED:
         raise ValidationError(
-            f"{what}: {printable(name)} is encrypted. Unpack it with its password and name the folder."
+            f"{what}: {printable(name)} is encrypted",
+            advice="Unpack it with its password and name the folder.",
         )
     with archive.open(info) as content:
         return content.read(HEAD)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.git import GitTags, GitTrees, revision_of
+from builder.adapters.git import GitTrees, revision_of, tag_commit
 from builder.adapters.process import ProcessRunner
 from builder.errors import IntegrityError, TransferError, ValidationError
 from builder.project.inputs import Input, InputKind, Pin
@@ -139,17 +139,17 @@ def test_a_tag_is_its_commit(repository: Path, runner: ProcessRunner, tag: str) 
     git(repository, "tag", "light")
     git(repository, "tag", "--annotate", "heavy", "--message", "a tag")
     expected = git(repository, "rev-parse", f"{tag}^{{commit}}")
-    assert GitTags(runner)(f"{repository}@{tag}") == expected
+    assert tag_commit(runner, f"{repository}@{tag}") == expected
 
 
 def test_a_tag_that_is_not_there(repository: Path, runner: ProcessRunner) -> None:
     with pytest.raises(ValidationError, match="has no tag v9"):
-        GitTags(runner)(f"{repository}@v9")
+        tag_commit(runner, f"{repository}@v9")
 
 
 def test_out_of_reach(runner: ProcessRunner, tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="cannot be reached"):
-        GitTags(runner)(f"{tmp_path / 'none'}@v1")
+        tag_commit(runner, f"{tmp_path / 'none'}@v1")
 
 
 def tagged(repository: Path) -> Input:

@@ -191,10 +191,11 @@ def test_what_is_absent_is_known_in_bytes(tmp_path: Path) -> None:
     wheel = Input.wheel("hello==1")
     pins = {ITEM.key: PIN, wheel.key: Pin(filename="hello-1.whl", size=50, sha256="1" * 64)}
     here = FileStore(cache=tmp_path, lock=Lock(pins=pins), sources={}, reporter=FakeReporter())
-    assert here.absent([ITEM, wheel, ITEM]) == (56, 50)
+    assert [here.absent(item) for item in (ITEM, wheel)] == [(6, 0), (50, 50)]
     store(tmp_path, FakeSource()).fetch(ITEM)
     (tmp_path / "unpacked" / ("1" * 64)).mkdir(parents=True)
-    assert here.absent([ITEM, wheel]) == (50, 0)
+    assert [here.absent(item) for item in (ITEM, wheel)] == [(0, 0), (50, 0)]
+    assert here.absent(Input.wheel("unknown==1")) == (0, 0)
 
 
 def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from builder.app.verb_answers import (
     checks_answer,
     dumps,
     packages_answer,
-    require_all,
+    require_no_problems,
     status_answer,
 )
 from builder.errors import CheckFailedError, IntegrityError
@@ -44,9 +44,9 @@ def test_a_package_that_fails_is_in_the_document_and_ends_the_verb(tmp_path: Pat
     assert first["sha256"] == hashlib.sha256(b"good.tar.zst").hexdigest()
     assert (first["verified"], second["verified"], second["problems"]) == (True, False, [FINDING])
     with pytest.raises(CheckFailedError, match="1 of 2 failed") as caught:
-        require_all(answer)
+        require_no_problems(answer)
     assert caught.value.findings == (FINDING,)
-    require_all(packages_answer({good: ()}))
+    require_no_problems(packages_answer({good: ()}))
 
 
 def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> None:

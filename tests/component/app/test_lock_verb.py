@@ -18,7 +18,8 @@ from builder.config.project import parse_lock, render_lock
 from builder.errors import CheckFailedError, CommandError, ConfigError, TransferError, ValidationError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
-from builder.project.variants import Project, wanted_inputs, wheeled_inputs
+from builder.project.required_inputs import all_inputs, python_wheel_requirements
+from builder.project.variants import Project
 from builder.rules.nvidia_libraries import DATA, MISSING
 from tests.support.factories.binaries import elf, sass
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
@@ -98,10 +99,8 @@ class Listing:
 
 def with_pythons(project: Project) -> list[str]:
     """Return the sorted keys of this project's lock if ``Listing`` is the index."""
-    pythons = (f"wheel:{one}@{python}" for one in wheeled_inputs(project) for python in PYTHONS)
-    return sorted(
-        [*(item.key for item in wanted_inputs(project, Lock(pins={GIT: Pin(files=FILES)}))), *pythons]
-    )
+    pythons = (f"wheel:{one}@{python}" for one in python_wheel_requirements(project) for python in PYTHONS)
+    return sorted([*(item.key for item in all_inputs(project, Lock(pins={GIT: Pin(files=FILES)}))), *pythons])
 
 
 @pytest.fixture
@@ -154,7 +153,7 @@ def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pyte
     (shop.root / DATA).parent.mkdir(parents=True)
     again = take(monkeypatch, shop, Intake(sha256="2" * 64))
     locking.lock_inputs(shop, refresh=True)
-    wanted = wanted_inputs(shop.project, pins(shop))
+    wanted = all_inputs(shop.project, pins(shop))
     assert len(again.taken) == len(wanted) - 3  # a git tag and two images have no bytes here
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
     read = json.loads((shop.root / DATA).read_text())
@@ -287,7 +286,7 @@ def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.Mo
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
     shop = Wiring(root)
     found = [key for key in pins(shop).pins if "@cp" not in key]
-    assert sorted(found) == [item.key for item in wanted_inputs(shop.project, pins(shop))]
+    assert sorted(found) == [item.key for item in all_inputs(shop.project, pins(shop))]
 
 
 def test_the_repositorys_lock_has_every_python_of_the_wheels_that_are_taken(root: Path) -> None:
@@ -306,7 +305,7 @@ def test_the_index_is_asked_once_for_what_no_pin_is_of(shop: Wiring) -> None:
     shop.__dict__.pop("lock", None)
     locking.lock_inputs(shop, refresh=False)
     assert isinstance(shop.package_index, Listing)
-    assert shop.package_index.asked == list(wheeled_inputs(shop.project))
+    assert shop.package_index.asked == list(python_wheel_requirements(shop.project))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -230,9 +230,9 @@ def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[in
     lock = locked(plan)
 
     class Empty(FakeStore):
-        def absent(self, items: Iterable[Input]) -> tuple[int, int]:
-            sizes = [lock.pins[item.key].size for item in items]
-            return sum(sizes), sum(sizes)
+        def absent(self, item: Input) -> tuple[int, int]:
+            size = lock.pins[item.key].size
+            return size, size
 
     found = [*rooms(plan, NOTHING_RENDERED, lock, Empty(tmp_path), cache=tmp_path, dist=tmp_path)]
     alone = sum(room.size for room in found)

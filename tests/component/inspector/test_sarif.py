@@ -10,7 +10,7 @@ import pytest
 from jsonschema_rs import Draft4Validator
 
 from builder.findings.finding import Code, Finding, Severity
-from builder.inspector.sarif import sarif
+from builder.inspector.answers import sarif
 from tests.support import ROOT
 from tests.support.factories.binaries import PTX, SASS, container, elf, image
 from tests.support.factories.project_copy import Place

@@ -410,7 +410,9 @@ def test_an_error_without_advice_stays_as_it_is(yard: Yard, failure: BuilderErro
     built(yard).failure = failure
     with pytest.raises(type(failure)) as caught:
         yard.export()
-    assert caught.value is failure
+    assert caught.value.__cause__ is failure
+    assert (caught.value.what, caught.value.advice) == (failure.what, "")
+    assert caught.value.log == str(yard.place.log)
 
 
 GIB = 1 << 30

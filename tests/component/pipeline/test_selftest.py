@@ -32,11 +32,10 @@ def saying(stdout: str, code: int = 0, stderr: str = "") -> FakeEngine:
     return FakeEngine(answer=Completed(code=code, stdout=stdout, stderr=stderr))
 
 
-def test_the_package_is_all_that_one_container_without_network_has() -> None:
+def test_the_package_is_all_that_one_container_has() -> None:
     engine = saying(printed())
     assert tried(engine) == ()
     (run,) = engine.runs
-    assert not run.network
     assert run.files[f"/opt/{TOP}/lib/libx.so"] == LIBRARY
     assert run.argv == (
         *("/bin/sh", "/selftest/selftest.sh", f"/opt/{TOP}/lib"),

@@ -18,7 +18,8 @@ from builder.errors import (
     NothingToDoError,
     TransferError,
 )
-from builder.release.prepare import PublishOptions, index_url, release_tag
+from builder.release.addresses import index_url, release_tag
+from builder.release.prepare import PublishOptions
 from builder.report.card_grid import dumps, grid_name, table
 from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in
@@ -274,6 +275,14 @@ def test_the_index_is_where_it_was_said_to_be_before(desk: Desk, tag: str | None
     desk.publish(PublishOptions(tag=tag))
     url = index_url(desk.project.publish, named)
     assert requests.get(url, timeout=5).content == (desk.dist / "index.json").read_bytes()
+
+
+def test_a_tag_that_is_given_opens_no_package(desk: Desk) -> None:
+    class Unread(PackageArchive):
+        def read_manifest(self, package: Path) -> bytes:
+            raise AssertionError(package)
+
+    assert release_tag(desk.dist, desk.project, Unread(reporter=desk.reporter), "v1") == "v1"
 
 
 def test_on_github_people_download_from_another_host_than_the_api(desk: Desk) -> None:

@@ -18,6 +18,7 @@ from builder.gpu.architectures import Arch, Capability
 from builder.package.describe import BinaryReport
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.required_inputs import all_inputs
 from builder.project.variants import (
     Base,
     Bundle,
@@ -38,7 +39,6 @@ from builder.project.variants import (
     TarballSource,
     UnpackedToolkit,
     Variant,
-    wanted_inputs,
 )
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -118,9 +118,7 @@ def pinned(project: Project) -> Lock:
     named = (InputKind.GIT, InputKind.IMAGE)
     pin = Pin(filename="file.whl", size=1, sha256="0" * 64)
     return Lock(
-        pins={
-            item.key: Pin() if item.kind in named else pin for item in wanted_inputs(project, Lock(pins={}))
-        }
+        pins={item.key: Pin() if item.kind in named else pin for item in all_inputs(project, Lock(pins={}))}
     )
 
 

@@ -16,7 +16,7 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.repeating import Patience
 from builder.config.project import load_project
-from builder.files.atomic_write import part_file
+from builder.files.atomic_write import write_file
 from builder.formats.manifest import Manifest
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost
@@ -98,7 +98,7 @@ def ports(
         checksums=ChecksumFile(),
         reporter=reporter,
         verify=verify,
-        write=part_file,
+        write=write_file,
         loader=FileSystemLoader(ROOT / "templates"),
     )
 

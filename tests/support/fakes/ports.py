@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -186,7 +186,7 @@ class FakeStore:
         path.mkdir(exist_ok=True)
         return path
 
-    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+    def absent(self, item: Input) -> tuple[int, int]:
         return 0, 0
 
 

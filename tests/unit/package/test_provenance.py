@@ -36,7 +36,8 @@ from builder.package.provenance import (
 )
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
-from builder.project.variants import ImageSystem, Variant, base_inputs
+from builder.project.required_inputs import base_inputs
+from builder.project.variants import ImageSystem, Variant
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from builder.config.project import load_project
 from builder.project.inputs import InputKind, Lock
-from builder.project.variants import wanted_inputs
+from builder.project.required_inputs import all_inputs
 
 
 def test_every_input_of_variants_yaml_once(root: Path) -> None:
     text = Path(root / "variants.yaml").read_text(encoding="utf-8")
-    items = wanted_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
+    items = all_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
     named = [line.split("#")[0].strip() for line in text.splitlines()]
     debian = {line.rpartition(": ")[2] for line in named if ": pool/" in line}
     wheels = {line.rpartition(": ")[2].rstrip("}") for line in named if "==" in line}

@@ -16,7 +16,6 @@ from builder.release.assets import (
     complete,
     converge,
     holds,
-    parse_checksums,
     render_table,
 )
 
@@ -127,17 +126,3 @@ def test_the_table_shows_every_name_with_its_mark() -> None:
         "↑ new                        5 B  not on the release",
         "✔ package.tar.zst    1,234,567 B",
     ]
-
-
-def test_checksums_are_read_as_sha256sum_writes_them() -> None:
-    assert parse_checksums(f"{A}  a\n{B}  name with blanks\n") == {"a": A, "name with blanks": B}
-
-
-def test_binary_marks_are_read() -> None:
-    assert parse_checksums(f"{A} *a\n") == {"a": A}
-
-
-@pytest.mark.parametrize("line", ["", "a", f"{A} a", f"{A[:-1]}  a", f"{A.upper()}  a", f"{A}  "])
-def test_a_line_that_is_none_is_named(line: str) -> None:
-    with pytest.raises(ValueError, match="line 2"):
-        parse_checksums(f"{A}  ok\n{line}\n")

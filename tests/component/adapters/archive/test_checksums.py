@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile, parse_checksums
 from builder.errors import ParseError
+
+A, B = "a" * 64, "b" * 64
 
 
 def test_checksums_are_merged_sorted_dropped_and_accepted_by_sha256sum(tmp_path: Path) -> None:
@@ -29,3 +31,17 @@ def test_a_checksum_file_somebody_broke_is_named_with_its_line(tmp_path: Path) -
     (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  a\nnonsense\n")
     with pytest.raises(ParseError, match=r"SHA256SUMS: line 2"):
         ChecksumFile().update(tmp_path, put={})
+
+
+def test_checksums_are_read_as_sha256sum_writes_them() -> None:
+    assert parse_checksums(f"{A}  a\n{B}  name with blanks\n") == {"a": A, "name with blanks": B}
+
+
+def test_binary_marks_are_read() -> None:
+    assert parse_checksums(f"{A} *a\n") == {"a": A}
+
+
+@pytest.mark.parametrize("line", ["", "a", f"{A} a", f"{A[:-1]}  a", f"{A.upper()}  a", f"{A}  "])
+def test_a_line_that_is_none_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        parse_checksums(f"{A}  ok\n{line}\n")

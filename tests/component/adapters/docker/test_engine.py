@@ -225,9 +225,9 @@ def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
     assert failed(*said).tail == (said[0], said[2])
 
 
-GONE = (ToolMissingError, r"went away while building artifact.*run the same command")
+GONE = (ToolMissingError, r"(?s)went away while building artifact\n.*run the same command")
 
-FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\.")
+FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\n")
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,8 @@ class Sdk:
     def list(self, **_: object) -> tuple[()]:
         return ()
 
-    def create(self, *_: object, mounts: Sequence[Mount], **__: object) -> Sdk:
+    def create(self, *_: object, mounts: Sequence[Mount], network_mode: str, **__: object) -> Sdk:
+        assert network_mode == "none"
         said = "bind source path does not exist" if self.blind and mounts else self.refused
         if said:
             raise APIError("500 Server Error", explanation=said)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.adapters.github.refusals import lacks_scope, named_wait, rate_limit_wait, sent_at
+from builder.adapters.github.refusals import lacks_scope, rate_limit_wait
+from builder.adapters.http_session import named_wait, sent_at
 from builder.adapters.repeating import Fault, Patience
 from builder.errors import TransferError
 from tests.support.factories.publishing import Desk, bytes_in, open_desk

@@ -146,7 +146,7 @@ def test_a_revoked_token_midway_leaves_a_draft(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("token", "error", "words"),
     [
-        ("", ConfigError, "No GitHub token: set GITHUB_TOKEN"),
+        ("", ConfigError, "There is no GitHub token. Set GITHUB_TOKEN"),
         ("wrong", TransferError, "wrong, expired or revoked"),
         ("two words", ConfigError, "blanks or line breaks"),
         ("secretsecret\n", ConfigError, "blanks or line breaks"),

@@ -1,0 +1,100 @@
+"""Parts of the clients of GitHub and of registries: authorization, answers, and failures of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+import requests
+from requests.auth import AuthBase
+
+from builder.errors import TransferError
+
+_REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+
+_BLOCK = 1 << 16
+
+TRANSIENT = (
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+)
+"""The exceptions after which the same request may succeed later."""
+
+
+class Bearer(AuthBase):
+    """An Authorization header, set as ``auth`` so that a ``.netrc`` cannot replace it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Set the header of a request; see ``AuthBase``."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def read_at_most(response: requests.Response, limit: int) -> bytes:
+    """Return a streamed body. Raises ``TransferError`` for more than ``limit`` bytes."""
+    data = bytearray()
+    for block in response.iter_content(_BLOCK):
+        data += block
+        if len(data) > limit:
+            raise TransferError(
+                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
+            )
+    return bytes(data)
+
+
+def is_untrusted(error: requests.RequestException) -> bool:
+    """Return whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
+    return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
+
+
+def system_error(error: BaseException) -> str:
+    """Return the operating system's message in a chain of exceptions, else the text of the last exception."""
+    while not (isinstance(error, OSError) and error.strerror):
+        deeper = error.__cause__ or error.__context__
+        if deeper is None:
+            return str(error)
+        error = deeper
+    return error.strerror
+
+
+def certificate_refused(what: str, reason: str) -> TransferError:
+    """Return the error for a refused certificate; ``what`` names the host or its repository."""
+    return TransferError(
+        f"{what}: the TLS certificate was not accepted",
+        cause=reason,
+        advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
+    )
+
+
+def named_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds to wait that the headers name; ``None`` if they name none. ``now`` is Unix time.
+
+    A point in time, in ``Retry-After`` or ``X-RateLimit-Reset``, gives at least one second.
+    """
+    after = headers.get("Retry-After", "").strip()
+    if after.isdecimal():
+        return float(after)
+    when = _http_date(after)
+    reset = headers.get("X-RateLimit-Reset", "")
+    if when is None and headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
+        when = float(reset)
+    return None if when is None else max(1.0, when - now)
+
+
+def sent_at(headers: Mapping[str, str]) -> float | None:
+    """Return the Unix time of the answer by the host's clock, to which times in headers refer.
+
+    The result is ``None`` without a ``Date`` header.
+    """
+    return _http_date(headers.get("Date", ""))
+
+
+def _http_date(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

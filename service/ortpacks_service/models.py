@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,16 @@ class Model:
 
 
 class Models:
-    """The folder's models by name. A thread opens them one after the other, those in ``first`` first."""
+    """The folders' models by name. A thread opens them one after the other, those in ``first`` first.
 
-    def __init__(self, folder: Path, first: tuple[str, ...]) -> None:
-        found = {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{_FILE}"))}
+    Of models with one name, that of the last folder counts.
+    """
+
+    def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
+        files = (file for folder in folders for file in sorted(folder.glob(f"*/{_FILE}")))
+        found = {file.parent.name: file.parent for file in files}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
-        self.folder = folder
+        self.where = ", ".join(map(str, folders))
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
 
     def load(self, opened: Mapping[str, Callable[[Model, Session], None]], feeds: Mapping[str, Feed]) -> None:

@@ -137,7 +137,7 @@ class Service:
         if self.embedder_name in self.models.named:
             return ""
         return (
-            f"no {self.embedder_name}/model.onnx in {self.models.folder}"
+            f"no {self.embedder_name}/model.onnx in {self.models.where}"
             f"{_NO_DOWNLOAD if self._auto_download else ''}. Put the model there (./run service makes "
             f"dist/models with {EMBEDDER}), or set ai.model_name of config.toml, or ORTPACKS_MODEL_NAME, "
             "to a model that is there."

@@ -17,13 +17,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from ortpacks_service.options import EMBEDDER
+import yaml
+from ortpacks_runtime.settings import VARIABLES
+from ortpacks_service.options import EMBEDDER, Options
 
 from tests.component.service.conftest import write_slow
 from tests.support import ROOT
@@ -218,6 +220,15 @@ def test_a_wrong_setting_ends_it_with_a_sentence(
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_compose_passes_every_setting_to_the_container() -> None:
+    inside = ("host", "port", "models", "data")
+    options = {f"ORTPACKS_{field.name.upper()}" for field in fields(Options) if field.name not in inside}
+    wanted = options | {name for names in VARIABLES.values() for name in names}
+    for service_ in yaml.safe_load((ROOT / "compose.yaml").read_text())["services"].values():
+        passed = {one for one in service_["environment"] if "=" not in one}
+        assert passed == wanted
 
 
 def test_an_answer_does_not_wait_for_the_clients_next_packet(models: Path, tmp_path: Path) -> None:

@@ -195,6 +195,18 @@ def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, 
     assert service.get("/v2/models/broken/ready").status_code == 503
 
 
+def test_models_of_a_second_folder_are_served_too_and_replace_those_of_the_first(
+    start: Start, models: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "more"
+    write_slow(more / "counts")
+    shutil.copytree(more / "counts", models / "same")
+    shutil.copytree(models / EMBEDDER, more / "same")
+    service = start("--models", f"{models}:{more}")
+    assert set(service.get("/readyz").json()["models"]) == {EMBEDDER, "counts", "same"}
+    assert service.get("/v2/models/same").json()["inputs"][0]["name"] == "input_ids"
+
+
 def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: Path) -> None:
     shutil.rmtree(models / EMBEDDER)
     service = start()

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,11 @@ class Session:
             self.report.nodes = warm_up.nodes_of(used)
             recording.close()
             self.report.proved = provider == CPU or bool(self.report.nodes.get(ORT_NAMES[provider]))
-            if not self.report.proved:
-                idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
-                if self.settings.strict:
-                    raise idle
-                self._reopen(idle)
+        if not self.report.proved:
+            idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
+            if self.settings.strict:
+                raise idle
+            self._reopen(used, idle)
 
     def _rescued(
         self,
@@ -148,28 +149,36 @@ class Session:
                 self.report.batch = half
             parts = [self.run(outputs, part, options) for part in _split(feed, half)]
             return [np.concatenate(values) for values in zip(*parts, strict=True)]
-        with self._reopening:
-            if self._inner is used:
-                self._reopen(error)
+        self._reopen(used, error)
         return self.run(outputs, feed, options)
 
-    def _reopen(self, error: Exception) -> None:
-        """Reopen the session on the CPU. Raises ``error`` if the CPU does not open the model."""
+    def _reopen(self, used: onnxruntime.InferenceSession, error: Exception) -> None:
+        """Replace ``used`` by a session on the CPU, unless another thread has done so, and say why.
+
+        Raises ``error`` if the CPU does not open the model. The advice comes after the session, since the
+        client that knows it may take a minute.
+        """
+        with self._reopening:
+            if self._inner is not used:
+                return
+            refused = Step(self.report.provider, taken=False, reason=_first_line(str(error)))
+            self._open_on_cpu(error, refused)
+        told = replace(refused, advice=advice(str(error)))
+        self.report.steps[self.report.steps.index(refused)] = told
+        _tell_fallback(told)
+
+    def _open_on_cpu(self, error: Exception, refused: Step) -> None:
         try:
             made, file, note = _file_opened(self._path, self.settings, CPU, Place(_wheel()), None)
         except Exception as failure:
             raise error from failure
         self._inner = made
         report = self.report
-        refused = Step(
-            report.provider, taken=False, reason=_first_line(str(error)), advice=advice(str(error))
-        )
         report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
         report.provider, report.device, report.options, report.batch = CPU, None, {}, None
         report.libraries, report.model, report.dtype = _wheel(), str(file), dtype_of(file)
         report.proved, report.nodes = True, {}
         report.notes += [note] if note else []
-        _tell_fallback(refused)
 
 
 def open_session(

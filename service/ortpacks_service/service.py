@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ortpacks_runtime import Report, Session
+from ortpacks_runtime.providers import CPU
 from ortpacks_runtime.settings import settings
 
 from ortpacks_service.batching import Batcher
@@ -42,7 +43,7 @@ class Service:
         self._dimensions = wanted.embedding_dim
         self._auto_download = wanted.auto_download
         self.models = Models(options.models, (self.embedder_name, DETECTOR))
-        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe)
+        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe, self._on_cpu)
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
         self._embedder: Embedder | None = None
         self._store: Store | None = None
@@ -164,6 +165,10 @@ class Service:
         session = self.models.named[self.embedder_name].session
         limit = session.report.batch if session else None
         return min(self.options.batch, limit or self.options.batch)
+
+    def _on_cpu(self) -> bool:
+        session = self.models.named[self.embedder_name].session
+        return session is not None and session.report.provider == CPU
 
     def _observe(self, size: int) -> None:
         self.metrics.batch.observe(size)

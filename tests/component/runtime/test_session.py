@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,6 +231,27 @@ def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(mo
     for answer in answers:
         np.testing.assert_array_equal(answer, PRODUCT)
     assert len(session.report.steps) == 2
+
+
+def test_who_waits_for_the_reopened_session_waits_for_no_advice(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = threading.Event()
+
+    def slow(_: str) -> str:
+        assert given.wait(10)
+        return "Restart the driver."
+
+    monkeypatch.setattr("ortpacks_runtime.session.advice", slow)
+    gpu = Gpu(0, DEAD)
+    gpu.together = threading.Barrier(2)
+    session = on_gpu(gpu, model)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(session.run, None, {"x": ROWS}) for _ in range(2)]
+        (first,) = wait(asked, timeout=5, return_when=FIRST_COMPLETED).done
+        np.testing.assert_array_equal(first.result()[0], PRODUCT)
+        given.set()
+    assert [step.advice for step in session.report.steps] == ["Restart the driver.", ""]
 
 
 @pytest.mark.parametrize("output", [("batch", "batch"), ("seq", 2), (2, 2)])

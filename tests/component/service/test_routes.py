@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import logging
 import shutil
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ortpacks_service.embedding import Embedder, Embeddings
 from ortpacks_service.options import EMBEDDER
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -148,6 +151,24 @@ def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path
     assert refused.status_code == 503
     assert "Check the folder that --data names" in refused.json()["error"]["message"]
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
+
+
+def test_only_a_model_on_the_cpu_is_run_in_the_event_loop(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    embed = Embedder.embed
+
+    def told(embedder: Embedder, texts: Sequence[str]) -> Embeddings:
+        threads.append(threading.current_thread().name.partition("_")[0])
+        return embed(embedder, texts)
+
+    monkeypatch.setattr(Embedder, "embed", told)
+    service = start()
+    for provider in ("cpu", "cpu", "cuda", "cuda"):
+        service.app.state.service.models.session(EMBEDDER).report.provider = provider  # type: ignore[attr-defined]
+        assert service.post("/embed", json={"texts": "east"}).status_code == 200
+    assert [name == "embed" for name in threads[1:]] == [True, False, True, True]
 
 
 def test_metrics_are_prometheus_and_count(start: Start) -> None:

@@ -217,7 +217,7 @@ def open_session(
             if wanted.strict and name == names[0] and wanted.provider != "auto":
                 raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
             continue
-        if report.fallback and name == CPU:
+        if report.fallback:
             _tell_fallback(report.fallback)
         return Session(inner, report, wanted, path, recording)
     raise AssertionError("the CPU refuses no session")

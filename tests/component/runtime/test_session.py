@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from ortpacks_runtime import ProviderError, Report, Session, open_session
+from ortpacks_runtime import ProviderError, Report, Session, Step, open_session
 from ortpacks_runtime.__main__ import ONE_NODE, main
 from ortpacks_runtime.alias import load_as
 from ortpacks_runtime.settings import VARIABLES, Settings
@@ -252,6 +252,13 @@ def test_who_waits_for_the_reopened_session_waits_for_no_advice(
         np.testing.assert_array_equal(first.result()[0], PRODUCT)
         given.set()
     assert [step.advice for step in session.report.steps] == ["Restart the driver.", ""]
+
+
+def test_on_a_gpu_a_refused_tensorrt_is_no_fallback() -> None:
+    steps = [Step("tensorrt", taken=False, reason="no TensorRT"), Step("cuda", taken=True, reason="1 nodes")]
+    assert Report(provider="cuda", steps=steps).fallback is None
+    steps[1] = Step("cuda", taken=False, reason="no GPU")
+    assert Report(provider="cpu", steps=steps).fallback == steps[1]
 
 
 @pytest.mark.parametrize("output", [("batch", "batch"), ("seq", 2), (2, 2)])

@@ -8,13 +8,16 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ortpacks_service.embedding import Embedder, Embeddings
 from ortpacks_service.options import EMBEDDER
+from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start, write_slow
 
@@ -288,6 +291,43 @@ def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> No
         )
     quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
     assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+
+
+def refused(service: TestClient, path: str, body: object) -> str:
+    """Return the message of an answer 503 that names a second after which to try again."""
+    answer = service.post(path, json=body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    told = answer.json()["error"]
+    return str(told if isinstance(told, str) else told["message"])
+
+
+def test_a_full_queue_is_told_with_the_time_to_wait(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, gate, embed = start("--queue", "2"), threading.Event(), Embedder.embed
+    monkeypatch.setattr(Embedder, "embed", lambda *given: gate.wait(10) and embed(*given))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(service.post, "/embed", json={"texts": ["east", "north"]})
+        while "syn_embedding_queue 2.0" not in service.get("/metrics").text:
+            pass
+        assert "2 texts are waiting already" in refused(service, "/embed", {"texts": "east"})
+        assert "syn_embedding_seconds_count 0.0" in service.get("/metrics").text, "no vectors were made"
+        gate.set()
+
+
+def test_a_store_that_is_behind_refuses_and_costs_no_other_model(
+    start: Start, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_slow(models / "slow")
+    service, gate = start(), threading.Event()
+    monkeypatch.setattr(Store, "add", lambda *_: [gate.wait(20)])
+    quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
+    with ThreadPoolExecutor(65) as pool:
+        asked = [pool.submit(service.post, "/add", json={"texts": "east"}) for _ in range(65)]
+        (first,) = wait(asked, return_when=FIRST_COMPLETED).done
+        assert first.result().status_code == 503
+        assert "64 requests are waiting already" in refused(service, "/add", {"texts": "east"})
+        assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+        gate.set()
+        assert sorted(one.result().status_code for one in asked) == [200] * 64 + [503]
 
 
 @pytest.mark.parametrize(("path", "body"), [("/embed", b"\x1f\x8b"), ("/v2/models/x/infer", b"\x1f\x8b")])

@@ -295,12 +295,12 @@ def _file_opened(
     providers = [(name, options)]
     if name == TENSORRT:
         providers.append((CUDA, provider_options(CUDA, place.ordinal, wanted.level, place.profile)))
-    preferred, note = model_file(path, wanted.level, place.profile), ""
+    preferred, note = model_file(path, wanted.level, place.profile)
     if preferred != path:
         try:
             inner = _opened(preferred, providers, wanted.threads, recording)
             if _inputs(inner) == _inputs(_plain(path)):
-                return inner, preferred, ""
+                return inner, preferred, note
             note = f"{preferred.name} takes other inputs than {path.name}, which is used"
         except Exception as error:  # noqa: BLE001 - the requested file is used instead
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
@@ -364,20 +364,21 @@ def _recording() -> Recording | None:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Log, while the block lasts, that TensorRT compiles an engine.
+    """Log, before the block and while it lasts, that TensorRT compiles an engine.
 
     TensorRT compiles one when a model is first loaded. For other providers nothing is logged.
     """
     if name != TENSORRT:
         yield
         return
+    log.warning("TensorRT compiles an engine for 30 to 60 s if %s has none of this model", engine_cache())
     loaded = threading.Event()
 
     def tell() -> None:
         seconds = 0
         while not loaded.wait(_STILL_LOADING_SECONDS):
             seconds += _STILL_LOADING_SECONDS
-            log.info("TensorRT compiles an engine into %s, for %d s now", engine_cache(), seconds)
+            log.warning("TensorRT still loads the model, for %d s now", seconds)
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()

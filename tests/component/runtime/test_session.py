@@ -25,6 +25,7 @@ from onnx import TensorProto, helper
 from ortpacks_runtime import ProviderError, Report, Session, Step, open_session
 from ortpacks_runtime.__main__ import ONE_NODE, main
 from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
 
@@ -117,8 +118,12 @@ def test_the_file_of_the_level_is_opened(model: Path) -> None:
     quantized = model.with_name("model_quantized.onnx")
     quantized.write_bytes(model.read_bytes())
     low, medium = open_session(model, "cpu", level="low"), open_session(model, "cpu")
-    assert (low.report.model, low.report.dtype) == (str(quantized), "int8")
+    assert (low.report.model, low.report.dtype, low.report.notes) == (str(quantized), "int8", [])
     assert (medium.report.model, medium.report.dtype) == (str(model), None)
+    quantized.unlink()
+    assert open_session(model, "cpu", level="low").report.notes == [
+        "level low prefers int8: there is no model_int8.onnx"
+    ]
 
 
 def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Path) -> None:
@@ -358,6 +363,22 @@ def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
     with pytest.raises(ValueError, match="out of memory"):
         session.run(None, {"CUDA failure 2: out of memory": ROWS})
     assert session.report.provider == "cuda"
+
+
+def test_tensorrts_first_load_is_announced_before_it_begins(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.setattr("ortpacks_runtime.session.require", lambda _: None)
+    monkeypatch.setattr("ortpacks_runtime.session.prepare", lambda *_: Place("the wheel"))
+    for provider in ("cuda", "tensorrt"):
+        open_session(model, provider)
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one.partition(":")[0] for one in told] == [
+        "Falling back to CPU",
+        "TensorRT compiles an engine for 30 to 60 s if /cache/ortpacks/tensorrt has none of this model",
+        "Falling back to CPU",
+    ]
 
 
 def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:

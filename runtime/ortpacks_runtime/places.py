@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,9 +37,11 @@ def prepare(name: str, wanted: Settings) -> Place:
 
     Raises ``ProviderError`` with the first thing that is missing.
     """
-    found = libraries.find()
+    with ThreadPoolExecutor() as asking:  # the client is a process of its own each time
+        answer = asking.submit(devices)
+        found = libraries.find()
     try:
-        known = devices()
+        known = answer.result()
     except ClientError as error:
         raise ProviderError(str(error)) from error
     try:

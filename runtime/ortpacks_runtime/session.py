@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -208,19 +209,28 @@ def open_session(
     path = _model_path(model)
     report = Report(level=wanted.level)
     names = chain(wanted.provider, sys.platform)
-    for name in names:
-        try:
-            inner, recording = _try(path, name, wanted, report, feed)
-        except ProviderError as error:
-            do = error.do or ("" if name == TENSORRT else advice(error.what))
-            report.steps.append(Step(name, taken=False, reason=_first_line(error.what), advice=do))
-            if wanted.strict and name == names[0] and wanted.provider != "auto":
-                raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
-            continue
-        if report.fallback:
-            _tell_fallback(report.fallback)
-        return Session(inner, report, wanted, path, recording)
-    raise AssertionError("the CPU refuses no session")
+    with ThreadPoolExecutor() as asking:
+        refused: list[Future[Step]] = []
+        for name in names:
+            try:
+                inner, recording = _try(path, name, wanted, report, feed)
+                break
+            except ProviderError as error:
+                if wanted.strict and name == names[0] and wanted.provider != "auto":
+                    raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
+                refused.append(asking.submit(_refused, name, error))
+        else:
+            raise AssertionError("the CPU refuses no session")
+    report.steps[:0] = [one.result() for one in refused]
+    if report.fallback:
+        _tell_fallback(report.fallback)
+    return Session(inner, report, wanted, path, recording)
+
+
+def _refused(name: str, error: ProviderError) -> Step:
+    """Return the step of a provider that failed. The client is asked for advice unless the error has some."""
+    do = error.do or ("" if name == TENSORRT else advice(error.what))
+    return Step(name, taken=False, reason=_first_line(error.what), advice=do)
 
 
 def _model_path(model: object) -> Path:

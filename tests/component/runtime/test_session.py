@@ -22,9 +22,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from ortpacks_runtime import ProviderError, Report, Session, Step, open_session
+from ortpacks_runtime import ProviderError, Report, Session, Step, open_session, places
+from ortpacks_runtime import session as session_module
 from ortpacks_runtime.__main__ import ONE_NODE, main
 from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.libraries import Libraries
 from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
@@ -379,6 +381,36 @@ def test_tensorrts_first_load_is_announced_before_it_begins(
         "TensorRT compiles an engine for 30 to 60 s if /cache/ortpacks/tensorrt has none of this model",
         "Falling back to CPU",
     ]
+
+
+def test_the_cpu_waits_for_no_advice(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, warm = threading.Event(), session_module._warm
+
+    def opened(*given: Any) -> tuple[bool, str]:  # noqa: ANN401 - passed on
+        opening.set()
+        return warm(*given)
+
+    monkeypatch.setattr(session_module, "advice", lambda _: "Install it." if opening.wait(5) else "too late")
+    monkeypatch.setattr(session_module, "_warm", opened)
+    monkeypatch.setattr(session_module, "require", Mock(side_effect=ProviderError("no GPU")))
+    steps = open_session(model, "cuda").report.steps
+    assert [(step.provider, step.taken, step.advice) for step in steps] == [
+        ("cuda", False, "Install it."),
+        ("cpu", True, ""),
+    ]
+
+
+def test_libraries_and_devices_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=5)
+
+    def found() -> Libraries:
+        together.wait()
+        return Libraries("ours", Path("lib"), None)
+
+    monkeypatch.setattr("ortpacks_runtime.libraries.find", found)
+    monkeypatch.setattr(places, "devices", lambda: (together.wait(), ())[1])
+    with pytest.raises(ProviderError, match="no NVIDIA GPU was found"):
+        places.prepare("cuda", Settings())
 
 
 def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:

@@ -25,6 +25,8 @@ class Place:
     device: dict[str, Any] | None = None
     ordinal: int = 0
     note: str = ""
+    jit: bool = False
+    """Whether the libraries serve the GPU only by code that the driver compiles."""
 
     @property
     def profile(self) -> Profile | None:
@@ -70,7 +72,7 @@ def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted:
     if rank == len(_RANKS):
         what = f"compute capability {one['capability'] or 'unknown'}"
         raise ProviderError(f"{found.name} has no code for {one['name']}, {what}")
-    return Place(found.name, one, at)
+    return Place(found.name, one, at, jit=rank == _RANKS["jit"])
 
 
 def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:

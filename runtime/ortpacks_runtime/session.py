@@ -191,6 +191,7 @@ def open_session(
     *,
     threads: int | None = None,
     feed: Feed | None = None,
+    report: Report | None = None,
 ) -> Session:
     """Open ``model`` on the first provider of a chain that runs it; the CPU is the last of every chain.
 
@@ -198,7 +199,8 @@ def open_session(
     ``device`` a GPU by its number in CUDA's order or its UUID, ``level`` one of ``low``, ``medium`` and
     ``high``, ``threads`` the number of threads that compute on the CPU. A value of ``None`` is taken from the
     environment, else from ``config.toml``, else it is ``auto``, the GPU that fits best, ``medium``, false and
-    a thread for each core. ``feed`` are inputs for the warm-up; without it they are made up.
+    a thread for each core. ``feed`` are inputs for the warm-up; without it they are made up. ``report``
+    becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
     would be used; ``FileNotFoundError`` for a path without a file, ``TypeError`` for a value that is not a
@@ -207,7 +209,8 @@ def open_session(
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
     path = _model_path(model)
-    report = Report(level=wanted.level)
+    report = report or Report()
+    report.level = wanted.level
     names = chain(wanted.provider, sys.platform)
     with ThreadPoolExecutor() as asking:
         refused: list[Future[Step]] = []
@@ -216,6 +219,7 @@ def open_session(
                 inner, recording = _try(path, name, wanted, report, feed)
                 break
             except ProviderError as error:
+                report.notes.clear()
                 if wanted.strict and name == names[0] and wanted.provider != "auto":
                     raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
                 refused.append(asking.submit(_refused, name, error))
@@ -260,7 +264,9 @@ def _try(
     try:
         require(name)
         place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
-        with _told(name):
+        slow = _slow(name, place)
+        report.notes += [slow] if slow else []
+        with _told(slow):
             return _taken(path, name, wanted, place, report, feed)
     except ProviderError:
         raise
@@ -372,23 +378,32 @@ def _recording() -> Recording | None:
     return None
 
 
-@contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Log, before the block and while it lasts, that TensorRT compiles an engine.
+def _slow(name: str, place: Place) -> str:
+    """Return why a model's first start may take long; empty if it does not."""
+    if name == TENSORRT:
+        return f"TensorRT compiles an engine for 30 to 60 s if {engine_cache()} has none of this model"
+    if place.jit and place.device:
+        return (
+            f"{place.libraries} serves {place.device['name']} by JIT alone: the driver compiles kernels for "
+            "minutes if its cache has none"
+        )
+    return ""
 
-    TensorRT compiles one when a model is first loaded. For other providers nothing is logged.
-    """
-    if name != TENSORRT:
+
+@contextmanager
+def _told(slow: str) -> Iterator[None]:
+    """Log why the block takes long, before it and while it lasts; nothing if ``slow`` is empty."""
+    if not slow:
         yield
         return
-    log.warning("TensorRT compiles an engine for 30 to 60 s if %s has none of this model", engine_cache())
+    log.warning(slow)
     loaded = threading.Event()
 
     def tell() -> None:
         seconds = 0
         while not loaded.wait(_STILL_LOADING_SECONDS):
             seconds += _STILL_LOADING_SECONDS
-            log.warning("TensorRT still loads the model, for %d s now", seconds)
+            log.warning("the model is loading for %d s now", seconds)
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()

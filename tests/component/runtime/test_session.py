@@ -383,6 +383,28 @@ def test_tensorrts_first_load_is_announced_before_it_begins(
     ]
 
 
+@pytest.mark.parametrize("jit", [True, False])
+def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, jit: bool
+) -> None:
+    place = Place("ours", {"name": "RTX 5090", "index": 0, "profile": None}, jit=jit)
+    monkeypatch.setattr(session_module, "require", lambda _: None)
+    monkeypatch.setattr(session_module, "prepare", lambda *_: place)
+    report, told = Report(), []
+    taken = session_module._taken
+
+    def seen(path: Path, name: str, *others: Any) -> Any:  # noqa: ANN401 - passed on
+        told.append((name, *report.notes))
+        return taken(path, name, *others)
+
+    monkeypatch.setattr(session_module, "_taken", seen)
+    assert open_session(model, "cuda", report=report).report is report
+    slow = "ours serves RTX 5090 by JIT alone: the driver compiles kernels for minutes if its cache has none"
+    assert told == [("cuda", *([slow] if jit else [])), ("cpu",)]
+    assert report.notes == [], "the CPU needs no JIT"
+    assert (slow in caplog.messages) == jit
+
+
 def test_the_cpu_waits_for_no_advice(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opening, warm = threading.Event(), session_module._warm
 

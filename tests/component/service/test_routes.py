@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ortpacks_runtime import Report
 from ortpacks_service.embedding import Embedder, Embeddings
+from ortpacks_service.models import LOADING, Model
 from ortpacks_service.options import EMBEDDER
 from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
@@ -204,6 +206,22 @@ def test_a_fallback_is_shown_with_its_reason(start: Start, monkeypatch: pytest.M
     assert (refused["provider"], refused["taken"]) == ("cuda", False)
     assert "built without CUDAExecutionProvider" in refused["reason"]
     assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in service.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("notes", "more"), [([], {}), (["by JIT alone"], {"note": "by JIT alone"})], ids=["native", "JIT"]
+)
+def test_a_model_that_loads_for_long_says_why_only_where_that_is_known(
+    tmp_path: Path, notes: list[str], more: dict[str, str]
+) -> None:
+    began = time.monotonic() - 100
+    model = Model("slow", tmp_path, LOADING, began=began, report=Report(notes=notes))
+    assert model.value() == {"state": "loading", "seconds": pytest.approx(100, abs=5), **more}
+
+
+def test_the_report_of_a_model_is_that_of_its_session(start: Start) -> None:
+    model = start().app.state.service.models.named[EMBEDDER]  # type: ignore[attr-defined]
+    assert model.report is model.session.report
 
 
 def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, models: Path) -> None:

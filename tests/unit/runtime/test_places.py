@@ -39,6 +39,7 @@ WHEEL = Libraries("the wheel", Path("capi"), None)
 def test_native_code_goes_before_jit_and_before_memory() -> None:
     assert fitting(THREE, PACKAGE, Settings()).ordinal == 2
     assert fitting(THREE[:2], PACKAGE, Settings()).ordinal == 1
+    assert [fitting(known, PACKAGE, Settings()).jit for known in (THREE, THREE[:2])] == [False, True]
     assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
 
 

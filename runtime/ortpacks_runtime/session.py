@@ -20,6 +20,7 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
+from ortpacks_runtime.opsets import too_new
 from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
@@ -211,6 +212,10 @@ def open_session(
     path = _model_path(model)
     report = report or Report()
     report.level = wanted.level
+    limits = [note] if (note := too_new(path)) else []
+    for limit in limits:
+        log.warning(limit)
+    report.notes = [*limits]
     names = chain(wanted.provider, sys.platform)
     with ThreadPoolExecutor() as asking:
         refused: list[Future[Step]] = []
@@ -219,7 +224,7 @@ def open_session(
                 inner, recording = _try(path, name, wanted, report, feed)
                 break
             except ProviderError as error:
-                report.notes.clear()
+                report.notes = [*limits]
                 if wanted.strict and name == names[0] and wanted.provider != "auto":
                     raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
                 refused.append(asking.submit(_refused, name, error))

@@ -48,9 +48,11 @@ class Model:
         told: dict[str, Any] = {"state": self.state}
         if self.state == LOADING:
             told["seconds"] = round(time.monotonic() - self.began, 1)
-            told |= {"note": "; ".join(self.report.notes)} if self.report.notes else {}
-        if self.session is not None and not self.session.report.proved:
-            told["note"] = "; ".join(self.session.report.notes) or "opened, not run yet"
+        notes = "; ".join(self.report.notes)
+        if self.state == READY and not self.report.proved:
+            told["note"] = notes or "opened, not run yet"
+        elif self.state != READY and notes:
+            told["note"] = notes
         return told | ({"reason": self.reason} if self.reason else {})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from ortpacks_runtime.__main__ import ONE_NODE
+from ortpacks_runtime.one_node import ONE_NODE
 
 from builder.pipeline.client_zipapp import build_client
 from tests.answers import pairs

@@ -20,13 +20,15 @@ from unittest.mock import Mock
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from ortpacks_runtime import ProviderError, Report, Session, Step, open_session, places
 from ortpacks_runtime import session as session_module
-from ortpacks_runtime.__main__ import ONE_NODE, main
+from ortpacks_runtime.__main__ import main
 from ortpacks_runtime.alias import load_as
 from ortpacks_runtime.libraries import Libraries
+from ortpacks_runtime.one_node import ONE_NODE
 from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
@@ -114,6 +116,24 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(Exception, match=r"text\.onnx"):
         open_session(tmp_path / "text.onnx", "cpu")
+
+
+def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ONNX Runtime refuses the model afterwards, and names the newest opset that it knows itself."""
+    made, report = onnx.load_from_string(ONE_NODE), Report()
+    made.opset_import[0].version = 99
+    onnx.save(made, tmp_path / "new.onnx")
+    with pytest.raises(Exception, match="till opset") as refused:
+        open_session(tmp_path / "new.onnx", report=report)
+    known = str(refused.value).partition("till opset ")[2].partition(".")[0]
+    (note,) = report.notes
+    assert note == (
+        f"new.onnx asks for opset 99 of ai.onnx, onnxruntime {onnxruntime.__version__} knows {known} and "
+        f"older. Export it with opset_version={known}, or use a newer onnxruntime."
+    )
+    assert caplog.messages[0] == note
 
 
 def test_the_file_of_the_level_is_opened(model: Path) -> None:

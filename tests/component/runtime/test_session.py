@@ -27,6 +27,7 @@ from ortpacks_runtime import ProviderError, Report, Session, Step, open_session,
 from ortpacks_runtime import session as session_module
 from ortpacks_runtime.__main__ import main
 from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.client import devices
 from ortpacks_runtime.libraries import Libraries
 from ortpacks_runtime.one_node import ONE_NODE
 from ortpacks_runtime.places import Place
@@ -118,15 +119,16 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
         open_session(tmp_path / "text.onnx", "cpu")
 
 
+@pytest.mark.parametrize("provider", ["cpu", "auto"])
 def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, provider: str
 ) -> None:
     """ONNX Runtime refuses the model afterwards, and names the newest opset that it knows itself."""
     made, report = onnx.load_from_string(ONE_NODE), Report()
     made.opset_import[0].version = 99
     onnx.save(made, tmp_path / "new.onnx")
     with pytest.raises(Exception, match="till opset") as refused:
-        open_session(tmp_path / "new.onnx", report=report)
+        open_session(tmp_path / "new.onnx", provider, report=report)
     known = str(refused.value).partition("till opset ")[2].partition(".")[0]
     (note,) = report.notes
     assert note == (
@@ -423,6 +425,36 @@ def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
     assert told == [("cuda", *([slow] if jit else [])), ("cpu",)]
     assert report.notes == [], "the CPU needs no JIT"
     assert (slow in caplog.messages) == jit
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [
+        ("0", {"device_id": "0", "gpu_mem_limit": str(7372 << 20), "use_tf32": "1"}),
+        ("1", {"device_id": "1", "gpu_mem_limit": str(3686 << 20), "use_tf32": "0"}),
+    ],
+)
+def test_of_two_gpus_the_session_gets_the_named_one_with_its_own_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch, device: str, wanted: dict[str, str]
+) -> None:
+    """The client detects the stated GPUs; the limits are 9/10 of 8 and of 4 GiB."""
+    for name, value in {"FORCE_CC": "8.6,5.2", "FORCE_MEMORY": "8192,4096", "DEVICE": device}.items():
+        monkeypatch.setenv(f"ORTPACKS_{name}", value)
+    devices.cache_clear()
+    asked: list[tuple[str, dict[str, str]]] = []
+    inner = session_module._Inner
+
+    def opened(file: str, options: object, providers: list[Any]) -> object:
+        asked.extend(one for one in providers if one[0] == "CUDAExecutionProvider")
+        return inner(file, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(session_module, "_Inner", opened)
+    monkeypatch.setattr(session_module, "require", lambda _: None)
+    monkeypatch.setattr("ortpacks_runtime.libraries.load", lambda *_: None)
+    open_session(model, "cuda")
+    devices.cache_clear()
+    ((_, options),) = asked
+    assert wanted.items() <= options.items()
 
 
 def test_the_cpu_waits_for_no_advice(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,20 @@ def test_auto_without_a_gpu_is_the_cpu_with_every_reason(
     assert warning.getMessage().startswith("Falling back to CPU: cuda: onnxruntime ")
 
 
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [("trt", "Tensorrt"), ("dml", "Dml"), ("directml", "Dml"), ("metal", "CoreML"), ("coreml", "CoreML")],
+)
+def test_a_provider_that_this_build_has_not_is_refused_for_the_cpu_with_the_reason(
+    model: Path, name: str, has: str
+) -> None:
+    report = open_session(model, name).report
+    refused, taken = report.steps
+    assert f"was built without {has}ExecutionProvider" in refused.reason
+    assert refused.advice.startswith("pip install onnxruntime")
+    assert (taken.provider, report.fallback) == ("cpu", refused)
+
+
 def test_strict_is_an_error_that_says_why(model: Path) -> None:
     with pytest.raises(
         ProviderError, match=r"^CUDA requested but not available: onnxruntime .* built without"

@@ -200,8 +200,8 @@ class ImageBuild:
     target: str
     contexts: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the named contexts, by name."""
-    tag: str | None = None
-    """The tag under which the result is loaded into the engine; ``None`` loads nothing."""
+    tags: tuple[str, ...] = ()
+    """The tags under which the result is loaded into the engine; without one it is not loaded."""
     output: Path | None = None
     """The folder that the target's files are exported to; ``None`` exports nothing."""
     args: Mapping[str, str] = field(default_factory=dict)

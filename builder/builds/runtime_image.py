@@ -31,7 +31,7 @@ from builder.pipeline.image import (
     hold_to_budget,
     labels,
     layers,
-    local_tag,
+    local_tags,
     own_size,
     published_tags,
     require_same,
@@ -117,20 +117,21 @@ class RuntimeImage:
             context = folder / "image-context"
             contents = _Contents(package=package, manifest=manifest, wheels=self._wheels(manifest))
             names = self._lay_out(context, contents)
-            tag = local_tag(manifest, service=self._service is not None)
+            tags = local_tags(manifest, service=self._service is not None)
             request = ImageBuild(
                 dockerfile=self._dockerfile,
                 context=context,
                 target="runtime",
-                tag=tag,
+                tags=tags,
                 builder=self._builder,
                 network=False,
                 platform=PLATFORMS[self._platform],
             )
             self._build(request)
-            built = wiring.engine.layers(tag)
+            built = wiring.engine.layers(tags[0])
             size = size_on_disk(context.iterdir())
-            self._reporter.say(f"image {tag}  {size / 1e6:,.0f} MB in {len(built)} layers")
+            also = f", also {tags[1]}, which compose.yaml starts" if tags[1:] else ""
+            self._reporter.say(f"image {tags[0]}  {size / 1e6:,.0f} MB in {len(built)} layers{also}")
             if manifest.provider != CUDA:
                 hold_to_budget(manifest, size, wiring.project.image.budget)
             entry = None
@@ -140,7 +141,7 @@ class RuntimeImage:
                 self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     hold_to_budget(manifest, size, wiring.project.image.budget)
-        return MadeImage(tag=tag, manifest=manifest, layers=built, entry=entry)
+        return MadeImage(tag=tags[0], manifest=manifest, layers=built, entry=entry)
 
     def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:
         """Write Dockerfile and layers; return the names of the layers, in order, without the system's."""
@@ -193,7 +194,7 @@ class RuntimeImage:
         reference = f"{repository}:{published_tags(contents.manifest, service=self._service is not None)[0]}"
         alone = f"{reference}-{architecture(self._platform)}"
         with self._reporter.step(f"push {alone}"):
-            self._build(replace(request, tag=None, push=(alone,)))
+            self._build(replace(request, tags=(), push=(alone,)))
             image = engine.pushed(alone, docker)
         require_same(alone, built, image)
         statements = attestations(

@@ -5,7 +5,8 @@ Sources:
 * ``fp16``: CUDA C++ Programming Guide 12.9, "Throughput of Native Arithmetic Instructions", row "16-bit
   floating-point add, multiply, multiply-add": not available on 5.0 and 5.2, 256 results per clock cycle and
   multiprocessor on 5.3, 2 on 6.1 against 128 in fp32, 128 or 256 on 6.0, 6.2 and from 7.0 on
-* ``int8``: PTX ISA, ``dp4a``: sm_61 and newer
+* no ``int8``: ONNX Runtime's CUDA provider has no kernel for ``DynamicQuantizeLinear``, nor for
+  ``MatMulInteger`` of its ``uint8``, which files in int8 consist of; these nodes would run on the CPU
 * ``bf16`` and TF32: the same guide, "Compute Capability 8.x": tensor cores take both from 8.0 on
 * memory limit, arena, search of algorithms, CUDA graphs: ONNX Runtime's page on its CUDA execution provider;
   graphs need inputs whose shapes never change, which only the application knows
@@ -19,13 +20,13 @@ from typing import Dict, Mapping, Optional, Tuple
 from builder.gpu.architectures import Capability
 from builder.gpu.table import FIRST_FP16
 
-FP32, FP16, BF16, INT8 = "fp32", "fp16", "bf16", "int8"
+FP32, FP16 = "fp32", "fp16"
 
 LOW, MEDIUM, HIGH = "low", "medium", "high"
 """Levels of precision: least memory and time; no measured loss of quality; the model's own number types."""
 
 _SLOW_FP16 = Capability(6, 1)
-_FIRST_INT8, _FIRST_BF16 = Capability(6, 1), Capability(8, 0)
+_FIRST_BF16 = Capability(8, 0)
 
 _LEFT_TO_OTHERS_PERCENT = 10
 """Percent of the memory that is left to CUDA's context and to other programs."""
@@ -71,12 +72,11 @@ def profile_of(capability: Capability, memory_mib: Optional[int]) -> DeviceProfi
     """Return the settings for a GPU with ``memory_mib`` MiB for the session; ``None``: unknown memory."""
     fp16, why = _fp16(capability)
     medium = (FP16, FP32) if fp16 else (FP32,)
-    low = (INT8, *medium) if capability >= _FIRST_INT8 else medium
     limit = None if memory_mib is None else memory_mib * (100 - _LEFT_TO_OTHERS_PERCENT) // 100
     small = memory_mib is None or memory_mib <= _SMALL_MIB
     newest = capability >= _FIRST_BF16
     return DeviceProfile(
-        dtypes={LOW: low, MEDIUM: medium, HIGH: (FP32,)},
+        dtypes={LOW: medium, MEDIUM: medium, HIGH: (FP32,)},
         why=why,
         bf16=newest,
         tf32=newest,

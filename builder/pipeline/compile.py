@@ -287,7 +287,7 @@ def build_image(
         context=place.context,
         target=target,
         contexts=trees or {},
-        tag=tag,
+        tags=(tag,),
         network=network,
     )
     with place.log.open("a", encoding="utf-8") as log:

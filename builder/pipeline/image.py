@@ -126,13 +126,17 @@ def architecture(platform: str) -> str:
     return PLATFORMS[platform].rpartition("/")[2]
 
 
-def local_tag(manifest: Manifest, *, service: bool) -> str:
-    """Return the local tag: ``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal-service``.
+def local_tags(manifest: Manifest, *, service: bool) -> tuple[str, ...]:
+    """Return the local tags: ``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal-service``.
 
-    For another platform than ``linux-x64`` the processor is added: ``ortpacks/cpu:1.21.0-arm64``.
+    An image with the service has another one without the version, ``ortpacks/modern:service``, for
+    ``compose.yaml``. For another platform than ``linux-x64`` the processor is added:
+    ``ortpacks/cpu:1.21.0-arm64``.
     """
-    name = f"ortpacks/{manifest.variant}:{manifest.onnxruntime.version}{_ends(manifest, service=service)}"
-    return name if manifest.platform == LINUX else f"{name}-{architecture(manifest.platform)}"
+    ends = _ends(manifest, service=service)
+    ends += "" if manifest.platform == LINUX else f"-{architecture(manifest.platform)}"
+    names = (f"{manifest.onnxruntime.version}{ends}", *([ends.removeprefix("-")] if service else []))
+    return tuple(f"ortpacks/{manifest.variant}:{name}" for name in names)
 
 
 def published_tags(manifest: Manifest, *, service: bool) -> tuple[str, ...]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import logging
 import sys
 import tempfile
 from pathlib import Path
 
+from ortpacks_runtime.one_node import ONE_NODE
 from ortpacks_runtime.providers import ProviderError
 from ortpacks_runtime.report import Report
-
-ONE_NODE = base64.b64decode(
-    "CAcSADpAChEKAXgKAXgSAXkiBk1hdE11bBIBZ1oTCgF4Eg4KDAgBEggKAggCCgIIAmITCgF5Eg4KDAgBEggKAggCCgIIAkIECgAQDQ=="
-)
-"""An ONNX model of opset 13: ``y = x @ x`` for a matrix of two rows and columns."""
 
 
 def main(arguments: list[str] | None = None) -> int:

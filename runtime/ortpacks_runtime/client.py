@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,18 @@ CLIENT = "ORTPACKS_CLIENT"
 """The environment variable with the path of an ``ortpacks.pyz`` other than the one in this folder."""
 
 _SECONDS = 60
+
+_READ_OPSETS = """\
+import json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from builder.errors import BuilderError
+from builder.formats.onnx_file import read_onnx
+try:
+    print(json.dumps(read_onnx(pathlib.Path(sys.argv[2])).opsets))
+except BuilderError as error:
+    print(json.dumps({"error": {"message": str(error)}}))
+"""
+"""A program that reads a model with the client's own reader, which no command of the client runs alone."""
 
 _GENERAL = ("D401",)
 """Code of a finding that only says that a session fails, without a cause."""
@@ -35,7 +48,19 @@ def ask(*arguments: str) -> dict[str, Any]:
 
     Raises ``ClientError``, also for an answer that is an error.
     """
-    argv = [sys.executable, _client(), *arguments, "--json"]
+    return _answer([_client(), *arguments, "--json"])
+
+
+def opsets(model: Path) -> dict[str, int]:
+    """Return the opset that a model asks for, by domain; ONNX's own domain is ``ai.onnx``.
+
+    Raises ``ClientError``, also for a file that is cut short or lacks its weights.
+    """
+    return _answer(["-I", "-S", "-c", _READ_OPSETS, _client(), str(model)])
+
+
+def _answer(arguments: Sequence[str]) -> dict[str, Any]:
+    argv = [sys.executable, *arguments]
     try:
         done = subprocess.run(
             argv, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS, check=False

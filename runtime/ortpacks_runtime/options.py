@@ -7,28 +7,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ortpacks_runtime.providers import CUDA, TENSORRT
+from ortpacks_runtime.providers import CUDA, TENSORRT, ProviderError
 
-_SUFFIXES = {"int8": ("_int8", "_quantized"), "fp16": ("_fp16",), "bf16": ("_bf16",), "fp32": ("",)}
+_FP32 = "fp32"
+
+_SUFFIXES = {"int8": ("_int8", "_quantized"), "fp16": ("_fp16",), "bf16": ("_bf16",), _FP32: ("",)}
 """Ends of a model's file name by number type, as Hugging Face's ``optimum`` writes them."""
 
-_CPU_DTYPES = {"low": ("int8", "fp32"), "medium": ("fp32",), "high": ("fp32",)}
+_CPU_DTYPES = {"low": ("int8", _FP32), "medium": (_FP32,), "high": (_FP32,)}
 
 Profile = Mapping[str, Any]
 """A device's ``profile`` in the client's ``detect --json``."""
 
 
-def model_file(model: Path, level: str, profile: Profile | None) -> Path:
+def model_file(model: Path, level: str, profile: Profile | None) -> tuple[Path, str]:
     """Return the file next to ``model`` whose number type the level prefers on the device, else ``model``.
 
-    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``.
+    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``. The text is a note if the level's first choice
+    is not there, else empty.
     """
-    for dtype in (profile["dtypes"] if profile else _CPU_DTYPES)[level]:
-        for suffix in _SUFFIXES[dtype]:
-            file = model.with_name(f"{model.stem}{suffix}{model.suffix}")
-            if file.is_file():
-                return file
-    return model
+    dtypes = (profile["dtypes"] if profile else _CPU_DTYPES)[level]
+    files = [(dtype, _named(model, suffix)) for dtype in dtypes for suffix in _SUFFIXES[dtype]]
+    dtype, file = next((one for one in files if one[1].is_file()), (_FP32, model))
+    first, wanted = files[0]
+    return file, "" if dtype == first else f"level {level} prefers {first}: there is no {wanted.name}"
+
+
+def _named(model: Path, suffix: str) -> Path:
+    return model.with_name(f"{model.stem}{suffix}{model.suffix}")
 
 
 def dtype_of(file: Path) -> str | None:
@@ -41,13 +47,19 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
     """Return the provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
 
     TensorRT's flags are ``True`` and ``False``, CUDA's ``1`` and ``0``; each provider refuses the other form.
+
+    Raises ``ProviderError`` if TensorRT's engines cannot be kept.
     """
     if profile is None:
         return {}
     limit = profile["memory_limit_mib"]
     if provider == TENSORRT:
         cache = engine_cache()
-        cache.mkdir(parents=True, exist_ok=True)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"{cache}: TensorRT's engines cannot be kept there: {error.strerror or error}"
+            raise ProviderError(what, "set XDG_CACHE_HOME to a folder that can be written") from error
         return {
             "device_id": str(ordinal),
             "trt_engine_cache_enable": "True",

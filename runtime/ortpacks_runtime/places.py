@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,8 @@ class Place:
     device: dict[str, Any] | None = None
     ordinal: int = 0
     note: str = ""
+    jit: bool = False
+    """Whether the libraries serve the GPU only by code that the driver compiles."""
 
     @property
     def profile(self) -> Profile | None:
@@ -36,9 +39,11 @@ def prepare(name: str, wanted: Settings) -> Place:
 
     Raises ``ProviderError`` with the first thing that is missing.
     """
-    found = libraries.find()
+    with ThreadPoolExecutor() as asking:  # the client is a process of its own each time
+        answer = asking.submit(devices)
+        found = libraries.find()
     try:
-        known = devices()
+        known = answer.result()
     except ClientError as error:
         raise ProviderError(str(error)) from error
     try:
@@ -67,7 +72,7 @@ def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted:
     if rank == len(_RANKS):
         what = f"compute capability {one['capability'] or 'unknown'}"
         raise ProviderError(f"{found.name} has no code for {one['name']}, {what}")
-    return Place(found.name, one, at)
+    return Place(found.name, one, at, jit=rank == _RANKS["jit"])
 
 
 def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:

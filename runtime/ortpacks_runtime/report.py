@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ortpacks_runtime.providers import CPU
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,9 +49,9 @@ class Report:
 
     @property
     def fallback(self) -> Step | None:
-        """The last provider that was refused; ``None`` if the first one was taken."""
+        """The last provider that was refused before the CPU was taken; ``None`` on any other provider."""
         refused = [step for step in self.steps if not step.taken]
-        return refused[-1] if refused else None
+        return refused[-1] if refused and self.provider == CPU else None
 
     def value(self) -> dict[str, Any]:
         """Return the report as values for JSON."""

@@ -8,7 +8,9 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
+from ortpacks_runtime.opsets import too_new
 from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
@@ -127,11 +130,11 @@ class Session:
             self.report.nodes = warm_up.nodes_of(used)
             recording.close()
             self.report.proved = provider == CPU or bool(self.report.nodes.get(ORT_NAMES[provider]))
-            if not self.report.proved:
-                idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
-                if self.settings.strict:
-                    raise idle
-                self._reopen(idle)
+        if not self.report.proved:
+            idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
+            if self.settings.strict:
+                raise idle
+            self._reopen(used, idle)
 
     def _rescued(
         self,
@@ -148,28 +151,36 @@ class Session:
                 self.report.batch = half
             parts = [self.run(outputs, part, options) for part in _split(feed, half)]
             return [np.concatenate(values) for values in zip(*parts, strict=True)]
-        with self._reopening:
-            if self._inner is used:
-                self._reopen(error)
+        self._reopen(used, error)
         return self.run(outputs, feed, options)
 
-    def _reopen(self, error: Exception) -> None:
-        """Reopen the session on the CPU. Raises ``error`` if the CPU does not open the model."""
+    def _reopen(self, used: onnxruntime.InferenceSession, error: Exception) -> None:
+        """Replace ``used`` by a session on the CPU, unless another thread has done so, and say why.
+
+        Raises ``error`` if the CPU does not open the model. The advice comes after the session, since the
+        client that knows it may take a minute.
+        """
+        with self._reopening:
+            if self._inner is not used:
+                return
+            refused = Step(self.report.provider, taken=False, reason=_first_line(str(error)))
+            self._open_on_cpu(error, refused)
+        told = replace(refused, advice=advice(str(error)))
+        self.report.steps[self.report.steps.index(refused)] = told
+        _tell_fallback(told)
+
+    def _open_on_cpu(self, error: Exception, refused: Step) -> None:
         try:
             made, file, note = _file_opened(self._path, self.settings, CPU, Place(_wheel()), None)
         except Exception as failure:
             raise error from failure
         self._inner = made
         report = self.report
-        refused = Step(
-            report.provider, taken=False, reason=_first_line(str(error)), advice=advice(str(error))
-        )
         report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
         report.provider, report.device, report.options, report.batch = CPU, None, {}, None
         report.libraries, report.model, report.dtype = _wheel(), str(file), dtype_of(file)
         report.proved, report.nodes = True, {}
         report.notes += [note] if note else []
-        _tell_fallback(refused)
 
 
 def open_session(
@@ -181,6 +192,7 @@ def open_session(
     *,
     threads: int | None = None,
     feed: Feed | None = None,
+    report: Report | None = None,
 ) -> Session:
     """Open ``model`` on the first provider of a chain that runs it; the CPU is the last of every chain.
 
@@ -188,7 +200,8 @@ def open_session(
     ``device`` a GPU by its number in CUDA's order or its UUID, ``level`` one of ``low``, ``medium`` and
     ``high``, ``threads`` the number of threads that compute on the CPU. A value of ``None`` is taken from the
     environment, else from ``config.toml``, else it is ``auto``, the GPU that fits best, ``medium``, false and
-    a thread for each core. ``feed`` are inputs for the warm-up; without it they are made up.
+    a thread for each core. ``feed`` are inputs for the warm-up; without it they are made up. ``report``
+    becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
     would be used; ``FileNotFoundError`` for a path without a file, ``TypeError`` for a value that is not a
@@ -197,21 +210,36 @@ def open_session(
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
     path = _model_path(model)
-    report = Report(level=wanted.level)
+    report = report or Report()
+    report.level = wanted.level
+    limits = [note] if (note := too_new(path)) else []
+    for limit in limits:
+        log.warning(limit)
+    report.notes = [*limits]
     names = chain(wanted.provider, sys.platform)
-    for name in names:
-        try:
-            inner, recording = _try(path, name, wanted, report, feed)
-        except ProviderError as error:
-            do = error.do or ("" if name == TENSORRT else advice(error.what))
-            report.steps.append(Step(name, taken=False, reason=_first_line(error.what), advice=do))
-            if wanted.strict and name == names[0] and wanted.provider != "auto":
-                raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
-            continue
-        if report.fallback and name == CPU:
-            _tell_fallback(report.fallback)
-        return Session(inner, report, wanted, path, recording)
-    raise AssertionError("the CPU refuses no session")
+    with ThreadPoolExecutor() as asking:
+        refused: list[Future[Step]] = []
+        for name in names:
+            try:
+                inner, recording = _try(path, name, wanted, report, feed)
+                break
+            except ProviderError as error:
+                report.notes = [*limits]
+                if wanted.strict and name == names[0] and wanted.provider != "auto":
+                    raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
+                refused.append(asking.submit(_refused, name, error))
+        else:
+            raise AssertionError("the CPU refuses no session")
+    report.steps[:0] = [one.result() for one in refused]
+    if report.fallback:
+        _tell_fallback(report.fallback)
+    return Session(inner, report, wanted, path, recording)
+
+
+def _refused(name: str, error: ProviderError) -> Step:
+    """Return the step of a provider that failed. The client is asked for advice unless the error has some."""
+    do = error.do or ("" if name == TENSORRT else advice(error.what))
+    return Step(name, taken=False, reason=_first_line(error.what), advice=do)
 
 
 def _model_path(model: object) -> Path:
@@ -241,7 +269,9 @@ def _try(
     try:
         require(name)
         place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
-        with _told(name):
+        slow = _slow(name, place)
+        report.notes += [slow] if slow else []
+        with _told(slow):
             return _taken(path, name, wanted, place, report, feed)
     except ProviderError:
         raise
@@ -286,12 +316,12 @@ def _file_opened(
     providers = [(name, options)]
     if name == TENSORRT:
         providers.append((CUDA, provider_options(CUDA, place.ordinal, wanted.level, place.profile)))
-    preferred, note = model_file(path, wanted.level, place.profile), ""
+    preferred, note = model_file(path, wanted.level, place.profile)
     if preferred != path:
         try:
             inner = _opened(preferred, providers, wanted.threads, recording)
             if _inputs(inner) == _inputs(_plain(path)):
-                return inner, preferred, ""
+                return inner, preferred, note
             note = f"{preferred.name} takes other inputs than {path.name}, which is used"
         except Exception as error:  # noqa: BLE001 - the requested file is used instead
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
@@ -353,22 +383,32 @@ def _recording() -> Recording | None:
     return None
 
 
-@contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Log, while the block lasts, that TensorRT compiles an engine.
+def _slow(name: str, place: Place) -> str:
+    """Return why a model's first start may take long; empty if it does not."""
+    if name == TENSORRT:
+        return f"TensorRT compiles an engine for 30 to 60 s if {engine_cache()} has none of this model"
+    if place.jit and place.device:
+        return (
+            f"{place.libraries} serves {place.device['name']} by JIT alone: the driver compiles kernels for "
+            "minutes if its cache has none"
+        )
+    return ""
 
-    TensorRT compiles one when a model is first loaded. For other providers nothing is logged.
-    """
-    if name != TENSORRT:
+
+@contextmanager
+def _told(slow: str) -> Iterator[None]:
+    """Log why the block takes long, before it and while it lasts; nothing if ``slow`` is empty."""
+    if not slow:
         yield
         return
+    log.warning(slow)
     loaded = threading.Event()
 
     def tell() -> None:
         seconds = 0
         while not loaded.wait(_STILL_LOADING_SECONDS):
             seconds += _STILL_LOADING_SECONDS
-            log.info("TensorRT compiles an engine into %s, for %d s now", engine_cache(), seconds)
+            log.warning("the model is loading for %d s now", seconds)
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()

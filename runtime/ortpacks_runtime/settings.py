@@ -37,6 +37,9 @@ VARIABLES = {
 }
 """Environment variables of each setting; the first that is set and not empty counts."""
 
+_DEFAULT_PROVIDER = "ORTPACKS_DEFAULT_PROVIDER"
+"""Variable with the provider that is used if nothing else names one; images for the CPU have it."""
+
 _MOST_DIGITS = 4
 """The most digits of a GPU's number."""
 
@@ -68,10 +71,15 @@ def settings(given: Mapping[str, object], env: Mapping[str, str] = os.environ) -
     """Return the settings; ``given`` are the arguments, of which ``None`` counts as not given.
 
     ``config.toml`` is read from the process's current folder, or from the file that ``ORTPACKS_CONFIG``
-    names; only its table ``ai`` counts. Raises ``ProviderError`` for a wrong value, with its origin, and for
-    an unknown key: in the current folder's file only for a key that resembles a known one.
+    names; only its table ``ai`` counts. ``ORTPACKS_DEFAULT_PROVIDER`` replaces the default ``auto``.
+
+    Raises ``ProviderError`` for a wrong value, with its origin, and for an unknown key: in the current
+    folder's file only for a key that resembles a known one.
     """
-    found: dict[str, tuple[object, str]] = dict(_configured(env))
+    found: dict[str, tuple[object, str]] = {}
+    if env.get(_DEFAULT_PROVIDER):
+        found["provider"] = (env[_DEFAULT_PROVIDER], _DEFAULT_PROVIDER)
+    found |= _configured(env)
     for name, variables in VARIABLES.items():
         variable = next((one for one in variables if env.get(one)), None)
         if variable is not None:

@@ -32,8 +32,9 @@ class _Part:
 class Batcher:
     """A queue for a model. No request waits for later ones; requests that wait already share a batch.
 
-    Batches are computed in a thread. A short text that comes alone is computed in the event loop instead: two
-    changes of thread take about 0.15 ms, a twentieth of MiniLM's time for a text on a CPU.
+    Batches are computed in a thread. On a CPU, a short text that comes alone is computed in the event loop
+    instead: two changes of thread take about 0.15 ms, a twentieth of MiniLM's time for a text there. A GPU
+    may fail, and opening the model again takes seconds.
 
     ``batch`` is called before each run, since the batch size falls when a GPU's memory is too small.
     """
@@ -44,12 +45,17 @@ class Batcher:
         batch: Callable[[], int],
         room: int,
         observe: Callable[[int], None],
+        on_cpu: Callable[[], bool],
     ) -> None:
-        """``room`` is the number of texts that may wait; ``observe`` gets the size of each batch."""
+        """``room`` is the number of texts that may wait; ``observe`` gets the size of each batch.
+
+        ``on_cpu`` returns whether the CPU computes the next run.
+        """
         self._compute = compute
         self._batch = batch
         self._room = room
         self._observe = observe
+        self._on_cpu = on_cpu
         self._waiting: deque[_Part] = deque()
         self._changing = threading.Lock()
         """Lock for the queue and for whether the thread works on it."""
@@ -68,11 +74,14 @@ class Batcher:
         try:
             await asyncio.sleep(0)  # requests that came together with this one are counted after this
             alone = self.length == 1 and not self._working
-            if alone and len(texts[0]) <= _SHORT and self._last <= _FAST_SECONDS:
+            if alone and self._quick(texts[0]):
                 return self._run(texts)
             return await self._in_thread(texts)
         finally:
             self.length -= len(texts)
+
+    def _quick(self, text: str) -> bool:
+        return len(text) <= _SHORT and self._last <= _FAST_SECONDS and self._on_cpu()
 
     async def _in_thread(self, texts: Sequence[str]) -> Embeddings:
         loop, size = asyncio.get_running_loop(), self._batch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,28 +11,75 @@ from starlette.requests import Request
 
 from ortpacks_service.errors import RequestError
 
+_BODIES = 2
+"""The number of bodies of the largest size that may be in memory together."""
 
-async def body_of(request: Request) -> bytes:
-    """Return the whole body. Raises ``RequestError`` for an encoded or too large one."""
+
+class Bodies:
+    """The size of all requests' bodies in memory. Bodies come in the event loop and go in any thread."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._gone: deque[int] = deque()
+
+    def grow(self, by: int) -> int:
+        """Add ``by`` bytes and return the size of all bodies."""
+        while self._gone:
+            self._size -= self._gone.popleft()
+        self._size += by
+        return self._size
+
+    def go(self, size: int) -> None:
+        """Subtract a body's size."""
+        self._gone.append(size)
+
+
+class Body:
+    """A request's body, which counts until nothing refers to it."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.content = b""
+        self.size = 0
+        self._bodies = bodies
+
+    def grow(self, by: int) -> int:
+        """Add ``by`` bytes to the size, and return the size of all requests' bodies."""
+        self.size += by
+        return self._bodies.grow(by)
+
+    def __del__(self) -> None:
+        self._bodies.go(self.size)
+
+
+async def body_of(request: Request) -> Body:
+    """Return the whole body.
+
+    Raises ``RequestError`` for an encoded or too large one, and while others fill the memory for bodies.
+    """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise RequestError(
             f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
         )
-    most = request.app.state.service.options.body_mib << 20
-    pieces, size = [], 0
+    service = request.app.state.service
+    most = service.options.body_mib << 20
+    body, pieces = Body(service.bodies), []
     async for piece in request.stream():
-        size += len(piece)
-        if size > most:
+        together = body.grow(len(piece))
+        if body.size > most:
             raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
+        if together > _BODIES * most:
+            full = f"bodies of {_BODIES * most >> 20} MiB are in memory already. Try again in a second."
+            raise RequestError(full, 503, 1)
         pieces.append(piece)
-    return b"".join(pieces)
+    body.content = b"".join(pieces)
+    return body
 
 
 async def object_of(request: Request) -> Mapping[str, Any]:
     """Return the body's JSON object. Raises ``RequestError`` for anything else."""
     try:
-        found = orjson.loads(await body_of(request))
+        found = orjson.loads((await body_of(request)).content)
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):

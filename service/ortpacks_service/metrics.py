@@ -60,7 +60,7 @@ class _Providers(Collector):
             "ortpacks_provider", "1 for the provider of a model", labels=("model", "provider")
         )
         fallen = GaugeMetricFamily(
-            "ortpacks_fallback", "1 where a better provider was refused", labels=("model",)
+            "ortpacks_fallback", "1 where a provider was refused and the CPU is used", labels=("model",)
         )
         for name, report in self._reports():
             used.add_metric((name, report.provider), 1)

@@ -82,7 +82,7 @@ async def infer(request: Request) -> Response:
     stop = onnxruntime.RunOptions()
 
     def run() -> Response:
-        asked, feed = read_request(body, header)
+        asked, feed = read_request(body.content, header)
         outputs = _outputs(session, name, wanted_outputs(asked))
         _require_inputs(session, name, feed)
         values = _run(session, outputs, feed, stop)

@@ -6,12 +6,12 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ortpacks_runtime import ProviderError, Session, open_session
+from ortpacks_runtime import ProviderError, Report, Session, open_session
 from ortpacks_runtime.warm_up import Feed
 
 from ortpacks_service.errors import RequestError
@@ -24,13 +24,6 @@ else:
 log = logging.getLogger("ortpacks_service")
 
 _FILE, _CONFIG, _KEYS = "model.onnx", "config.toml", ("provider", "device", "level", "strict", "threads")
-
-_SLOW_SECONDS = 5
-
-_SLOW = (
-    "Where the package serves a GPU by JIT only, the first start compiles kernels for minutes, and TensorRT "
-    "builds an engine. Later starts take both from a cache."
-)
 
 WAITING, LOADING, READY, FAILED = "waiting", "loading", "ready", "failed"
 
@@ -46,28 +39,34 @@ class Model:
     """Reason why the model could not be opened."""
     began: float = 0.0
     """Time when loading began, by ``time.monotonic``."""
+    report: Report = field(default_factory=Report, repr=False)
+    """The report of the session, which is filled while the model is opened."""
     session: Session | None = field(default=None, repr=False)
 
     def value(self) -> dict[str, Any]:
         """Return the model's state as values for ``/readyz``."""
         told: dict[str, Any] = {"state": self.state}
         if self.state == LOADING:
-            seconds = time.monotonic() - self.began
-            told["seconds"] = round(seconds, 1)
-            if seconds > _SLOW_SECONDS:
-                told["note"] = _SLOW
-        if self.session is not None and not self.session.report.proved:
-            told["note"] = "; ".join(self.session.report.notes) or "opened, not run yet"
+            told["seconds"] = round(time.monotonic() - self.began, 1)
+        notes = "; ".join(self.report.notes)
+        if self.state == READY and not self.report.proved:
+            told["note"] = notes or "opened, not run yet"
+        elif self.state != READY and notes:
+            told["note"] = notes
         return told | ({"reason": self.reason} if self.reason else {})
 
 
 class Models:
-    """The folder's models by name. A thread opens them one after the other, those in ``first`` first."""
+    """The folders' models by name. A thread opens them one after the other, those in ``first`` first.
 
-    def __init__(self, folder: Path, first: tuple[str, ...]) -> None:
-        found = {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{_FILE}"))}
+    Of models with one name, that of the last folder counts.
+    """
+
+    def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
+        files = (file for folder in folders for file in sorted(folder.glob(f"*/{_FILE}")))
+        found = {file.parent.name: file.parent for file in files}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
-        self.folder = folder
+        self.where = ", ".join(map(str, folders))
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
 
     def load(self, opened: Mapping[str, Callable[[Model, Session], None]], feeds: Mapping[str, Feed]) -> None:
@@ -103,7 +102,8 @@ class Models:
     def _open(self, model: Model, then: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
         model.began, model.state = time.monotonic(), LOADING
         try:
-            session = open_session(model.folder / _FILE, **_asked(model.folder / _CONFIG), feed=feed)
+            asked = _asked(model.folder / _CONFIG)
+            session = open_session(model.folder / _FILE, **asked, feed=feed, report=model.report)
             if then:
                 then(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged

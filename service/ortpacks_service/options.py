@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +19,7 @@ class Options:
 
     host: str
     port: int
-    models: Path
+    models: tuple[Path, ...]
     data: Path
     batch: int
     queue: int
@@ -60,7 +61,12 @@ def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.Argume
 
     flag("host", "127.0.0.1", _address, "the address to listen on")
     flag("port", "9900", _port, "the port to listen on")
-    flag("models", "models", _folder, "a folder of models, each a folder with a model.onnx")
+    flag(
+        "models",
+        "models",
+        _folders,
+        f"a folder of models, each a folder with a model.onnx; several with {os.pathsep!r} between them",
+    )
     flag("data", "data", _path, "where the store of /add and /search lies")
     flag("batch", "32", _count, "texts that are computed at once, at most")
     flag("queue", "1024", _count, "texts that may wait; more are answered with 503")
@@ -89,6 +95,10 @@ def _count(text: str) -> int:
 
 def _path(text: str) -> Path:
     return Path(text).absolute()
+
+
+def _folders(text: str) -> tuple[Path, ...]:
+    return tuple(map(_folder, text.split(os.pathsep)))
 
 
 def _folder(text: str) -> Path:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ortpacks_runtime import Report, Session
+from ortpacks_runtime.providers import CPU
 from ortpacks_runtime.settings import settings
 
 from ortpacks_service.batching import Batcher
+from ortpacks_service.bodies import Bodies
 from ortpacks_service.embedding import Embedder, Embeddings
 from ortpacks_service.errors import RequestError
 from ortpacks_service.metrics import Metrics
@@ -21,14 +24,46 @@ from ortpacks_service.options import DETECTOR, EMBEDDER, Options
 from ortpacks_service.speech import a_frame
 from ortpacks_service.store import Store, StoreError
 
-_WAITING_RUNS, _STREAM_RUNS = 64, 4
-"""The most requests that may wait for a thread, and the most parts of streams that run at once."""
+_WAITING, _STREAMS = 64, 4
+"""The most requests that wait for a pool's threads or run there, and the threads for parts of streams."""
 
 _NO_DOWNLOAD = ", and nothing is downloaded, though auto_download is set: nothing here could prove its bytes"
 
 log = logging.getLogger("ortpacks_service")
 
 T = TypeVar("T")
+
+
+class _Pool:
+    """Threads, and a limit on the requests that wait for one or run in one."""
+
+    def __init__(self, threads: int | None, name: str, room: int | None) -> None:
+        """``None`` stands for a thread for each core, and for no limit."""
+        self._threads = ThreadPoolExecutor(threads or os.cpu_count(), thread_name_prefix=name)
+        self._room = room
+        self._running = 0
+
+    async def run(self, run: Callable[[], T]) -> T:
+        """Run ``run`` in a thread and return its result.
+
+        Raises ``RequestError`` if too many requests wait.
+        """
+        if self._room is not None and self._running >= self._room:
+            waiting = f"{self._running} requests are waiting already. Try again in a second."
+            raise RequestError(waiting, 503, 1)
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        future.add_done_callback(self._done)  # counts also for cancelled requests
+        return await asyncio.shield(future)
+
+    def end(self) -> None:
+        """Stop without waiting for running work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _done(self, future: asyncio.Future[T]) -> None:
+        self._running -= 1
+        if not future.cancelled():
+            future.exception()  # asyncio logs exceptions that are never read
 
 
 class Service:
@@ -42,14 +77,14 @@ class Service:
         self._dimensions = wanted.embedding_dim
         self._auto_download = wanted.auto_download
         self.models = Models(options.models, (self.embedder_name, DETECTOR))
-        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe)
+        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe, self._on_cpu)
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
         self._embedder: Embedder | None = None
         self._store: Store | None = None
-        self._threads = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="run")
-        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._streams = asyncio.Semaphore(_STREAM_RUNS)
-        self._running = 0
+        self._runs = _Pool(None, "run", _WAITING)
+        self._streams = _Pool(_STREAMS, "stream", None)
+        self._stores = _Pool(1, "store", _WAITING)
+        self.bodies = Bodies()
 
     def begin(self) -> None:
         """Open the models in a thread; ``/readyz`` shows their states."""
@@ -60,8 +95,8 @@ class Service:
     def end(self) -> None:
         """Stop without waiting for running work; the store loses nothing if it is not closed."""
         self.batcher.close()
-        for threads in (self._threads, self._store_thread):
-            threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._runs, self._streams, self._stores):
+            pool.end()
 
     def reports(self) -> Iterator[tuple[str, Report]]:
         """Yield each open model's report with the model's name."""
@@ -84,8 +119,9 @@ class Service:
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of the texts. Raises ``RequestError``."""
         report = self.models.session(self.embedder_name).report
-        with self.metrics.seconds.time():
-            found = await self.batcher.embed(texts)
+        began = time.perf_counter()
+        found = await self.batcher.embed(texts)
+        self.metrics.seconds.observe(time.perf_counter() - began)
         self.metrics.total.labels(report.provider).inc(len(texts))
         return found
 
@@ -94,15 +130,11 @@ class Service:
 
         Raises ``RequestError`` if too many requests wait.
         """
-        if self._running >= _WAITING_RUNS:
-            waiting = f"{self._running} requests are waiting already. Try again in a second."
-            raise RequestError(waiting, 503, 1)
-        return await self._submitted(self._threads, run)
+        return await self._runs.run(run)
 
     async def in_stream(self, run: Callable[[], T]) -> T:
         """Run a part of a stream in a thread and return its result, after waiting for its turn."""
-        async with self._streams:
-            return await self._submitted(self._threads, run)
+        return await self._streams.run(run)
 
     async def in_store(self, run: Callable[[Store], T]) -> T:
         """Run ``run`` with the store of ``/add`` and ``/search`` and return its result.
@@ -117,27 +149,16 @@ class Service:
             return run(self._store)
 
         try:
-            return await self._submitted(self._store_thread, opened)
+            return await self._stores.run(opened)
         except StoreError as error:
             raise RequestError(str(error), 503) from error
-
-    async def _submitted(self, threads: ThreadPoolExecutor, run: Callable[[], T]) -> T:
-        self._running += 1
-        future = asyncio.get_running_loop().run_in_executor(threads, run)
-        future.add_done_callback(self._done)  # counts also for cancelled requests
-        return await asyncio.shield(future)
-
-    def _done(self, future: asyncio.Future[T]) -> None:
-        self._running -= 1
-        if not future.cancelled():
-            future.exception()  # asyncio logs exceptions that are never read
 
     def _no_embedder(self) -> str:
         """Return why there is no embedding model, and what to do; empty if there is one."""
         if self.embedder_name in self.models.named:
             return ""
         return (
-            f"no {self.embedder_name}/model.onnx in {self.models.folder}"
+            f"no {self.embedder_name}/model.onnx in {self.models.where}"
             f"{_NO_DOWNLOAD if self._auto_download else ''}. Put the model there (./run service makes "
             f"dist/models with {EMBEDDER}), or set ai.model_name of config.toml, or ORTPACKS_MODEL_NAME, "
             "to a model that is there."
@@ -164,6 +185,10 @@ class Service:
         session = self.models.named[self.embedder_name].session
         limit = session.report.batch if session else None
         return min(self.options.batch, limit or self.options.batch)
+
+    def _on_cpu(self) -> bool:
+        session = self.models.named[self.embedder_name].session
+        return session is not None and session.report.provider == CPU
 
     def _observe(self, size: int) -> None:
         self.metrics.batch.observe(size)

@@ -57,8 +57,8 @@ print(json.dumps({"outputs": outputs, **session.report.value()}))
 """
 
 ONE_NODE = """
-from ortpacks_runtime import __main__, open_session
-open("/tmp/model.onnx", "wb").write(__main__.ONE_NODE)
+from ortpacks_runtime import one_node, open_session
+open("/tmp/model.onnx", "wb").write(one_node.ONE_NODE)
 print(open_session("/tmp/model.onnx").report.provider)
 """
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.answers.models import models
 from tests.component.service.test_process import service
 from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
-from tests.support.real_packages import manifest, unpack
+from tests.support.real_packages import full_package, manifest, unpack
 
 pytestmark = [pytest.mark.integration, needs_compiler]
 
@@ -49,6 +49,8 @@ class Application:
     package: Path
     version: str
     folder: Path
+    installed: Path | None = None
+    """``XDG_DATA_HOME`` of the client that installed the package; ``None``: ``ORT_DYLIB_PATH`` names it."""
 
     def world(self, card: VirtualCard | None) -> dict[str, str]:
         """Return the environment of a Python on the package and the card; ``None``: without a card."""
@@ -60,10 +62,14 @@ class Application:
             world |= {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
         wheel = pairs.store().unpack(ort_wheel(self.version))
         paths = (wheel, ROOT / "runtime", ROOT / "service")
+        where = {"ORT_DYLIB_PATH": str(host)}
+        if self.installed:
+            world.pop("ORT_DYLIB_PATH", None)
+            where = {"XDG_DATA_HOME": str(self.installed)}
         return world | {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "ORT_DYLIB_PATH": str(host),
             "ORTPACKS_CLIENT": str(self.folder / "ortpacks.pyz"),
+            **where,
         }
 
     def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
@@ -86,12 +92,17 @@ def _minilm() -> Path:
 
 @pytest.fixture(scope="module")
 def application(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Application:
-    version = str(manifest(modern_package)["onnxruntime"]["version"])  # type: ignore[index]
+    return _application(modern_package, tmp_path_factory.mktemp("application"))
+
+
+def _application(full: Path, folder: Path) -> Application:
+    """Return a program on the thin package that belongs to a full one; virtual cards have the rest."""
+    version = str(manifest(full)["onnxruntime"]["version"])  # type: ignore[index]
     if not pairs.python_can_import(version):
         pytest.skip(f"the wheel of onnxruntime-gpu {version} in the cache is not one for this Python")
-    folder = tmp_path_factory.mktemp("application")
+    folder.mkdir(exist_ok=True)
     build_client(ROOT, folder / "ortpacks.pyz", None)
-    return Application(unpack(thin_of(modern_package), folder / "package"), version, folder)
+    return Application(unpack(thin_of(full), folder / "package"), version, folder)
 
 
 @pytest.mark.parametrize("capability", ["8.6", "12.0"], ids=["native", "jit"])
@@ -106,22 +117,57 @@ def test_a_transformer_runs_on_the_package_s_provider(application: Application, 
     assert report["options"]["use_tf32"] == "1"
 
 
-@pytest.mark.parametrize(("capability", "provider"), [("5.2", "cpu"), ("8.6", "cuda"), ("12.0", "cuda")])
-def test_the_service_runs_where_the_package_does_and_says_so(
-    application: Application, tmp_path: Path, capability: str, provider: str
-) -> None:
+@pytest.fixture
+def embedder(tmp_path: Path) -> Path:
+    """Return a folder with MiniLM for the service."""
     folder = tmp_path / "models" / EMBEDDER
     folder.mkdir(parents=True)
     (folder / "model.onnx").symlink_to(_minilm())
     (folder / "tokenizer.json").symlink_to(pairs.store().unpack(SELFTEST_TRANSFORMER) / TOKENIZER)
+    return folder.parent
+
+
+def test_on_a_faked_5_2_the_service_runs_on_legacys_provider(embedder: Path, tmp_path: Path) -> None:
+    user = _application(full_package("legacy"), tmp_path / "application")
+    with service(embedder, tmp_path / "data", user.world(VirtualCard(capability="5.2"))) as running:
+        report = running.get("/providers")[EMBEDDER]
+        assert (report["provider"], report["proved"]) == ("cuda", True)
+        assert report["nodes"]["CUDAExecutionProvider"] > 180
+        assert running.post("/embed", {"texts": "a"})["provider"] == "cuda"
+
+
+@pytest.mark.parametrize(("capability", "provider"), [("5.2", "cpu"), ("8.6", "cuda"), ("12.0", "cuda")])
+def test_the_service_runs_where_the_package_does_and_says_so(
+    application: Application, embedder: Path, tmp_path: Path, capability: str, provider: str
+) -> None:
     world = application.world(VirtualCard(capability=capability))
-    with service(tmp_path / "models", tmp_path / "data", world) as running:
+    with service(embedder, tmp_path / "data", world) as running:
         report = running.get("/providers")[EMBEDDER]
         assert (report["provider"], report["proved"]) == (provider, True)
         assert running.post("/embed", {"texts": "a"})["provider"] == provider
         refused = [step["reason"] for step in report["steps"] if step["provider"] == "cuda"]
         assert ("has no code for" in refused[0]) == (provider == "cpu")
         assert (report["nodes"].get("CUDAExecutionProvider", 0) > 180) == (provider == "cuda")
+
+
+def test_it_finds_the_package_that_the_client_installed(
+    application: Application, modern_package: Path, tmp_path: Path
+) -> None:
+    card = VirtualCard(capability="8.6")
+    stated = {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
+    client, archive = application.folder / "ortpacks.pyz", str(modern_package)
+    subprocess.run(
+        [sys.executable, client, "install", "--yes", "--index", archive],
+        env={**os.environ, **stated, "XDG_DATA_HOME": str(tmp_path)},
+        check=True,
+        capture_output=True,
+    )
+    package = (tmp_path / "ortpacks" / "current").resolve()
+    user = replace(application, package=package, installed=tmp_path)
+    answer, _ = user.opens(card)
+    report = answer["report"]
+    assert report["libraries"].startswith("ortpacks-modern-")
+    assert (report["provider"], report["nodes"]["CUDAExecutionProvider"] > 180) == ("cuda", True)
 
 
 def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application: Application) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from builder.adapters.test_models.selftest_graphs import stock_outputs
 from builder.builds.wiring import Wiring
+from builder.formats.package_names import REDUCED
 from builder.pipeline.selftest import silero_inputs
 from builder.project.inputs import SELFTEST_MODEL
 from tests.support import ROOT
@@ -62,6 +63,16 @@ def unpack(package: Path, folder: Path) -> Path:
     folder.mkdir()
     subprocess.run([*_TAR, "--strip-components=1", f"--directory={folder}", "-xf", package], check=True)
     return folder
+
+
+def full_package(variant: str) -> Path:
+    """Return the newest full package of a variant in ``dist/``; without one the test is skipped."""
+    found = sorted((ROOT / "dist").glob(f"ortpacks-{variant}-[0-9]*-linux-x64.tar.zst"))
+    names = ("-thin-", *(f"-{profile}-" for profile in REDUCED))
+    full = [one for one in found if not any(name in one.name for name in names)]
+    if not full:
+        pytest.skip(f"no full package of {variant} in dist/: `./run build --variant {variant}` compiles it")
+    return full[-1]
 
 
 def sha256(path: Path) -> str:

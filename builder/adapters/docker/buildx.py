@@ -139,8 +139,8 @@ def _argv(request: ImageBuild) -> list[str]:
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.args.items())]
     if request.output is not None:
         argv.append(f"--output=type=local,dest={request.output}")
-    if request.tag is not None:
-        argv += ["--load", f"--tag={request.tag}"]
+    if request.tags:
+        argv += ["--load", *(f"--tag={tag}" for tag in request.tags)]
     if request.push:
         argv += ["--push", *(f"--tag={reference}" for reference in request.push)]
     return [*argv, str(request.context)]

@@ -32,7 +32,7 @@ def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, ne
     assert (exported.target, bare.target) == ("kit", "bare")
     assert (exported.network, bare.network) == (network, network)
     assert (exported.builder, bare.builder) == (None, None)
-    assert bench.image == bare.tag
+    assert (bench.image,) == bare.tags
     assert bench.image.startswith(f"ortpacks/bare:{base}-")
     assert bench.smoke == site.dist / f".kit-{base}" / "kit" / "ortpacks-smoke"
     assert bench.smoke.read_text() == "smoke"
@@ -79,7 +79,7 @@ def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: s
     assert kit(site, base).inspector().version == "12.4.131"
     (request,) = site.engine.builds
     assert request.target == "cuobjdump"
-    assert str(request.tag).startswith(f"ortpacks/cuobjdump:{base}-")
+    assert request.tags[0].startswith(f"ortpacks/cuobjdump:{base}-")
     assert (request.contexts, request.dockerfile.name) == ({}, "runtime.Dockerfile")
     (tried,) = site.engine.runs
     assert list(tried.files.values()) == [site.shop.root / "builder/binary/known-images.so"]
@@ -110,7 +110,7 @@ def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
     tools = kit(site)
     tools.inspector()
     (request,) = site.engine.builds
-    site.engine.images.add(str(request.tag))
+    site.engine.images.update(request.tags)
     tools.inspector()
     assert site.built() == ["cuobjdump"]
     os.utime(site.rootfs.tar("bookworm", ()), ns=(1, 1))

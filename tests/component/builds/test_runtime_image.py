@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from google.protobuf.json_format import ParseDict
 from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
 from in_toto_attestation.v1.statement import Statement
@@ -32,6 +33,7 @@ from builder.ports import ImageBuild, PushedImage
 from builder.project.variants import Origin
 from tests.component.builds.test_variant_build import Kit
 from tests.doubles.wheels import Wheel, indexing
+from tests.support import ROOT
 from tests.support.factories import repacked
 from tests.support.factories.workplace import Site
 
@@ -100,8 +102,8 @@ def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: S
     assert road(site, "legacy").image(ImageOptions()) == ("ortpacks/legacy:1.21.0",)
     (request,) = builds
     assert set(trees) == {"system", *NVIDIA_LAYERS, "python", "package"}
-    assert (request.tag, request.platform, request.network) == (
-        "ortpacks/legacy:1.21.0",
+    assert (request.tags, request.platform, request.network) == (
+        ("ortpacks/legacy:1.21.0",),
         "linux/amd64",
         False,
     )
@@ -168,14 +170,14 @@ def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_
     assert order(site, "cpu") == ["system.tar", "python.tar", "package.tar"]
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "NVIDIA" not in text
-    assert "ORTPACKS_PROVIDER=cpu" in text
+    assert "ORTPACKS_DEFAULT_PROVIDER=cpu" in text
     assert 'licenses="MIT"' in text
 
 
 def test_the_service_and_its_models_lie_below_the_package(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, trees = seen(site)
+    builds, trees = seen(site)
     models = site.dist / "models"
     models.mkdir(parents=True)
     for name in ("model.onnx", "model_fp16.onnx"):
@@ -190,8 +192,13 @@ def test_the_service_and_its_models_lie_below_the_package(
         trees["python"], PACKAGES
     )
     text = (site.dist / "cpu/image.Dockerfile").read_text()
-    assert "http://127.0.0.1:9900/healthz" in text
-    assert '"ortpacks_service", "--host", "0.0.0.0", "--models", "/opt/ortpacks/models"]' in text
+    assert "http://127.0.0.1:${ORTPACKS_PORT:-9900}/healthz" in text
+    assert 'CMD ["python3", "-m", "ortpacks_service"]' in text
+    assert "ORTPACKS_MODELS=/opt/ortpacks/models" in text
+    (request,) = builds
+    assert request.tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
+    images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
 
 
 def routing(folder: Path) -> ImageWheel:
@@ -232,7 +239,7 @@ def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architec
     site.engine.registry = PushedImage("sha256:d1", site.engine.built, (20, 30))
     road(site, "legacy").image(PUSH)
     loaded, pushed = builds
-    assert (loaded.push, pushed.tag) == ((), None)
+    assert (loaded.push, pushed.tags) == ((), ())
     assert pushed.context == loaded.context
     assert pushed.push == ("localhost:5000/ortpacks:1.21.0-legacy-amd64",)
     ((repository, tags, (entry,)),) = site.engine.published
@@ -251,11 +258,11 @@ def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_on
     options = replace(PUSH, platforms=("linux-x64", "linux-arm64"))
     tags = road(site, "cpu").image(options)
     assert tags == ("ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64")
-    assert [(one.platform, one.tag, one.push) for one in builds] == [
-        ("linux/amd64", "ortpacks/cpu:1.21.0", ()),
-        ("linux/amd64", None, ("localhost:5000/ortpacks:1.21.0-cpu-amd64",)),
-        ("linux/arm64", "ortpacks/cpu:1.21.0-arm64", ()),
-        ("linux/arm64", None, ("localhost:5000/ortpacks:1.21.0-cpu-arm64",)),
+    assert [(one.platform, one.tags, one.push) for one in builds] == [
+        ("linux/amd64", ("ortpacks/cpu:1.21.0",), ()),
+        ("linux/amd64", (), ("localhost:5000/ortpacks:1.21.0-cpu-amd64",)),
+        ("linux/arm64", ("ortpacks/cpu:1.21.0-arm64",), ()),
+        ("linux/arm64", (), ("localhost:5000/ortpacks:1.21.0-cpu-arm64",)),
     ]
     assert {"slim-amd64-bookworm", "slim-arm64-bookworm"} <= {suite for suite, _ in site.rootfs.asked}
     assert {"numpy==2.4.6@linux-arm64", "onnxruntime==1.21.0@linux-arm64"} < set(site.store.asked)

@@ -16,6 +16,7 @@ import pytest
 from builder.client.cli import COMMANDS
 from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
+from tests.support import ROOT
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -38,6 +39,14 @@ def _itself(path: str, version: str) -> str | None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     said, _, program = done.stdout.strip().partition(" ")
     return program if said == version else None
+
+
+def one_of(version: str) -> str:
+    """Return a Python of this version; without one the test is skipped."""
+    python = found(version)
+    if python is None:
+        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
+    return python
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +95,7 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(params=VERSIONS)
 def shell(request: pytest.FixtureRequest, pyz: Path, tmp_path: Path) -> Shell:
-    python = found(request.param)
-    if python is None:
-        pytest.skip(f"no python{request.param} here, neither on PATH nor in pyenv's versions")
-    return Shell(python=python, pyz=pyz, home=tmp_path)
+    return Shell(python=one_of(request.param), pyz=pyz, home=tmp_path)
 
 
 def test_every_command_runs_on_every_python(
@@ -156,6 +162,52 @@ def test_a_user_without_a_home(shell: Shell, argv: list[str], code: int, words: 
     started: list[str | Path] = [shell.python, "-I", "-S", "-c", NO_HOME, shell.pyz, *argv]
     done = subprocess.run(started, capture_output=True, text=True, check=False)
     assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done.stderr
+
+
+IMPORT = """
+import importlib, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+for file in pathlib.Path(sys.argv[1], "ortpacks_runtime").glob("*.py"):
+    try:
+        importlib.import_module(f"ortpacks_runtime.{file.stem}")
+    except ModuleNotFoundError as error:
+        assert error.name in ("numpy", "onnxruntime", "tomli"), error
+"""
+"""A program that imports every module of the runtime layer, as far as its dependencies are there."""
+
+SUPPORTED = VERSIONS[1:]
+"""Pythons of ``requires-python`` in ``runtime/pyproject.toml``."""
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_the_runtime_layer_is_importable_on_every_python_that_it_is_for(version: str) -> None:
+    argv = [one_of(version), "-W", "error", "-I", "-S", "-B", "-c", IMPORT, str(ROOT / "runtime")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_the_runtime_layer_runs_a_model_on_every_python_that_it_is_for(
+    version: str, pyz: Path, tmp_path: Path
+) -> None:
+    python, site = one_of(version), str(tmp_path / "site")
+    wheels = ["onnxruntime", "tomli"]
+    argv = [python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", site, *wheels]
+    pip = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if pip.returncode:
+        pytest.skip(f"pip has no onnxruntime for Python {version}: {pip.stderr.strip().splitlines()[-1]}")
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([site, str(ROOT / "runtime")]),
+        "ORTPACKS_CLIENT": str(pyz),
+        "ORTPACKS_FORCE_CC": "none",
+    }
+    doctor = [python, "-B", "-m", "ortpacks_runtime", "doctor", "--json"]
+    done = subprocess.run(doctor, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["provider"], said["proved"]) == ("cpu", True)
 
 
 READ_ZSTD = ("3.14", "3.15")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from ortpacks_runtime.__main__ import ONE_NODE
+from ortpacks_runtime.one_node import ONE_NODE
 
 from builder.pipeline.client_zipapp import build_client
+from tests.answers import pairs
 from tests.doubles.release import name_of, write_release
 from tests.support import ROOT
 
@@ -115,3 +116,25 @@ def test_the_unit_is_one_and_its_drop_in_names_the_libraries(client: Path, tmp_p
     assert unit["Service"]["ExecStart"].startswith("/")
     unit.read_string(said)
     assert "current/lib" in unit["Service"]["Environment"]
+
+
+CARGO = shutil.which("cargo")
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(CARGO is None, reason="no cargo on PATH: it compiles examples/rust")
+def test_the_rust_program_compiles_and_opens_a_model_on_the_oldest_version(tmp_path: Path) -> None:
+    folder = tmp_path / "rust"
+    shutil.copytree(EXAMPLES / "rust", folder)
+    onnx.save(onnx.load_from_string(ONE_NODE), folder / "model.onnx")
+
+    def cargo(*arguments: str) -> subprocess.CompletedProcess[str]:
+        library = pairs.official("1.21.0").library
+        argv, env = [str(CARGO), *arguments], {**os.environ, "ORT_DYLIB_PATH": str(library)}
+        return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+    fetched = cargo("fetch")
+    if fetched.returncode:
+        pytest.skip(f"cargo cannot fetch the crate ort: {fetched.stderr.strip().splitlines()[-1].strip()}")
+    done = cargo("run", "--quiet", "--", "model.onnx")
+    assert (done.returncode, done.stdout) == (0, "1 inputs, 1 outputs\n"), done.stderr

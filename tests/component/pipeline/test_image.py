@@ -15,7 +15,7 @@ from builder.pipeline.compile import build_image
 from builder.pipeline.image import (
     commit_of,
     labels,
-    local_tag,
+    local_tags,
     published_tags,
     require_platforms,
     require_repository,
@@ -42,7 +42,7 @@ def test_a_stage_is_built_from_the_file_it_stands_in(
     build_image(place, target, "ortpacks/x:1", engine=engine, network=network)
     (request,) = engine.builds
     assert request.dockerfile == place.root / dockerfile
-    assert (request.target, request.tag, request.output) == (target, "ortpacks/x:1", None)
+    assert (request.target, request.tags, request.output) == (target, ("ortpacks/x:1",), None)
     assert request.network is network
     golden = (root / "tests/golden" / f"legacy.assembled.{dockerfile}").read_text(encoding="utf-8")
     assert f" AS {target}\n" in golden
@@ -67,21 +67,26 @@ def of(profile: str | None) -> Manifest:
 @pytest.mark.parametrize(
     ("profile", "service", "local", "published"),
     [
-        (None, False, "", ["1.21.0-legacy", "latest-legacy", "latest-sm50", "latest-sm90a"]),
+        (None, False, ["1.21.0"], ["1.21.0-legacy", "latest-legacy", "latest-sm50", "latest-sm90a"]),
         (
             "full",
             True,
-            "-service",
+            ["1.21.0-service", "service"],
             ["1.21.0-legacy-service", "latest-legacy-service", "latest-sm50-service", "latest-sm90a-service"],
         ),
-        ("lean", False, "-lean", ["1.21.0-legacy-lean"]),
-        ("minimal", True, "-minimal-service", ["1.21.0-legacy-minimal-service"]),
+        ("lean", False, ["1.21.0-lean"], ["1.21.0-legacy-lean"]),
+        (
+            "minimal",
+            True,
+            ["1.21.0-minimal-service", "minimal-service"],
+            ["1.21.0-legacy-minimal-service"],
+        ),
     ],
 )
 def test_tags_tell_variant_version_what_is_left_out_and_the_service(
-    profile: str | None, service: bool, local: str, published: list[str]
+    profile: str | None, service: bool, local: list[str], published: list[str]
 ) -> None:
-    assert local_tag(of(profile), service=service) == f"ortpacks/legacy:1.21.0{local}"
+    assert list(local_tags(of(profile), service=service)) == [f"ortpacks/legacy:{name}" for name in local]
     assert list(published_tags(of(profile), service=service)) == published
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +20,17 @@ from unittest.mock import Mock
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from ortpacks_runtime import ProviderError, Report, Session, open_session
-from ortpacks_runtime.__main__ import ONE_NODE, main
+from ortpacks_runtime import ProviderError, Report, Session, Step, open_session, places
+from ortpacks_runtime import session as session_module
+from ortpacks_runtime.__main__ import main
 from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.client import devices
+from ortpacks_runtime.libraries import Libraries
+from ortpacks_runtime.one_node import ONE_NODE
+from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
 
@@ -97,6 +103,20 @@ def test_auto_without_a_gpu_is_the_cpu_with_every_reason(
     assert warning.getMessage().startswith("Falling back to CPU: cuda: onnxruntime ")
 
 
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [("trt", "Tensorrt"), ("dml", "Dml"), ("directml", "Dml"), ("metal", "CoreML"), ("coreml", "CoreML")],
+)
+def test_a_provider_that_this_build_has_not_is_refused_for_the_cpu_with_the_reason(
+    model: Path, name: str, has: str
+) -> None:
+    report = open_session(model, name).report
+    refused, taken = report.steps
+    assert f"was built without {has}ExecutionProvider" in refused.reason
+    assert refused.advice.startswith("pip install onnxruntime")
+    assert (taken.provider, report.fallback) == ("cpu", refused)
+
+
 def test_strict_is_an_error_that_says_why(model: Path) -> None:
     with pytest.raises(
         ProviderError, match=r"^CUDA requested but not available: onnxruntime .* built without"
@@ -113,12 +133,35 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
         open_session(tmp_path / "text.onnx", "cpu")
 
 
+@pytest.mark.parametrize("provider", ["cpu", "auto"])
+def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, provider: str
+) -> None:
+    """ONNX Runtime refuses the model afterwards, and names the newest opset that it knows itself."""
+    made, report = onnx.load_from_string(ONE_NODE), Report()
+    made.opset_import[0].version = 99
+    onnx.save(made, tmp_path / "new.onnx")
+    with pytest.raises(Exception, match="till opset") as refused:
+        open_session(tmp_path / "new.onnx", provider, report=report)
+    known = str(refused.value).partition("till opset ")[2].partition(".")[0]
+    (note,) = report.notes
+    assert note == (
+        f"new.onnx asks for opset 99 of ai.onnx, onnxruntime {onnxruntime.__version__} knows {known} and "
+        f"older. Export it with opset_version={known}, or use a newer onnxruntime."
+    )
+    assert caplog.messages[0] == note
+
+
 def test_the_file_of_the_level_is_opened(model: Path) -> None:
     quantized = model.with_name("model_quantized.onnx")
     quantized.write_bytes(model.read_bytes())
     low, medium = open_session(model, "cpu", level="low"), open_session(model, "cpu")
-    assert (low.report.model, low.report.dtype) == (str(quantized), "int8")
+    assert (low.report.model, low.report.dtype, low.report.notes) == (str(quantized), "int8", [])
     assert (medium.report.model, medium.report.dtype) == (str(model), None)
+    quantized.unlink()
+    assert open_session(model, "cpu", level="low").report.notes == [
+        "level low prefers int8: there is no model_int8.onnx"
+    ]
 
 
 def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Path) -> None:
@@ -233,6 +276,34 @@ def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(mo
     assert len(session.report.steps) == 2
 
 
+def test_who_waits_for_the_reopened_session_waits_for_no_advice(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = threading.Event()
+
+    def slow(_: str) -> str:
+        assert given.wait(10)
+        return "Restart the driver."
+
+    monkeypatch.setattr("ortpacks_runtime.session.advice", slow)
+    gpu = Gpu(0, DEAD)
+    gpu.together = threading.Barrier(2)
+    session = on_gpu(gpu, model)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(session.run, None, {"x": ROWS}) for _ in range(2)]
+        (first,) = wait(asked, timeout=5, return_when=FIRST_COMPLETED).done
+        np.testing.assert_array_equal(first.result()[0], PRODUCT)
+        given.set()
+    assert [step.advice for step in session.report.steps] == ["Restart the driver.", ""]
+
+
+def test_on_a_gpu_a_refused_tensorrt_is_no_fallback() -> None:
+    steps = [Step("tensorrt", taken=False, reason="no TensorRT"), Step("cuda", taken=True, reason="1 nodes")]
+    assert Report(provider="cuda", steps=steps).fallback is None
+    steps[1] = Step("cuda", taken=False, reason="no GPU")
+    assert Report(provider="cpu", steps=steps).fallback == steps[1]
+
+
 @pytest.mark.parametrize("output", [("batch", "batch"), ("seq", 2), (2, 2)])
 def test_what_is_no_batch_is_not_halved(model: Path, output: tuple[object, ...]) -> None:
     """Models that compute across rows or along time give other numbers for a part of their input."""
@@ -330,6 +401,104 @@ def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
     with pytest.raises(ValueError, match="out of memory"):
         session.run(None, {"CUDA failure 2: out of memory": ROWS})
     assert session.report.provider == "cuda"
+
+
+def test_tensorrts_first_load_is_announced_before_it_begins(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.setattr("ortpacks_runtime.session.require", lambda _: None)
+    monkeypatch.setattr("ortpacks_runtime.session.prepare", lambda *_: Place("the wheel"))
+    for provider in ("cuda", "tensorrt"):
+        open_session(model, provider)
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one.partition(":")[0] for one in told] == [
+        "Falling back to CPU",
+        "TensorRT compiles an engine for 30 to 60 s if /cache/ortpacks/tensorrt has none of this model",
+        "Falling back to CPU",
+    ]
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, jit: bool
+) -> None:
+    place = Place("ours", {"name": "RTX 5090", "index": 0, "profile": None}, jit=jit)
+    monkeypatch.setattr(session_module, "require", lambda _: None)
+    monkeypatch.setattr(session_module, "prepare", lambda *_: place)
+    report, told = Report(), []
+    taken = session_module._taken
+
+    def seen(path: Path, name: str, *others: Any) -> Any:  # noqa: ANN401 - passed on
+        told.append((name, *report.notes))
+        return taken(path, name, *others)
+
+    monkeypatch.setattr(session_module, "_taken", seen)
+    assert open_session(model, "cuda", report=report).report is report
+    slow = "ours serves RTX 5090 by JIT alone: the driver compiles kernels for minutes if its cache has none"
+    assert told == [("cuda", *([slow] if jit else [])), ("cpu",)]
+    assert report.notes == [], "the CPU needs no JIT"
+    assert (slow in caplog.messages) == jit
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [
+        ("0", {"device_id": "0", "gpu_mem_limit": str(7372 << 20), "use_tf32": "1"}),
+        ("1", {"device_id": "1", "gpu_mem_limit": str(3686 << 20), "use_tf32": "0"}),
+    ],
+)
+def test_of_two_gpus_the_session_gets_the_named_one_with_its_own_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch, device: str, wanted: dict[str, str]
+) -> None:
+    """The client detects the stated GPUs; the limits are 9/10 of 8 and of 4 GiB."""
+    for name, value in {"FORCE_CC": "8.6,5.2", "FORCE_MEMORY": "8192,4096", "DEVICE": device}.items():
+        monkeypatch.setenv(f"ORTPACKS_{name}", value)
+    devices.cache_clear()
+    asked: list[tuple[str, dict[str, str]]] = []
+    inner = session_module._Inner
+
+    def opened(file: str, options: object, providers: list[Any]) -> object:
+        asked.extend(one for one in providers if one[0] == "CUDAExecutionProvider")
+        return inner(file, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(session_module, "_Inner", opened)
+    monkeypatch.setattr(session_module, "require", lambda _: None)
+    monkeypatch.setattr("ortpacks_runtime.libraries.load", lambda *_: None)
+    open_session(model, "cuda")
+    devices.cache_clear()
+    ((_, options),) = asked
+    assert wanted.items() <= options.items()
+
+
+def test_the_cpu_waits_for_no_advice(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, warm = threading.Event(), session_module._warm
+
+    def opened(*given: Any) -> tuple[bool, str]:  # noqa: ANN401 - passed on
+        opening.set()
+        return warm(*given)
+
+    monkeypatch.setattr(session_module, "advice", lambda _: "Install it." if opening.wait(5) else "too late")
+    monkeypatch.setattr(session_module, "_warm", opened)
+    monkeypatch.setattr(session_module, "require", Mock(side_effect=ProviderError("no GPU")))
+    steps = open_session(model, "cuda").report.steps
+    assert [(step.provider, step.taken, step.advice) for step in steps] == [
+        ("cuda", False, "Install it."),
+        ("cpu", True, ""),
+    ]
+
+
+def test_libraries_and_devices_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=5)
+
+    def found() -> Libraries:
+        together.wait()
+        return Libraries("ours", Path("lib"), None)
+
+    monkeypatch.setattr("ortpacks_runtime.libraries.find", found)
+    monkeypatch.setattr(places, "devices", lambda: (together.wait(), ())[1])
+    with pytest.raises(ProviderError, match="no NVIDIA GPU was found"):
+        places.prepare("cuda", Settings())
 
 
 def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:

@@ -29,9 +29,11 @@ class Model:
         return Embeddings(np.array(numbers, np.float32)[:, None], np.ones(len(texts), np.int64))
 
 
-def ran(test: Callable[[Batcher, Model], Awaitable[None]], batch: int = 4, room: int = 100) -> Model:
+def ran(
+    test: Callable[[Batcher, Model], Awaitable[None]], batch: int = 4, room: int = 100, *, cpu: bool = True
+) -> Model:
     async def main() -> None:
-        batcher = Batcher(model.compute, lambda: batch, room, lambda _: None)
+        batcher = Batcher(model.compute, lambda: batch, room, lambda _: None, lambda: cpu)
         await test(batcher, model)
         batcher.close()
 
@@ -146,6 +148,21 @@ def test_after_a_slow_run_the_event_loop_computes_nothing() -> None:
         await batcher.embed(["3"])
 
     assert in_loop(ran(test)) == [False, False, True]
+
+
+def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        await batcher.embed(["1"])
+        await settled()
+        model.gate.clear()
+        asking = asyncio.create_task(batcher.embed(["2"]))
+        await asyncio.wait_for(settled(), 1)
+        assert not asking.done()
+        model.gate.set()
+        await asking
+
+    assert in_loop(ran(test, cpu=False)) == [False, False]
 
 
 def test_requests_that_come_together_are_computed_together_in_the_thread() -> None:

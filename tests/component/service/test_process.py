@@ -17,13 +17,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from ortpacks_service.options import EMBEDDER
+import yaml
+from ortpacks_runtime.settings import VARIABLES
+from ortpacks_service.options import EMBEDDER, Options
 
 from tests.component.service.conftest import write_slow
 from tests.support import ROOT
@@ -154,6 +156,27 @@ def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> Non
         assert 'status="500"' not in metrics
 
 
+def test_bodies_that_fill_their_share_of_the_memory_leave_no_room_until_they_are_gone(
+    models: Path, tmp_path: Path
+) -> None:
+    def half_sent(running: Running) -> socket.socket:
+        line = socket.create_connection(("127.0.0.1", running.port))
+        size = 1 << 20
+        line.sendall(f"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode())
+        line.sendall(bytes(size - 1))
+        return line
+
+    with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running:
+        with half_sent(running), half_sent(running):
+            time.sleep(0.5)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                running.post("/embed", {"texts": "east"})
+            assert (refused.value.code, refused.value.headers["Retry-After"]) == (503, "1")
+            assert "bodies of 2 MiB are in memory already" in refused.value.read().decode()
+        time.sleep(0.5)
+        assert running.post("/embed", {"texts": "east"})["dimensions"] == 2
+
+
 def test_two_processes_share_a_store(models: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with service(models, data) as one, service(models, data) as other:
@@ -218,6 +241,15 @@ def test_a_wrong_setting_ends_it_with_a_sentence(
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_compose_passes_every_setting_to_the_container() -> None:
+    inside = ("host", "port", "models", "data")
+    options = {f"ORTPACKS_{field.name.upper()}" for field in fields(Options) if field.name not in inside}
+    wanted = options | {name for names in VARIABLES.values() for name in names}
+    for service_ in yaml.safe_load((ROOT / "compose.yaml").read_text())["services"].values():
+        passed = {one for one in service_["environment"] if "=" not in one}
+        assert passed == wanted
 
 
 def test_an_answer_does_not_wait_for_the_clients_next_packet(models: Path, tmp_path: Path) -> None:

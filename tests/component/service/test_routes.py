@@ -5,13 +5,21 @@ from __future__ import annotations
 import base64
 import logging
 import shutil
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ortpacks_runtime import Report
+from ortpacks_service.embedding import Embedder, Embeddings
+from ortpacks_service.models import LOADING, Model
 from ortpacks_service.options import EMBEDDER
+from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start, write_slow
 
@@ -150,6 +158,24 @@ def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
 
 
+def test_only_a_model_on_the_cpu_is_run_in_the_event_loop(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    embed = Embedder.embed
+
+    def told(embedder: Embedder, texts: Sequence[str]) -> Embeddings:
+        threads.append(threading.current_thread().name.partition("_")[0])
+        return embed(embedder, texts)
+
+    monkeypatch.setattr(Embedder, "embed", told)
+    service = start()
+    for provider in ("cpu", "cpu", "cuda", "cuda"):
+        service.app.state.service.models.session(EMBEDDER).report.provider = provider  # type: ignore[attr-defined]
+        assert service.post("/embed", json={"texts": "east"}).status_code == 200
+    assert [name == "embed" for name in threads[1:]] == [True, False, True, True]
+
+
 def test_metrics_are_prometheus_and_count(start: Start) -> None:
     service = start()
     service.post("/embed", json={"texts": ["east", "north"]})
@@ -182,6 +208,22 @@ def test_a_fallback_is_shown_with_its_reason(start: Start, monkeypatch: pytest.M
     assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in service.get("/metrics").text
 
 
+@pytest.mark.parametrize(
+    ("notes", "more"), [([], {}), (["by JIT alone"], {"note": "by JIT alone"})], ids=["native", "JIT"]
+)
+def test_a_model_that_loads_for_long_says_why_only_where_that_is_known(
+    tmp_path: Path, notes: list[str], more: dict[str, str]
+) -> None:
+    began = time.monotonic() - 100
+    model = Model("slow", tmp_path, LOADING, began=began, report=Report(notes=notes))
+    assert model.value() == {"state": "loading", "seconds": pytest.approx(100, abs=5), **more}
+
+
+def test_the_report_of_a_model_is_that_of_its_session(start: Start) -> None:
+    model = start().app.state.service.models.named[EMBEDDER]  # type: ignore[attr-defined]
+    assert model.report is model.session.report
+
+
 def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, models: Path) -> None:
     (models / "broken").mkdir()
     (models / "broken" / "model.onnx").write_bytes(b"no model")
@@ -193,6 +235,18 @@ def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, 
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
     assert service.get("/v2/models/broken").status_code == 503
     assert service.get("/v2/models/broken/ready").status_code == 503
+
+
+def test_models_of_a_second_folder_are_served_too_and_replace_those_of_the_first(
+    start: Start, models: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "more"
+    write_slow(more / "counts")
+    shutil.copytree(more / "counts", models / "same")
+    shutil.copytree(models / EMBEDDER, more / "same")
+    service = start("--models", f"{models}:{more}")
+    assert set(service.get("/readyz").json()["models"]) == {EMBEDDER, "counts", "same"}
+    assert service.get("/v2/models/same").json()["inputs"][0]["name"] == "input_ids"
 
 
 def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: Path) -> None:
@@ -255,6 +309,43 @@ def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> No
         )
     quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
     assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+
+
+def refused(service: TestClient, path: str, body: object) -> str:
+    """Return the message of an answer 503 that names a second after which to try again."""
+    answer = service.post(path, json=body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    told = answer.json()["error"]
+    return str(told if isinstance(told, str) else told["message"])
+
+
+def test_a_full_queue_is_told_with_the_time_to_wait(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, gate, embed = start("--queue", "2"), threading.Event(), Embedder.embed
+    monkeypatch.setattr(Embedder, "embed", lambda *given: gate.wait(10) and embed(*given))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(service.post, "/embed", json={"texts": ["east", "north"]})
+        while "syn_embedding_queue 2.0" not in service.get("/metrics").text:
+            pass
+        assert "2 texts are waiting already" in refused(service, "/embed", {"texts": "east"})
+        assert "syn_embedding_seconds_count 0.0" in service.get("/metrics").text, "no vectors were made"
+        gate.set()
+
+
+def test_a_store_that_is_behind_refuses_and_costs_no_other_model(
+    start: Start, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_slow(models / "slow")
+    service, gate = start(), threading.Event()
+    monkeypatch.setattr(Store, "add", lambda *_: [gate.wait(20)])
+    quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
+    with ThreadPoolExecutor(65) as pool:
+        asked = [pool.submit(service.post, "/add", json={"texts": "east"}) for _ in range(65)]
+        (first,) = wait(asked, return_when=FIRST_COMPLETED).done
+        assert first.result().status_code == 503
+        assert "64 requests are waiting already" in refused(service, "/add", {"texts": "east"})
+        assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+        gate.set()
+        assert sorted(one.result().status_code for one in asked) == [200] * 64 + [503]
 
 
 @pytest.mark.parametrize(("path", "body"), [("/embed", b"\x1f\x8b"), ("/v2/models/x/infer", b"\x1f\x8b")])

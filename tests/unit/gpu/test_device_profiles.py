@@ -1,4 +1,4 @@
-"""Tests of a GPU's settings against NVIDIA's table of arithmetic throughput and the PTX ISA."""
+"""Tests of a GPU's settings against NVIDIA's table of throughput and ONNX Runtime's of operators."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ import pytest
 
 from builder.gpu.architectures import Capability
 from builder.gpu.device_profiles import profile_of
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize(
-    ("capability", "low", "medium"),
+    ("capability", "best"),
     [
-        ("5.0", "fp32", "fp32"),  # no arithmetic in fp16
-        ("5.2", "fp32", "fp32"),
-        ("5.3", "fp16", "fp16"),
-        ("6.0", "fp16", "fp16"),
-        ("6.1", "int8", "fp32"),  # 2 results of fp16 where fp32 has 128; dp4a begins here
-        ("6.2", "int8", "fp16"),
-        ("7.0", "int8", "fp16"),
-        ("12.0", "int8", "fp16"),
+        ("5.0", "fp32"),  # no arithmetic in fp16
+        ("5.2", "fp32"),
+        ("5.3", "fp16"),
+        ("6.0", "fp16"),
+        ("6.1", "fp32"),  # 2 results of fp16 where fp32 has 128
+        ("6.2", "fp16"),
+        ("7.0", "fp16"),
+        ("12.0", "fp16"),
     ],
 )
-def test_a_number_type_is_taken_where_the_chip_computes_with_it(
-    capability: str, low: str, medium: str
-) -> None:
+def test_a_number_type_is_taken_where_the_chip_computes_with_it(capability: str, best: str) -> None:
     profile = profile_of(Capability.parse(capability), 8192)
-    assert (profile.dtypes["low"][0], profile.dtypes["medium"][0]) == (low, medium)
+    assert (profile.dtypes["low"][0], profile.dtypes["medium"][0]) == (best, best)
     assert profile.dtypes["high"] == ("fp32",)
     assert {types[-1] for types in profile.dtypes.values()} == {"fp32"}
     assert capability in profile.why
+
+
+def test_no_level_is_int8_since_cuda_has_not_the_operators_of_such_files() -> None:
+    listed = (ROOT / "tests/data/operators/cuda-1.21.0.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in listed if line.startswith(("|DynamicQuantizeLinear|", "|MatMulInteger|"))]
+    (row,) = rows
+    assert "**T1** = tensor(int8)<br/> **T2** = tensor(int8)<br/>" in row, "DynamicQuantizeLinear makes uint8"
+    assert all("int8" not in types for types in profile_of(Capability(8, 6), 8192).dtypes.values())
 
 
 @pytest.mark.parametrize(("capability", "has"), [("7.5", False), ("8.0", True), ("8.6", True)])

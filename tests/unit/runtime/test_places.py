@@ -39,6 +39,7 @@ WHEEL = Libraries("the wheel", Path("capi"), None)
 def test_native_code_goes_before_jit_and_before_memory() -> None:
     assert fitting(THREE, PACKAGE, Settings()).ordinal == 2
     assert fitting(THREE[:2], PACKAGE, Settings()).ordinal == 1
+    assert [fitting(known, PACKAGE, Settings()).jit for known in (THREE, THREE[:2])] == [False, True]
     assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
 
 
@@ -93,13 +94,22 @@ def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "False"
 
 
+def test_a_home_that_cannot_be_written_is_told_with_the_variable_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    with pytest.raises(ProviderError, match=r"^/proc/none/ortpacks/tensorrt: TensorRT's engines") as refused:
+        provider_options("tensorrt", 0, "medium", gpu("8.6", 8192)["profile"])
+    assert refused.value.do == "set XDG_CACHE_HOME to a folder that can be written"
+
+
 @pytest.mark.parametrize(
     ("capability", "level", "wanted"),
     [
         ("5.2", "low", "m.onnx"),
-        ("6.1", "low", "m_int8.onnx"),
+        ("6.1", "low", "m.onnx"),
         ("6.1", "medium", "m.onnx"),
-        ("8.6", "low", "m_int8.onnx"),
+        ("8.6", "low", "m_fp16.onnx"),
         ("8.6", "medium", "m_fp16.onnx"),
         ("8.6", "high", "m.onnx"),
     ],
@@ -109,5 +119,24 @@ def test_the_file_is_the_best_that_the_chip_computes(
 ) -> None:
     for name in ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx"):
         (tmp_path / name).touch()
-    file = model_file(tmp_path / "m.onnx", level, gpu(capability, 8192)["profile"])
-    assert file.name == wanted
+    file, note = model_file(tmp_path / "m.onnx", level, gpu(capability, 8192)["profile"])
+    assert (file.name, note) == (wanted, "")
+
+
+@pytest.mark.parametrize(
+    ("capability", "level", "note"),
+    [
+        (None, "low", "level low prefers int8: there is no m_int8.onnx"),
+        (None, "medium", ""),
+        ("6.1", "low", ""),
+        ("8.6", "low", "level low prefers fp16: there is no m_fp16.onnx"),
+        ("8.6", "medium", "level medium prefers fp16: there is no m_fp16.onnx"),
+        ("8.6", "high", ""),
+    ],
+)
+def test_a_file_that_the_level_prefers_and_that_is_not_there_is_told(
+    tmp_path: Path, capability: str | None, level: str, note: str
+) -> None:
+    (tmp_path / "m.onnx").touch()
+    profile = gpu(capability, 8192)["profile"] if capability else None
+    assert model_file(tmp_path / "m.onnx", level, profile) == (tmp_path / "m.onnx", note)

@@ -47,6 +47,15 @@ def test_the_argument_goes_before_the_environment_and_that_before_the_file(confi
     assert settings({}, {**env, "ORTPACKS_PROVIDER": "metal"}).provider == "coreml"
 
 
+def test_the_default_of_an_image_gives_way_to_whatever_names_a_provider(config: Path) -> None:
+    image = {"ORTPACKS_DEFAULT_PROVIDER": "cpu"}
+    assert settings({}, image).provider == "cpu"
+    assert settings({}, {**image, "ORTPACKS_CONFIG": str(config)}).provider == "tensorrt"
+    assert settings({}, {**image, "EXECUTION_PROVIDER": "gpu"}).provider == "cuda"
+    with pytest.raises(ProviderError, match=r"^EXECUTION_PROVIDER: 'cudda' is none of"):
+        settings({}, {**image, "EXECUTION_PROVIDER": "cudda"})
+
+
 def test_the_folders_config_may_have_keys_of_the_application(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

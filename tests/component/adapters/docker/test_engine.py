@@ -145,7 +145,8 @@ def test_podman_is_told_by_its_name() -> None:
             {"contexts": {"b": Path("/two"), "a": Path("/one")}, "output": Path("out")},
             ["--build-context=a=/one", "--build-context=b=/two", "--output=type=local,dest=out"],
         ),
-        ({"network": False, "tag": "ortpacks/x:1"}, ["--network=none", "--load", "--tag=ortpacks/x:1"]),
+        ({"network": False, "tags": ("o/x:1",)}, ["--network=none", "--load", "--tag=o/x:1"]),
+        ({"tags": ("o/x:1", "o/x:2")}, ["--load", "--tag=o/x:1", "--tag=o/x:2"]),
         (
             {"cache": "type=gha,scope=legacy"},
             [

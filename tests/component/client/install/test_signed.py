@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -41,7 +42,14 @@ class Signed:
             (self.folder / f"{number}.root.json").write_bytes(content)
         made = [file for file in self.folder.iterdir() if not file.name.endswith((TARGETS, ".root.json"))]
         files = {file.name: file.read_bytes() for file in made}
-        (self.folder / TARGETS).write_bytes(targets(files, *roots, by=by, now=now))  # type: ignore[arg-type]
+        file = self.folder / TARGETS
+        before = file.read_bytes() if file.is_file() else b""
+        file.write_bytes(targets(files, *roots, by=by, now=now, before=before))  # type: ignore[arg-type]
+
+    def sign_other(self, now: datetime) -> None:
+        """Sign a release of other files at the time ``now``."""
+        (self.folder / "notes.txt").write_text(str(now))
+        self.sign(now=now)
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         machine = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
@@ -108,16 +116,40 @@ def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) 
 
 
 def test_an_expired_release_is_refused(signed: Signed) -> None:
-    signed.sign(now=NOW - timedelta(days=731))
+    signed.sign_other(now=NOW - timedelta(days=731))
     assert "was signed until" in signed.refused()
 
 
 def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
     place = ("install", "--index", str(signed.folder))
     assert signed.run(*place).returncode == 0
-    signed.sign(now=NOW - timedelta(days=9))
+    signed.sign_other(now=NOW - timedelta(days=9))
     assert "is older than what was taken from there before" in signed.refused(*place)
     assert signed.run(*place, "--trust-unsigned").returncode == 0
+
+
+def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Signed, tmp_path: Path) -> None:
+    """A mirror that serves the old release in the newest one's place is refused by file and by HTTP."""
+    signed.sign_other(now=NOW - timedelta(days=710))
+    shutil.copytree(signed.folder, tmp_path / "old")
+    signed.sign_other(now=NOW - timedelta(days=9))
+    with serving(signed.folder) as server:
+        places = (f"{server.url}/index.json", str(signed.folder))
+        for place in places:
+            assert signed.run("install", "--index", place).returncode == 0
+        shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
+        signed.sign(now=NOW)
+        for place in places:
+            assert "is older than what was taken from there before" in signed.refused(
+                "install", "--index", place
+            )
+
+
+def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
+    trust = Trust(FIRST, NOW + timedelta(days=3651), tmp_path / "memory")
+    made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
+    with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
+        trust.require_signed("index.json", b"{}", "here", made.get)
 
 
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:

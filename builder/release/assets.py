@@ -99,10 +99,10 @@ class ReleaseHost(Protocol):
         """Remove an asset. An asset that does not exist is no error."""
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
-        """Make a draft public, create a missing tag on ``commit``, and return the release."""
+        """Make a draft public under its tag, create a missing tag on ``commit``, and return the release."""
 
     def withdraw(self, release: Release) -> Release:
-        """Make a published release a draft again, which only the owner sees, and return it."""
+        """Make a published release a draft of its tag, which only the owner sees, and return it."""
 
 
 class Repository(Protocol):

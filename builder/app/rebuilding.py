@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from builder.adapters.git import revision_of
 from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
 from builder.client.cli import is_url, place
+from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.client.install.source import INDEX_LIMIT, Located, beside, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
@@ -77,8 +77,8 @@ def _trust(wiring: Wiring) -> Trust | None:
     """Return the keys of the project's newest root; ``None`` if it has no root. Raises ``IntegrityError``."""
     roots = roots_in(wiring.root / ROOTS)
     read_roots(roots)
-    memory = Path(os.devnull)  # any release is made again, also an older one than before
-    return Trust(roots[-1], datetime.now(UTC), memory) if roots else None
+    nothing_taken = Prefix(wiring.dist)  # any release is made again, also an older one than before
+    return Trust(roots[-1], datetime.now(UTC), nothing_taken) if roots else None
 
 
 def rebuild_release(

@@ -45,7 +45,7 @@ def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
     job = _job(world, options, choice, choice.package, scene)
     _ask(world, options, job, choice.package)
     result = install(job)
-    remember(world, options, scene.located)
+    remember(world, options, scene.located.shown, scene.located.signed)
     choice = replace(choice, package=result.package)
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}

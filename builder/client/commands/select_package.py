@@ -26,6 +26,7 @@ from builder.selection.select import JIT, only, select
 
 if TYPE_CHECKING:  # as in builder.client.world
     from builder.client.install.signed import Trust
+    from builder.formats.trust import SignedRelease
 
 
 def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
@@ -64,11 +65,12 @@ def release(world: World, options: ClientOptions) -> Located:
     return locate(options.index, network(world.web, offline=options.offline), trust_of(world, options))
 
 
-def remember(world: World, options: ClientOptions, located: Located) -> None:
-    """Store the version of the signed release that was taken."""
+def remember(world: World, options: ClientOptions, place: str, signed: Optional[SignedRelease]) -> None:
+    """Store the version of the signed release that was taken from ``place``."""
     trust = trust_of(world, options)
-    if trust is not None and located.signed is not None:
-        trust.remember(located.shown, located.signed)
+    if trust is not None and signed is not None:
+        with changing(options.prefix, world.say):
+            trust.remember(place, signed)
 
 
 def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
@@ -77,7 +79,7 @@ def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
         return None
     from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it
 
-    return Trust(options.root, world.now(), options.prefix.signed)
+    return Trust(options.root, world.now(), options.prefix)
 
 
 def look(world: World, options: ClientOptions) -> Scene:

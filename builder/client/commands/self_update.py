@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Dict, Optional, Tuple, Union
 
 from builder.client import __version__
-from builder.client.commands.select_package import trust_of
+from builder.client.commands.select_package import remember, trust_of
 from builder.client.install.source import beside, network, shown_place
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
 from builder.files.digest import Digest, require_bytes, sha256_of
-from builder.files.disk import disk_errors, sync_file
+from builder.files.disk import disk_errors, rename, sync_file
 from builder.files.download import WantedFile, fetch, forget
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
@@ -67,9 +67,7 @@ def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
         return CommandAnswer(value, (what,))
     require_yes(world, options, f"Replace {own} by that of {offer.shown}?")
     version = _replace(world, own, offer, web)
-    trust = trust_of(world, options)
-    if trust is not None and offer.signed is not None:
-        trust.remember(offer.shown, offer.signed)
+    remember(world, options, offer.shown, offer.signed)
     before = _previous(own)
     lines = (
         f"{own} is {version} now; it was {__version__}.",
@@ -147,7 +145,7 @@ def _replace(world: World, own: Path, offer: _Offer, web: Web) -> str:
             _try(world, part)
             sync_file(part)
             _keep(own)
-            part.replace(own)
+            rename(part, own)
         finally:
             forget(part)
     return version

@@ -27,7 +27,7 @@ from builder.files.digest import (
     sha256_of,
     write_new,
 )
-from builder.files.disk import is_folder, sync_file
+from builder.files.disk import is_folder, rename, sync_file
 from builder.files.package_tar import bad_package, parts_of
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, file_mode
@@ -131,7 +131,7 @@ def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Completio
         for entry in entries:
             part = work / entry.sha256
             _unzip(path, wheel, entry, part)
-            part.replace(means.prefix.library(entry.sha256))
+            rename(part, means.prefix.library(entry.sha256))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -82,7 +82,7 @@ def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
             link.replace(prefix.current)
         except PermissionError:  # Windows replaces no link to a folder: the file takes precedence meanwhile
             _point(prefix, folder)
-            link.replace(prefix.current)
+            rename(link, prefix.current)
         prefix.pointer.unlink(missing_ok=True)
     sync_folder(prefix.root)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Union
 
 from builder.errors import IntegrityError
 from builder.files.digest import write_new
-from builder.files.disk import disk_errors, remove, set_mode, sync_file
+from builder.files.disk import disk_errors, remove, rename, set_mode, sync_file
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import FOLDER_MODE, stem
 
@@ -133,7 +133,7 @@ def write_text(prefix: Prefix, path: Path, text: str) -> None:
     part = prefix.part(path.name)
     part.unlink(missing_ok=True)
     write_new([text.encode(errors="surrogateescape")], part, 0o644, sync_file)
-    part.replace(path)
+    rename(part, path)
 
 
 def read_info(folder: Path) -> Dict[str, object]:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
+from builder.client.install.prefix import Prefix, write_json
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import other_bytes, sha256_of
 from builder.formats.trust import (
@@ -39,8 +40,8 @@ class Trust:
     root: bytes
     """The content of the root that was the newest when the client was made."""
     now: datetime
-    memory: Path
-    """The file with the highest version that was taken from each place."""
+    prefix: Prefix
+    """The folder with the file that has the highest version that was taken from each place."""
 
     def require_signed(self, name: str, content: bytes, place: str, beside: Beside) -> SignedRelease:
         """Return the release at ``place``, in which the file ``name`` is signed with this ``content``.
@@ -69,12 +70,8 @@ class Trust:
         return found
 
     def remember(self, place: str, targets: SignedRelease) -> None:
-        """Store the version of a release that was taken from ``place``."""
-        versions = {**self._seen(), place: targets.version}
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        part = self.memory.with_suffix(".part")
-        part.write_text(json.dumps(versions), encoding="utf-8")
-        part.replace(self.memory)
+        """Store the version of a release that was taken from ``place``. The lock must be held."""
+        write_json(self.prefix, self.prefix.signed, {**self._seen(), place: targets.version})
 
     def require_release(self, place: str, beside: Beside) -> SignedRelease:
         """Return the release that is signed at ``place``.
@@ -121,7 +118,7 @@ class Trust:
         A missing file is accepted: a user who can remove it could also replace the client.
         """
         try:
-            value = json.loads(self.memory.read_text(encoding="utf-8"))
+            value = json.loads(self.prefix.signed.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         found = value.items() if isinstance(value, dict) else ()

@@ -13,6 +13,7 @@ import pytest
 
 from builder.app import rebuilding
 from builder.builds.wiring import Wiring
+from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, TransferError
 from builder.formats.trust import TARGETS
@@ -184,7 +185,7 @@ def test_a_release_must_be_signed_where_the_project_has_a_root(shop: Shop, place
 
 def test_what_is_rebuilt_was_signed(shop: Shop) -> None:
     now = datetime.now(UTC)
-    shop.trust = Trust(FIRST, now, shop.into / "nothing.json")
+    shop.trust = Trust(FIRST, now, Prefix(shop.into))
     files = {path.name: path.read_bytes() for path in shop.release.iterdir()}
     (shop.release / TARGETS).write_bytes(targets(files, now=now))
     with serving(shop.release) as server:

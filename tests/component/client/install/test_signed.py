@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.errors import IntegrityError
 from builder.formats.trust import TARGETS
@@ -146,7 +147,7 @@ def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Si
 
 
 def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
-    trust = Trust(FIRST, NOW + timedelta(days=3651), tmp_path / "memory")
+    trust = Trust(FIRST, NOW + timedelta(days=3651), Prefix(tmp_path))
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
     with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
         trust.require_signed("index.json", b"{}", "here", made.get)
@@ -182,7 +183,7 @@ def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:
     """Verification of a release with 200 files takes at most 50 ms of CPU time, including the roots."""
     files = {f"{number}.tar.zst": os.urandom(9) for number in range(200)} | {"index.json": b"{}"}
     there = {TARGETS: targets(files, now=NOW)}
-    trust = Trust(FIRST, NOW, tmp_path / "memory")
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
     began = time.process_time()
     trust.require_signed("index.json", b"{}", "here", there.get)
     assert time.process_time() - began < 0.05

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,46 @@ def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: 
         with serving(newer.parent) as server:
             run(machine, "install", "--index", f"{server.url}/")
         run(machine, "verify")
+
+
+@pytest.mark.parametrize("name", ["current.txt", "gpu-info.json", ".ortpacks/history"])
+def test_a_file_that_a_program_reads_is_replaced_once_it_is_closed(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    older, newer = (write_release(tmp_path / version, version=version) for version in VERSIONS[:2])
+    with windows(tmp_path / "AppData") as refused:
+        run(machine, "install", "--index", str(older))
+        with (machine.prefix / name).open("rb") as read:
+            monkeypatch.setattr(time, "sleep", lambda pause: read.close() if pause >= 0.1 else None)
+            run(machine, "install", "--index", str(newer))
+        assert "not written" not in machine.err
+        run(machine, "verify")
+    assert f"replace {Path(name).name}: {ACCESS_DENIED}" in refused
+    assert VERSIONS[1] in str(machine.answer("verify")["folder"])
+
+
+def test_each_new_file_may_be_opened_by_a_virus_scanner(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    scanned: list[object] = []
+    real = os.replace
+
+    def replace(old: Path, new: Path) -> None:
+        if old not in scanned:
+            scanned.append(old)
+            error = PermissionError(13, "The process cannot access the file", str(old))
+            error.winerror = SHARING_VIOLATION  # type: ignore[attr-defined]  # as on Windows
+            raise error
+        real(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with indexing() as pypi:
+        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        run(machine, "install", "--index", str(release))
+    run(machine, "verify")
+    assert len(scanned) > len(WHEELS)
 
 
 def test_a_damaged_package_is_replaced(machine: Machine, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -11,13 +13,19 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPMessage
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.response import addinfourl
 
 import pytest
 
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.errors import IntegrityError
+from builder.client.install.source import beside
+from builder.errors import IntegrityError, TransferError
+from builder.files.http_client import Web
 from builder.formats.trust import TARGETS
 from builder.pipeline.client_zipapp import build_client
 from tests.doubles.release import serving, write_release
@@ -151,6 +159,22 @@ def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
     with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
         trust.require_signed("index.json", b"{}", "here", made.get)
+
+
+@pytest.mark.parametrize(("code", "accepted"), [(404, True), (403, True), (401, False), (500, False)])
+def test_only_a_root_that_is_not_there_is_no_newer_root(tmp_path: Path, code: int, accepted: bool) -> None:
+    """S3 answers 403 for a missing file, 500 says nothing about it."""
+    there = targets({"index.json": b"{}"}, now=NOW)
+
+    def answer(url: str, _headers: dict[str, str]) -> Any:  # noqa: ANN401 - urllib's answer
+        if url.endswith(TARGETS):
+            return addinfourl(io.BytesIO(there), HTTPMessage(), url, 200)
+        raise HTTPError(url, code, "no", HTTPMessage(), None)
+
+    web = Web(open=answer, sleep=lambda _: None, progress=lambda _done, _total: None)
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
+    with contextlib.nullcontext() if accepted else pytest.raises(TransferError, match=f"HTTP {code}"):
+        trust.require_signed("index.json", b"{}", "here", beside("https://host/index.json", web))
 
 
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:

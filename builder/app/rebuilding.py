@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -18,16 +19,23 @@ from builder.adapters.git import revision_of
 from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
 from builder.client.cli import is_url, place
-from builder.client.install.source import INDEX_LIMIT, Located, locate
+from builder.client.install.prefix import Prefix
+from builder.client.install.signed import Trust
+from builder.client.install.source import INDEX_LIMIT, Located, beside, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
+from builder.files.digest import Digest, other_bytes
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, open_url, read_small, trusted_certificates
 from builder.files.oci_opener import OciOpener
+from builder.formats.index import IndexPackage
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, read_recipe, tree_differences
 from builder.pipeline.rebuilt import differences
 from builder.release.addresses import index_url
+from builder.release.dist_files import archives_in
+from builder.release.prepare import ROOTS
+from builder.release.signing import read_roots, roots_in
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Released:
     recipe: Recipe
     place: str | Path
     """Path or URL of the archive."""
+    digest: Digest
+    """Size and sha256 of the archive."""
 
 
 @verb(
@@ -47,6 +57,7 @@ class Released:
     variant="of these packages one alone",
     into="folder of what is built and fetched (default: dist/rebuild)",
     jobs="units compiled at once",
+    trust_unsigned="take a release that the keys in trust/ have not signed, such as a build of your own",
 )
 def rebuild(
     _context: Context,
@@ -54,75 +65,96 @@ def rebuild(
     variant: str | None = None,
     into: str | None = None,
     jobs: int | None = None,
+    trust_unsigned: bool = False,
     dist: str | None = None,
 ) -> None:
     """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
     wiring = make_wiring(dist)
     folder = Path(into) if into else wiring.dist / "rebuild"
-    rebuild_release(wiring, release, variant, folder.resolve(), jobs)
+    trust = None if trust_unsigned else _trust(wiring)
+    rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
+
+
+def _trust(wiring: Wiring) -> Trust | None:
+    """Return the keys of the project's newest root; ``None`` if it has no root. Raises ``IntegrityError``."""
+    roots = roots_in(wiring.root / ROOTS)
+    read_roots(roots)
+    nothing_taken = Prefix(wiring.dist)  # any release is made again, also an older one than before
+    return Trust(roots[-1], datetime.now(UTC), nothing_taken) if roots else None
 
 
 def rebuild_release(
-    wiring: Wiring, release: str, variant: str | None, folder: Path, jobs: int | None
+    wiring: Wiring, release: str, variant: str | None, folder: Path, jobs: int | None, trust: Trust | None
 ) -> None:
     """Rebuild and compare each package of ``release``.
 
-    Raises ``NothingToDoError`` if no package has a provenance, ``CheckFailedError`` with every difference,
-    and what fetching and building raise.
+    Raises ``NothingToDoError`` if there is no package, ``IntegrityError`` if an archive is not the one that
+    its provenance names or ``trust`` requires, ``CheckFailedError`` with every difference, and what fetching
+    and building raise.
     """
     web = _web(wiring)
-    packages = [one for one in released(wiring, release, web) if variant in (None, one.recipe.variant)]
+    found = released(wiring, release, web, trust)
+    packages = [one for one in found if variant in (None, one.recipe.variant)]
     if not packages:
-        what = f"{release} has no package{f' {variant}' if variant else ''} with its provenance beside it."
+        what = f"{release} has no package{f' {variant}' if variant else ''}."
         raise NothingToDoError(what, advice="Name a release of ./run publish or mirror, or a package.")
-    found: list[str] = []
+    differing: list[str] = []
     ordered = sorted(packages, key=lambda one: (one.recipe.variant, one.recipe.command))
     for (_, command), group in groupby(ordered, key=lambda one: (one.recipe.variant, one.recipe.command)):
         same = list(group)
         _tell_departures(wiring, same[0].recipe)
         _build(wiring, build_arguments(same[0].recipe), folder, jobs, command)
         for one in same:
-            found += _compared(wiring, one, folder, web)
-    if found:
-        raise CheckFailedError(f"{release} is not what this tree makes", found)
+            differing += _compared(wiring, one, folder, web)
+    if differing:
+        raise CheckFailedError(f"{release} is not what this tree makes", differing)
     wiring.reporter.say(f"{release}: {len(packages)} packages are bit for bit what this tree makes")
 
 
-def released(wiring: Wiring, release: str, web: Web) -> list[Released]:
-    """Return the packages of a release with their recipes.
+def released(wiring: Wiring, release: str, web: Web, trust: Trust | None) -> list[Released]:
+    """Return the packages of a release with their recipes, each of an archive with the provenance's sha256.
 
-    A folder's packages are those with a provenance. Raises ``TransferError`` if a provenance cannot be read
-    and ``ConfigError`` for a bad one.
+    ``trust`` verifies signatures; ``None`` requires none. Raises ``TransferError`` if a package's provenance
+    cannot be read, ``ConfigError`` for a bad one, and ``IntegrityError`` for one of another archive.
     """
     path = Path(release)
     if path.exists():
-        return list(_local(path))
+        archives = archives_in(path) if path.is_dir() else [path.with_name(path.name.removesuffix(SUFFIX))]
+        return [_local(wiring, archive, web, trust) for archive in archives]
     where = release if is_url(release) else index_url(wiring.project.publish, release)
-    located = locate(place(where), web)
-    return [one for package in located.index.packages for one in _remote(located, package.file, web)]
+    located = locate(place(where), web, trust)
+    return [_remote(located, package, web) for package in located.index.packages]
 
 
-def _local(path: Path) -> Iterator[Released]:
-    if path.is_dir():
-        files = sorted(path.glob(f"*{SUFFIX}"))
-    else:
-        files = [path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)]
-    for file in files:
-        if not file.is_file():
-            raise TransferError(f"{file}: not there.", advice="It lies beside the package in its release.")
-        name = file.name.removesuffix(SUFFIX)
-        if not name.endswith(ARCHIVE_SUFFIXES):
-            raise ValidationError(f"{file} is beside no package.", advice="Name a package's provenance.")
-        yield Released(name, read_recipe(file.read_bytes(), file.name), file.with_name(name))
+def _local(wiring: Wiring, archive: Path, web: Web, trust: Trust | None) -> Released:
+    """Return the package ``archive``: an archive, or the ``.parts.json`` of one in parts."""
+    name = archive.name.removesuffix(PARTS_SUFFIX)
+    file = archive.with_name(name + SUFFIX)
+    if not name.endswith(ARCHIVE_SUFFIXES):
+        raise ValidationError(f"{archive} is no package.", advice="Name a package or its provenance.")
+    if not archive.is_file():
+        raise TransferError(f"{archive}: not there.", advice="It lies beside its provenance in its release.")
+    if not file.is_file():
+        raise TransferError(f"{file}: not there.", advice="It lies beside the package in its release.")
+    if trust is not None:
+        trust.require_archive(archive, beside(archive, web))
+    digest = wiring.archive(wiring.reporter).whole(archive)
+    return _of_archive(Released(name, read_recipe(file.read_bytes(), file.name), archive, digest))
 
 
-def _remote(located: Located, file: str, web: Web) -> Iterator[Released]:
-    address = located.asset(file + SUFFIX)
-    if isinstance(address, Path):
-        yield from _local(address)
-        return
-    content = read_small(address, INDEX_LIMIT, web)
-    yield Released(file, read_recipe(content, file + SUFFIX), located.asset(file))
+def _remote(located: Located, package: IndexPackage, web: Web) -> Released:
+    name = package.file + SUFFIX
+    recipe = read_recipe(read_small(str(located.asset(name)), INDEX_LIMIT, web), name)
+    digest = Digest(package.size, package.sha256)
+    return _of_archive(Released(package.file, recipe, located.asset(package.file), digest))
+
+
+def _of_archive(package: Released) -> Released:
+    """Return the package. Raises ``IntegrityError`` if its provenance is that of another archive."""
+    said = package.recipe.subjects.get(package.file, "none")
+    if said != package.digest.sha256:
+        raise other_bytes(f"{package.file} is not the archive of its provenance", said, package.digest.sha256)
+    return package
 
 
 def _web(wiring: Wiring) -> Web:
@@ -159,10 +191,9 @@ def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iter
     if ours is None:
         yield f"{name}: this tree makes no such package"
         return
-    wanted = package.recipe.subjects.get(name, "")
-    got = wiring.archive(wiring.reporter).whole(ours).sha256
+    wanted, got = package.digest.sha256, wiring.archive(wiring.reporter).whole(ours).sha256
     if got == wanted:
-        wiring.reporter.say(f"{name}: the same, sha256 {wanted}")
+        wiring.reporter.say(f"{name}: the same, sha256 {got}")
         return
     there = package.recipe.base_revision
     here = read_recipe((folder / f"{name}{SUFFIX}").read_bytes(), name + SUFFIX).base_revision
@@ -178,12 +209,10 @@ def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iter
 
 def _brought(package: Released, folder: Path, web: Web) -> Path:
     if isinstance(package.place, Path):
-        if not package.place.is_file():
-            raise TransferError(f"{package.place}: not there.")
         return package.place
     target = folder / "released" / package.file
     target.parent.mkdir(parents=True, exist_ok=True)
-    fetch(WantedFile(package.place, None, package.recipe.subjects.get(package.file)), target, web)
+    fetch(WantedFile(package.place, package.digest.size, package.digest.sha256), target, web)
     return target
 
 

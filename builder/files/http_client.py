@@ -121,6 +121,10 @@ class NotThereError(TransferError):
     """The server answered that it does not have the file."""
 
 
+class ForbiddenError(TransferError):
+    """The server answered 403, as S3 also does for a missing file of a bucket that nobody may list."""
+
+
 class TransientError(Exception):
     """A failure that may not happen again; ``wait`` is the server's Retry-After in seconds."""
 
@@ -311,9 +315,8 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
     if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return NotThereError(message, advice=web.hint)
     if error.code in _LOGINS:
-        return TransferError(
-            f"{message}. It may be private, or a proxy refuses it.", advice=_LOGINS[error.code]
-        )
+        kind = ForbiddenError if error.code == HTTPStatus.FORBIDDEN else TransferError
+        return kind(f"{message}. It may be private, or a proxy refuses it.", advice=_LOGINS[error.code])
     return TransferError(message, advice=web.hint)
 
 

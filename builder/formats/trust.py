@@ -74,7 +74,7 @@ class SignedRelease:
     """The content of a signed ``targets.json``."""
 
     version: int
-    """A number that grows from release to release."""
+    """The time of the release's first signature, in seconds since 1970: it grows from release to release."""
     expires: datetime
     files: Mapping[str, Target]
 

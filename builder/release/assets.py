@@ -14,14 +14,16 @@ from typing import Protocol
 from builder.errors import ConfigError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import CHECKSUMS, INDEX
+from builder.formats.trust import TARGETS
 
 UPLOADED = "uploaded"
 """The state of a complete asset. A failed upload leaves ``starter``."""
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
-_LAST = (CHECKSUMS, INDEX)
-"""Files that name all other files. They are uploaded last, so that half a release never looks complete."""
+_LAST = (CHECKSUMS, TARGETS, INDEX)
+"""Files that name all other files. They are uploaded last, so that half a release never looks complete, the
+index after its signature, so that nobody sees a new index with an old signature."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,10 @@ class ReleaseHost(Protocol):
         """Remove an asset. An asset that does not exist is no error."""
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
-        """Make a draft public, create a missing tag on ``commit``, and return the release."""
+        """Make a draft public under its tag, create a missing tag on ``commit``, and return the release."""
 
     def withdraw(self, release: Release) -> Release:
-        """Make a published release a draft again, which only the owner sees, and return it."""
+        """Make a published release a draft of its tag, which only the owner sees, and return it."""
 
 
 class Repository(Protocol):

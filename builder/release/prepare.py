@@ -199,7 +199,7 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     if signing is None:
         ports.reporter.say(f"unsigned: {ROOTS}/ holds no root (docs/security.md)")
         return []
-    before = file.read_bytes() if file.is_file() else None
+    before = file.read_bytes() if file.is_file() else b""
     contents = {root_name(number): root for number, root in enumerate(signing.roots, start=1)}
     contents[TARGETS] = signed_targets(files, before, signing)
     for name, content in contents.items():

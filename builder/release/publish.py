@@ -7,6 +7,7 @@ are equal. A second run does nothing; the next run continues an interrupted one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from builder.errors import IntegrityError, ReleaseConflictError
@@ -150,10 +151,16 @@ def _wanted_immutable(tag: str, ports: PublishPorts, options: PublishOptions) ->
 def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit: str | None) -> Release:
     """Publish the draft and return the release; withdraw it if files or tag were changed meanwhile.
 
-    Raises ``IntegrityError`` for changed files and ``ReleaseConflictError`` for a changed tag.
+    Raises ``IntegrityError`` for changed files or another tag's release, and ``ReleaseConflictError`` for a
+    tag that moved.
     """
     _require_tag(draft, commit, ports)
     public = ports.host.publish(draft, plan.title, plan.body, commit)
+    if public.tag != plan.tag:
+        what = f"Somebody else made {plan.tag} the release of {public.tag} while it was published."
+        ours = replace(public, tag=plan.tag)
+        _withdraw(ours, ports)
+        raise IntegrityError(what, advice=_advice_after_withdrawal(ours, "Run it again."))
     if table := _differences(plan, public, ports):
         _withdraw(public, ports)
         raise IntegrityError(

@@ -9,14 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import LocalFile
-from builder.formats.trust import TARGETS, Root, canonical, read_root, read_targets, root_name
+from builder.formats.trust import (
+    TARGETS,
+    Root,
+    SignedRelease,
+    Target,
+    TargetHashes,
+    canonical,
+    read_root,
+    read_targets,
+    root_name,
+)
 
 _SPECIFICATION = "1.0.31"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -52,11 +63,6 @@ class Signing:
     roots: Sequence[bytes]
     signers: Sequence[Signer]
     now: datetime
-
-    @property
-    def newest(self) -> Root:
-        """The newest root, which clients arrive at. Raises ``IntegrityError`` if a root lacks signatures."""
-        return read_roots(self.roots)[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,47 +136,40 @@ def envelope(signed: object, signatures: Mapping[str, str] | None = None) -> byt
     return (json.dumps({"signatures": entries, "signed": signed}, indent=1) + "\n").encode()
 
 
-def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Signing) -> bytes:
+def signed_targets(files: Iterable[LocalFile], before: bytes, signing: Signing) -> bytes:
     """Return ``targets.json`` for these files.
 
-    ``before`` is returned if it names the same files and stays valid long enough. Raises ``IntegrityError``
-    if the signers are not enough.
+    ``before``, which may be empty, is returned if it names the same files and stays valid long enough. One
+    that expires sooner is renewed with its own version, or an old release would become newer than all that
+    came after it. Raises ``IntegrityError`` if the signers are not enough.
     """
-    named = {file.name: {"length": file.size, "hashes": {"sha256": file.sha256}} for file in files}
-    root = signing.newest
-    if before is not None and _is_signed(before, root) and _still_holds(before, named, signing.now):
-        content = before
-    else:
-        unsigned = envelope(
-            {
-                "_type": "targets",
-                "spec_version": _SPECIFICATION,
-                "version": int(signing.now.timestamp()),
-                "expires": _until(signing.now, TARGETS_DAYS),
-                "targets": dict(sorted(named.items())),
-            }
-        )
-        trusted = [signer for signer in signing.signers if key_id(signer.public) in root.targets.keys]
-        content = with_signatures(unsigned, trusted)
-    read_targets(content, TARGETS, root)
+    named = {file.name: Target(file.size, TargetHashes(file.sha256)) for file in files}
+    roots = read_roots(signing.roots)
+    earlier = _signed_by(roots, before)
+    same = earlier if earlier and earlier.files == named else None
+    if same and same.expires - signing.now > _KEPT and _signed_by(roots[-1:], before):
+        return before
+    unsigned = envelope(
+        {
+            "_type": "targets",
+            "spec_version": _SPECIFICATION,
+            "version": same.version if same else int(signing.now.timestamp()),
+            "expires": _until(signing.now, TARGETS_DAYS),
+            "targets": {name: asdict(target) for name, target in sorted(named.items())},
+        }
+    )
+    trusted = [signer for signer in signing.signers if key_id(signer.public) in roots[-1].targets.keys]
+    content = with_signatures(unsigned, trusted)
+    read_targets(content, TARGETS, roots[-1])
     return content
 
 
-def _is_signed(content: bytes, root: Root) -> bool:
-    try:
-        read_targets(content, TARGETS, root)
-    except IntegrityError:
-        return False
-    return True
-
-
-def _still_holds(before: bytes, named: Mapping[str, object], now: datetime) -> bool:
-    try:
-        signed = _signed(before)
-        until = datetime.strptime(str(signed["expires"]), _TIME).replace(tzinfo=now.tzinfo)
-    except (ValueError, KeyError, TypeError):
-        return False
-    return signed.get("targets") == named and until - now > _KEPT
+def _signed_by(roots: Iterable[Root], content: bytes) -> SignedRelease | None:
+    """Return the release in ``content`` if a release key of one of the roots has signed it."""
+    for root in roots:
+        with suppress(IntegrityError):
+            return read_targets(content, TARGETS, root)
+    return None
 
 
 def _signed(content: bytes) -> Document:

@@ -229,7 +229,7 @@ class GitHubDouble:
         return next((item for item in self.releases.values() if item.tag == tag and not item.draft), None)
 
     def latest(self) -> StoredRelease | None:
-        public = [item for item in self.releases.values() if not item.draft]
+        public = [item for item in self.releases.values() if not item.draft and not item.prerelease]
         return max(public, key=lambda item: item.order, default=None)
 
     def contents(self, tag: str) -> dict[str, bytes]:
@@ -253,7 +253,7 @@ class GitHubDouble:
             "name": release.title,
             "body": release.body,
             "draft": release.draft,
-            "prerelease": False,
+            "prerelease": release.prerelease,
             "immutable": release.immutable,
             "assets": [self.asset_json(release, asset) for asset in release.assets.values()],
         }

@@ -98,6 +98,7 @@ class StoredRelease:
     target: str = "main"
     """Commit or branch on which the tag is created if it does not exist."""
     immutable: bool = False
+    prerelease: bool = False
     order: int = 0
     """Number that is higher for a release published later; ``latest`` compares it."""
     assets: dict[int, StoredAsset] = field(default_factory=dict)
@@ -289,6 +290,9 @@ class Handler(BaseHTTPRequestHandler):
         return value
 
     def find(self, number: str) -> StoredRelease | None:
+        """Return the release; with the fault ``gone`` another client has deleted it just before."""
+        if self.fault and self.fault.kind == "gone":
+            self.double.releases.pop(int(number), None)
         return self.double.releases.get(int(number))
 
     def find_asset(self, number: str) -> tuple[StoredRelease, StoredAsset] | None:

@@ -15,6 +15,9 @@ from tests.doubles.github_required_keys import REJECTED, of_annotation
 MOVED = "6" * 40
 """Commit to which another client moves a tag."""
 
+EDITED = "somebody-elses"
+"""Text that another client writes in the place of a release's tag, title or notes."""
+
 
 class ApiHandler(Handler):
     """The handler for api.github.com, and for github.com's downloads."""
@@ -124,21 +127,25 @@ class ApiHandler(Handler):
             return None
         if release is None:
             return self.answer(404, {"message": "Not Found"})
+        kind = self.fault.kind if self.fault else ""
+        self._meddle(release, kind)
+        release.tag = content.get("tag_name", release.tag)
         release.title = content.get("name", release.title)
+        release.prerelease = content.get("prerelease", release.prerelease)
         release.body = content.get("body", release.body)
         release.target = content.get("target_commitish", release.target)
         if release.immutable and content.get("draft"):
             return self.invalid("Release", "invalid")
         if content.get("draft"):
             release.draft = True
-        kind = self.fault.kind if self.fault else ""
-        self._meddle(release, kind)
         if content.get("draft") is False and release.draft:
             if self.double.published(release.tag):
                 return self.invalid("Release", "already_exists")
             self.double.publish(release)
         if kind == "mutable":
             release.immutable = False
+        if kind == "retag-late":
+            release.tag = EDITED
         told = self.double.release_json(release)
         return self.done(200, {**told, "immutable": False} if kind == "immutable-late" else told)
 
@@ -150,6 +157,10 @@ class ApiHandler(Handler):
             self.double.store(release, "somebody-elses.txt", b"not ours")
         if kind == "move":
             self.double.tags[release.tag] = MOVED
+        if kind == "retag":
+            release.tag = EDITED
+        if kind == "edit":
+            release.title, release.body, release.prerelease = EDITED, EDITED, True
 
     def assets(self, number: str) -> None:
         release = self.find(number)

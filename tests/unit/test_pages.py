@@ -160,3 +160,9 @@ def test_readmes_first_screen_is_one() -> None:
     assert len(words) <= FIRST_SCREEN
     for needed in ("./run build --variant modern --mixed", "./run test", "docs/gpus.svg", "what was run"):
         assert needed in first
+
+
+def test_the_readme_names_the_command_that_pins_what_a_release_needs() -> None:
+    release = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Release\n")[2]
+    commands = release.partition("```sh\n")[2].partition("```")[0]
+    assert commands.startswith("./run lock --missing ")

@@ -150,7 +150,8 @@ class GitHub:
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
         """See ``release.assets.ReleaseHost.publish``."""
-        content = {"draft": False, "name": title, "body": body, **_target(commit)}
+        ours = {"tag_name": release.tag, "name": title, "body": body, "prerelease": False}
+        content = {**ours, "draft": False, **_target(commit)}
         published = self._http.persist(
             f"publish {release.tag}",
             lambda: self._change(release, content),
@@ -166,7 +167,8 @@ class GitHub:
     def withdraw(self, release: Release) -> Release:
         """See ``release.assets.ReleaseHost.withdraw``."""
         withdrawn = self._http.persist(
-            f"withdraw {release.tag}", lambda: self._change(release, {"draft": True})
+            f"withdraw {release.tag}",
+            lambda: self._change(release, {"tag_name": release.tag, "draft": True}),
         )
         if not withdrawn.draft:
             raise TransferError(

@@ -26,9 +26,14 @@ from builder.files.download import WantedFile, fetch, forget
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.parts import SHA256
-from builder.formats.trust import SignedRelease
+from builder.formats.trust import SignedRelease, parse_root
 
 _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
+
+_ROOT = "builder/client/root.json"
+"""Path of the root in a client."""
+
+_KEPT_FROM_YOU = "Somebody may keep newer releases from you. To go back take it by hand."
 
 _SECONDS = 60.0
 """Time limit in seconds for the new client to print its version."""
@@ -67,8 +72,8 @@ def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
         what = f"The release has another {CLIENT} than this {__version__}. `self-update` takes it."
         return CommandAnswer(value, (what,))
     require_yes(world, options, f"Replace {own} by that of {offer.shown}?")
-    version = _replace(world, own, offer, web)
-    remember(world, options, offer.shown, offer.signed)
+    remember(world, options, offer.shown, offer.signed)  # a disk that refuses it stops before the program
+    version = _replace(world, own, offer, web, options.root)
     before = _previous(own)
     lines = (
         f"{own} is {version} now; it was {__version__}.",
@@ -132,7 +137,7 @@ def _listed(sums: bytes, shown: str) -> str:
     raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
 
 
-def _replace(world: World, own: Path, offer: _Offer, web: Web) -> str:
+def _replace(world: World, own: Path, offer: _Offer, web: Web, root: Optional[bytes]) -> str:
     """Fetch and verify the new client, replace this program by it, and return its version.
 
     Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
@@ -141,7 +146,7 @@ def _replace(world: World, own: Path, offer: _Offer, web: Web) -> str:
     with disk_errors(part):
         _bring(offer, part, web)
         try:
-            version = _newer(part, offer.shown)
+            version = _newer(part, offer.shown, root)
             shutil.copymode(own, part)
             _try(world, part)
             sync_file(part)
@@ -170,22 +175,27 @@ def _bring(offer: _Offer, part: Path, web: Web) -> None:
         raise
 
 
-def _newer(part: Path, shown: str) -> str:
+def _newer(part: Path, shown: str, root: Optional[bytes]) -> str:
     """Return the new client's version.
 
-    Raises ``IntegrityError`` where the file is no client, or one that is older than this one.
+    It may be this one's version: a client has its release's address and root inside. Raises
+    ``IntegrityError`` where the file is no client, or is older than this one, or has an older root.
     """
     try:
         with zipfile.ZipFile(part) as archive:
             found = _VERSION.search(archive.read("builder/client/__init__.py"))
+            theirs = archive.read(_ROOT) if root is not None else b""
     except (zipfile.BadZipFile, KeyError, OSError) as error:
         raise IntegrityError(f"{shown}: its {CLIENT} is no client: {error}.") from error
     version = found[1].decode() if found else "0.0.0"
     if _numbers(version) < _numbers(__version__):
         raise IntegrityError(
             f"{shown}: its {CLIENT} is {version}, older than this {__version__}.",
-            advice="Somebody may keep newer releases from you. To go back take it by hand.",
+            advice=_KEPT_FROM_YOU,
         )
+    if root is not None and parse_root(theirs, _ROOT).version < parse_root(root, _ROOT).version:
+        what = f"{shown}: the keys in its {CLIENT} are older than this one's."
+        raise IntegrityError(what, advice=_KEPT_FROM_YOU)
     return version
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Callable, Dict, Optional
 
 from builder.client.install.prefix import Prefix, write_json
-from builder.errors import IntegrityError, TransferError
+from builder.errors import IntegrityError
 from builder.files.digest import other_bytes, sha256_of
+from builder.files.http_client import ForbiddenError
 from builder.formats.trust import (
     TARGETS,
     Root,
@@ -99,13 +100,16 @@ class Trust:
         return found
 
     def _newest(self, beside: Beside) -> Root:
-        """Return the newest root beside the index, each verified with the root before it."""
+        """Return the newest root beside the index, each verified with the root before it.
+
+        Raises ``TransferError`` where the server does not say whether there is a newer one.
+        """
         root = read_root(self.root, "the root in ortpacks.pyz")
         for _ in range(_MOST_ROOTS):
             name = root_name(root.version + 1)
             try:
                 content = beside(name)
-            except TransferError:  # S3 answers 403 for a missing file
+            except ForbiddenError:
                 content = None
             if content is None:
                 break

@@ -6,15 +6,22 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from builder.app import rebuilding
 from builder.builds.wiring import Wiring
-from builder.errors import CheckFailedError, NothingToDoError, TransferError
+from builder.client.install.prefix import Prefix
+from builder.client.install.signed import Trust
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, TransferError
+from builder.formats.trust import TARGETS
+from builder.release.prepare import ROOTS
 from tests.doubles.release import FILES, name_of, serving, write_release
 from tests.support import ROOT
+from tests.support.factories.project_copy import Place
+from tests.support.factories.signing import FIRST, targets
 from tests.support.fakes.ports import FakeReporter
 from tests.unit.package.test_recipe import document
 
@@ -33,8 +40,9 @@ class Shop:
         self.made = folder / "made"
         shutil.copytree(self.release, self.made)
         for side in (self.release, self.made):
-            describe(side)
+            described(side)
         self.wiring = Wiring(ROOT, dist=folder / "dist", reporter=FakeReporter())
+        self.trust: Trust | None = None
         self.asked: list[list[str]] = []
         monkeypatch.setattr(rebuilding, "_build", self.build)
 
@@ -48,7 +56,7 @@ class Shop:
             shutil.copy(file, folder)
 
     def rebuild(self, release: str | Path, variant: str | None = None) -> None:
-        rebuilding.rebuild_release(self.wiring, str(release), variant, self.into, 3)
+        rebuilding.rebuild_release(self.wiring, str(release), variant, self.into, 3, self.trust)
 
     @property
     def lines(self) -> list[str]:
@@ -57,12 +65,12 @@ class Shop:
         return reporter.lines
 
 
-def describe(folder: Path) -> None:
+def described(folder: Path, command: str = "") -> None:
     """Write the provenance of each package in ``folder``."""
     for package in folder.glob("*.tar.zst"):
         variant = package.name.split("-")[1]
-        command = f"./run build --variant {variant} --base assembled"
-        made = json.loads(document(externalParameters__command=command, externalParameters__variant=variant))
+        ours = command or f"./run build --variant {variant} --base assembled"
+        made = json.loads(document(externalParameters__command=ours, externalParameters__variant=variant))
         digest = hashlib.sha256(package.read_bytes()).hexdigest()
         made["subject"] = [{"name": package.name, "digest": {"sha256": digest}}]
         (folder / f"{package.name}.provenance.json").write_text(json.dumps(made))
@@ -78,7 +86,7 @@ def changed(shop: Shop) -> None:
     files = {**FILES, PROVIDER: FILES[PROVIDER][:-1] + b"!"}
     shutil.rmtree(shop.made)
     write_release(shop.made, files=files)
-    describe(shop.made)
+    described(shop.made)
 
 
 def test_the_same_bytes_are_told_so(shop: Shop) -> None:
@@ -92,7 +100,7 @@ def test_one_variant_and_one_file_alone(shop: Shop) -> None:
     shop.rebuild(shop.release / LEGACY)
     shop.rebuild(shop.release / f"{LEGACY}.provenance.json")
     assert [one[1] for one in shop.asked] == ["modern", "legacy", "legacy"]
-    with pytest.raises(NothingToDoError, match="has no package latest with its provenance"):
+    with pytest.raises(NothingToDoError, match="has no package latest"):
         shop.rebuild(shop.release, "latest")
 
 
@@ -111,10 +119,12 @@ def test_what_differs_is_told_file_by_file(shop: Shop) -> None:
 def test_without_the_archive_the_sums_are_told(shop: Shop) -> None:
     changed(shop)
     (shop.release / LEGACY).unlink()
-    with pytest.raises(CheckFailedError) as caught:
-        shop.rebuild(shop.release / f"{LEGACY}.provenance.json")
+    with serving(shop.release) as server, pytest.raises(CheckFailedError) as caught:
+        shop.rebuild(f"{server.url}/", "legacy")
     (line,) = caught.value.findings
     assert "what differs cannot be told" in line
+    with pytest.raises(TransferError, match="beside its provenance"):
+        shop.rebuild(shop.release / f"{LEGACY}.provenance.json")
 
 
 def test_a_package_that_this_tree_does_not_make_is_told(shop: Shop) -> None:
@@ -134,7 +144,56 @@ def test_a_release_on_a_server_is_fetched_where_it_differs(shop: Shop) -> None:
     assert any(PROVIDER in one for one in caught.value.findings)
 
 
-def test_a_package_without_its_provenance_is_told(shop: Shop) -> None:
+@pytest.mark.parametrize("where", [LEGACY, ""])
+def test_a_package_without_its_provenance_is_told(shop: Shop, where: str) -> None:
     (shop.release / f"{LEGACY}.provenance.json").unlink()
     with pytest.raises(TransferError, match="lies beside the package in its release"):
-        shop.rebuild(shop.release / LEGACY)
+        shop.rebuild(shop.release / where)
+
+
+def test_an_archive_with_the_provenance_of_another_is_refused(shop: Shop) -> None:
+    """Another archive with the honest one's provenance is not what this tree makes."""
+    honest = (shop.release / LEGACY).read_bytes()
+    replace_archive(shop.release, honest[:-1] + b"!")
+    with pytest.raises(IntegrityError, match="is not the archive of its provenance"):
+        shop.rebuild(shop.release)
+    with serving(shop.release) as server:
+        with pytest.raises(IntegrityError, match="is not the archive of its provenance"):
+            shop.rebuild(f"{server.url}/")
+        replace_archive(shop.release, honest)
+        shop.rebuild(f"{server.url}/")
+    assert len(shop.asked) == 2, "the refused ones were not built"
+
+
+def replace_archive(release: Path, content: bytes) -> None:
+    """Give ``legacy`` other bytes, which the index names."""
+    (release / LEGACY).write_bytes(content)
+    index = json.loads((release / "index.json").read_text())
+    (mine,) = (one for one in index["packages"] if one["file"] == LEGACY)
+    mine |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (release / "index.json").write_text(json.dumps(index))
+
+
+def test_a_release_must_be_signed_where_the_project_has_a_root(shop: Shop, place: Place) -> None:
+    (place.folder / ROOTS).mkdir()
+    (place.folder / ROOTS / "1.root.json").write_bytes(FIRST)
+    described(shop.release, "./run image")
+    assert "is not signed" in place.fails(7, "rebuild", str(shop.release))
+    unsigned = place.fails(2, "rebuild", str(shop.release), "--trust-unsigned")
+    assert "'./run image' is no command that makes a package" in unsigned
+
+
+def test_what_is_rebuilt_was_signed(shop: Shop) -> None:
+    now = datetime.now(UTC)
+    shop.trust = Trust(FIRST, now, Prefix(shop.into))
+    files = {path.name: path.read_bytes() for path in shop.release.iterdir()}
+    (shop.release / TARGETS).write_bytes(targets(files, now=now))
+    with serving(shop.release) as server:
+        for release in (shop.release, f"{server.url}/"):
+            shop.rebuild(release)
+        replace_archive(shop.release, b"malicious")
+        described(shop.release)
+        for release in (shop.release, f"{server.url}/"):
+            with pytest.raises(IntegrityError, match=r"names no file of these bytes|is not what was signed"):
+                shop.rebuild(release)
+    assert len(shop.asked) == 4

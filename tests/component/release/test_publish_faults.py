@@ -18,6 +18,7 @@ import pytest
 from builder.errors import BuilderError
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
+from tests.doubles.github_handlers import EDITED
 from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
@@ -31,7 +32,7 @@ TIMES = (1, ATTEMPTS)
 """Numbers of repetitions: one, which a run survives, and ``ATTEMPTS``, after which the next run continues."""
 
 
-ONCE = ("revoke", "403", "meddle", "meddle-more", "move")
+ONCE = ("revoke", "403", "meddle", "meddle-more", "move", "retag-late", "gone")
 """Faults that a run never survives, so that one is enough."""
 
 
@@ -80,6 +81,10 @@ FAULTS = [
     *cases("token loses its rights midway", "upload", "403", skips=(1, 4)),
     *cases("edited by another meanwhile", "publish", "meddle meddle-more"),
     *cases("edited by another meanwhile", "publish", "meddle meddle-more", before="other", skips=(1,)),
+    *cases("edited by another meanwhile", "publish", "retag retag-late edit"),
+    *cases("edited by another meanwhile", "publish", "retag retag-late edit", before="other", skips=(1,)),
+    *cases("draft deleted meanwhile", "upload", "gone", skips=(0, 4)),
+    *cases("draft deleted meanwhile", "assets publish", "gone"),
     *cases("tag moved meanwhile", "ref", "move", before="tagged", skips=(0, 1, 2)),
     *cases("tag moved meanwhile", "publish", "move", before="tagged"),
     *cases("tag moved meanwhile", "ref", "move", before="other", skips=(1, 2)),
@@ -141,6 +146,7 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     desk.github.forget_faults()
     assert_no_name_twice(desk.github)
     assert seen(desk.github, TAG) in (None, former, bytes_in(desk.dist)), "part of a release is public"
+    assert seen(desk.github, EDITED) is None, "public under another tag"
     if tagged and case.kind == "move":
         assert seen(desk.github, TAG) in (None, former), "public under a tag that was moved"
         desk.github.tags[TAG] = tagged
@@ -149,6 +155,9 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     assert_no_name_twice(desk.github)
     assert seen(desk.github, TAG) == bytes_in(desk.dist)
     assert not any(release.draft for release in desk.github.releases.values()), "a second draft"
+    newest = desk.github.latest()
+    assert newest is not None
+    assert (newest.tag, EDITED in {newest.title, newest.body}) == (TAG, False)
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=str)

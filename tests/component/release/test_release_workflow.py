@@ -4,6 +4,8 @@ after signing."""
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builder.adapters.archive.split import split_archive
+from builder.files.digest import file_digest
+from builder.package.provenance import statement
 from builder.release.prepare import PublishOptions
+from tests.doubles.release import FILES, name_of, write_release
 from tests.support.factories.publishing import Desk
-from tests.support.factories.releases import append_sum
+from tests.support.factories.releases import TEXTS, append_sum
 
 LEGS = '{"include": [{"variant": "legacy", "sm": ["50"]}]}'
 
@@ -58,8 +64,8 @@ def stand_in(folder: Path, text: str) -> None:
 def test_a_release_with_an_open_revision_ends_before_anything_is_built(root: Path, tmp_path: Path) -> None:
     text = script(root, "pins", -1)
     stand_in(tmp_path, 'echo "$*" >> ran; exit 6')
-    told = run(text, tmp_path)
-    assert (told.returncode, (tmp_path / "ran").read_text()) == (1, "lock --check nvidia\n")
+    told = run(text, tmp_path, {"BASE": "redist"})
+    assert (told.returncode, (tmp_path / "ran").read_text()) == (1, "lock --check redist\n")
     assert "::error file=inputs.lock::" in told.stdout
     assert "'./run lock --missing'" in told.stdout
     stand_in(tmp_path, "exit 0")
@@ -81,10 +87,63 @@ def test_an_architecture_that_needs_no_compiling_is_no_failure(
 ) -> None:
     """Exit code 3 means that the official wheel serves the variant."""
     stand_in(tmp_path, f'echo "$*" >ran; exit {status}')
-    done = run(script(root, "compile", -2), tmp_path, {"VARIANT": "latest", "ARCH": "90"})
+    done = run(script(root, "compile", -2), tmp_path, {"VARIANT": "latest", "ARCH": "90", "BASE": "nvidia"})
     assert done.returncode == ends
     ran = (tmp_path / "ran").read_text()
     assert ran == "compile --variant latest --arch 90 --profile full --base nvidia --into store\n"
+
+
+def numbered(root: Path, text: str) -> int:
+    """Return the number of the step of job ``build`` that has ``text`` in its script."""
+    jobs = yaml.safe_load((root / ".github/workflows/release.yml").read_text())["jobs"]
+    (found,) = (number for number, step in enumerate(jobs["build"]["steps"]) if text in str(step.get("run")))
+    return found
+
+
+@pytest.mark.parametrize(("status", "said"), [(0, ""), (124, "::error::time is up"), (5, "")])
+def test_a_build_takes_what_was_compiled_before_and_says_when_its_time_is_up(
+    root: Path, tmp_path: Path, status: int, said: str
+) -> None:
+    for name in ("ahead", "before"):
+        (tmp_path / "stores" / name).mkdir(parents=True)
+        (tmp_path / "stores" / name / name).touch()
+    stand_in(tmp_path, f'echo "$*" >ran; exit {status}')
+    build = script(root, "build", numbered(root, "./run build"))
+    done = run(build, tmp_path, {"VARIANT": "latest", "BASE": "redist"})
+    assert (done.returncode, done.stdout.partition(":  ")[0].startswith(said)) == (status, True)
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["ahead", "before"]
+    assert (tmp_path / "ran").read_text() == (
+        "build --variant latest --profile full --base redist --release --compile-cache store "
+        "--cache type=gha,scope=ortpacks-latest,timeout=60m\n"
+    )
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="runners have jq, this machine has not")
+def test_what_is_attested_of_an_archive_is_its_own_provenance_and_sbom(root: Path, tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    write_release(dist, files={**FILES, **TEXTS}, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"))
+    names = [
+        f"{name_of('legacy')}.tar.zst",
+        *(f"{name_of('legacy', layout='thin')}.tar.{z}" for z in ("zst", "gz")),
+    ]
+    for name, kind in zip(names, ("full.tar.zst", "thin.tar.zst", "thin.tar.gz"), strict=True):
+        whole = hashlib.sha256((dist / name).read_bytes()).hexdigest()
+        parts = split_archive(dist / name, 1000) if kind == "full.tar.zst" else ()
+        listed = [part.name for part in parts if ".part" in part.suffix]
+        layout, form = kind.split(".", 1)
+        said = {"buildDefinition": {"externalParameters": {"layout": layout, "form": f".{form}"}}}
+        subjects = {name: whole, **{part: file_digest(dist / part).sha256 for part in listed}}
+        (dist / f"{name}.provenance.json").write_text(json.dumps(statement(subjects, "", said)))
+    done = run(script(root, "build", numbered(root, "predicate.json")), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, kind in zip(names, ("full.tar.zst", "thin.tar.zst", "thin.tar.gz"), strict=True):
+        made = json.loads((dist / f"{name}.provenance.json").read_text())
+        about = tmp_path / "said" / kind
+        assert json.loads((about / "predicate.json").read_text()) == made["predicate"]
+        lines = [f"{one['digest']['sha256']}  {one['name']}" for one in made["subject"]]
+        assert (about / "subjects").read_text().splitlines() == lines
+        assert (about / "sbom.cdx.json").read_bytes() == TEXTS["sbom.cdx.json"]
+    assert len((tmp_path / "said/full.tar.zst/subjects").read_text().splitlines()) > 2, "the parts"
 
 
 def test_a_matrix_that_cannot_be_made_builds_nothing(root: Path, tmp_path: Path) -> None:

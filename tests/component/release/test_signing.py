@@ -20,7 +20,7 @@ from builder.release.prepare import ROOTS, PublishOptions
 from builder.release.signing import key_id, read_roots, roots_in
 from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk
-from tests.support.factories.signing import ALICE, FIRST, NOW, signing
+from tests.support.factories.signing import ALICE, BOB, FIRST, NOW, root, signing, targets
 
 
 def test_every_file_of_a_signed_release_is_named_and_goes_up(desk: Desk) -> None:
@@ -44,6 +44,23 @@ def test_the_same_release_is_not_signed_anew(desk: Desk) -> None:
     assert (desk.dist / TARGETS).read_bytes() == before
     desk.signing = signing(now=NOW + timedelta(days=701))
     assert desk.publish(PublishOptions(replace=True)).state == "published", "29 days are left"
+
+
+def test_a_renewed_signature_keeps_its_version() -> None:
+    """An old release stays older than those after it, also if another key signs it now."""
+    files, later = {"index.json": b"old"}, NOW + timedelta(days=705)
+    second = root(ALICE, BOB, before=FIRST, release_keys=[BOB.public])
+    before = targets(files)
+    by_ci = targets(files, before=before, now=later)
+    by_bob = targets(files, FIRST, second, by=BOB, before=before, now=later)
+    assert version_of(by_ci, FIRST) == version_of(by_bob, second) == version_of(before, FIRST)
+    assert read_targets(by_ci, TARGETS, read_root(FIRST, "root")).expires == later + timedelta(days=730)
+    other = targets({"index.json": b"new"}, before=before, now=later)
+    assert version_of(other, FIRST) > version_of(before, FIRST)
+
+
+def version_of(content: bytes, by: bytes) -> int:
+    return read_targets(content, TARGETS, read_root(by, "root")).version
 
 
 def test_a_release_that_nobody_signs_is_refused_before_anything_is_asked(desk: Desk) -> None:

@@ -40,7 +40,9 @@ def local_file(name: str, content: bytes) -> LocalFile:
     return LocalFile(Path(name), len(content), hashlib.sha256(content).hexdigest())
 
 
-def targets(files: dict[str, bytes], *roots: bytes, by: KeySigner = CI, now: datetime = NOW) -> bytes:
-    """Return the signed ``targets.json`` of files."""
+def targets(
+    files: dict[str, bytes], *roots: bytes, by: KeySigner = CI, now: datetime = NOW, before: bytes = b""
+) -> bytes:
+    """Return the signed ``targets.json`` of files; ``before`` is that of the signing before."""
     named = [local_file(name, content) for name, content in files.items()]
-    return signed_targets(named, None, signing(*roots, by=by, now=now))
+    return signed_targets(named, before, signing(*roots, by=by, now=now))

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builder.app.releasing import matrix_legs
+from builder.config.project import load_project
+from builder.project.variants import Project
+
 WORKFLOWS = ("check", "release", "canary")
 
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
@@ -33,6 +37,10 @@ def steps(root: Path, name: str, job: str) -> list[dict[str, object]]:
 def scripts(root: Path, name: str) -> Iterator[str]:
     for job in jobs(root, name):
         yield from (str(step["run"]) for step in steps(root, name, job) if "run" in step)
+
+
+def project(root: Path) -> Project:
+    return load_project((root / "variants.yaml").read_text(), "variants.yaml")
 
 
 def uses(root: Path, job: str) -> list[str]:
@@ -148,7 +156,9 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
         "docker/setup-buildx-action",
         "actions/download-artifact",
         "crazy-max/ghaction-github-runtime",
+        "actions/upload-artifact",  # what was compiled
         "actions/attest-build-provenance",
+        *["actions/attest"] * 6,
         "actions/upload-artifact",  # the log, if it failed
         "actions/upload-artifact",
     ]
@@ -159,7 +169,7 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
 
 def test_the_job_that_built_vouches_for_its_packages_and_their_provenance(root: Path) -> None:
     build = steps(root, "release", "build")
-    (attest,) = [step for step in build if "attest" in str(step.get("uses"))]
+    (attest,) = [step for step in build if "attest-build-provenance" in str(step.get("uses"))]
     (made,) = [step for step in build if "./run build" in str(step.get("run"))]
     assert build.index(made) < build.index(attest)
     assert attest["if"] == "${{ !inputs.dry_run }}"
@@ -167,6 +177,34 @@ def test_the_job_that_built_vouches_for_its_packages_and_their_provenance(root: 
     for file in (package, f"{package}.provenance.json"):
         assert attest["with"] == {"subject-path": "dist/ortpacks-*.tar.*"}
         assert fnmatch(file, "dist/ortpacks-*.tar.*")
+
+
+def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom(root: Path) -> None:
+    said = [step for step in steps(root, "release", "build") if "actions/attest@" in str(step.get("uses"))]
+    kinds = ["full.tar.zst", "thin.tar.zst", "thin.tar.gz"]
+    for kind, (provenance, sbom) in zip(kinds, zip(said[::2], said[1::2], strict=True), strict=True):
+        condition = f"${{{{ !inputs.dry_run && hashFiles('said/{kind}/subjects') != '' }}}}"
+        assert provenance["if"] == sbom["if"] == condition
+        subjects = {"subject-checksums": f"said/{kind}/subjects"}
+        assert provenance["with"] == {
+            **subjects,
+            "predicate-type": "https://slsa.dev/provenance/v1",
+            "predicate-path": f"said/{kind}/predicate.json",
+        }
+        assert sbom["with"] == {**subjects, "sbom-path": f"said/{kind}/sbom.cdx.json"}
+
+
+def test_any_base_makes_a_release_and_is_tried_each_night(root: Path) -> None:
+    bases = sorted(project(root).bases)
+    release = yaml.safe_load(text(root, "release"))
+    asked = release[True]["workflow_dispatch"]["inputs"]["base"]
+    assert (sorted(asked["options"]), asked["default"], asked["type"]) == (bases, "nvidia", "choice")
+    assert release["env"]["BASE"] == "${{ inputs.base || 'nvidia' }}"
+    named = [script for script in scripts(root, "release") if "--base" in script or "lock --check" in script]
+    assert len(named) == 4
+    assert all('"$BASE"' in script for script in named)
+    assert [one for one in bases if f"--base {one}" in text(root, "release")] == []
+    assert sorted(jobs(root, "canary")["build"]["strategy"]["matrix"]["base"]) == bases  # type: ignore[index]
 
 
 def test_a_failed_build_leaves_its_log(root: Path) -> None:
@@ -186,16 +224,29 @@ def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from
     assert jobs(root)["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
 
 
+def test_a_build_whose_time_is_up_is_gone_on_with(root: Path) -> None:
+    every = steps(root, "release", "build")
+    (number,) = [number for number, step in enumerate(every) if "./run build" in str(step.get("run"))]
+    (brought,) = [step for step in every if "download-artifact" in str(step.get("uses"))]
+    made, kept = str(every[number]["run"]), every[number + 1]
+    limit = re.search(r"timeout --signal=INT --kill-after=5m (\d+)m", made)
+    assert limit is not None
+    assert int(limit[1]) < max(leg.timeout_minutes for leg in matrix_legs(project(root))) - 30
+    assert "--compile-cache store" in made
+    assert kept["if"] == "always()"
+    assert kept["with"]["path"] == "store"  # type: ignore[index]
+    assert fnmatch(kept["with"]["name"], brought["with"]["pattern"])  # type: ignore[index]
+
+
 def test_a_run_again_replaces_what_the_first_one_uploaded(root: Path) -> None:
     every = [step for job in jobs(root) for step in steps(root, "release", job)]
     uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
-    assert len(uploads) == 3
+    assert len(uploads) == 4
     assert all("'overwrite': True" in upload for upload in uploads)
 
 
 def test_each_night_every_base_compiles_and_the_official_wheel_is_read(root: Path) -> None:
     assert "schedule" in yaml.safe_load(text(root, "canary"))[True]
-    assert "base: [nvidia, assembled]" in text(root, "canary")
     builds = [script for script in scripts(root, "canary") if script.startswith("./run build")]
     assert "--profile minimal --origin source" in builds[0]
     assert "--mixed" in builds[1]

@@ -76,14 +76,15 @@ def test_each_gap_gets_its_steps_deletes_first() -> None:
     assert [file.name for file in uploads] == ["broken", "differs", "missing"]
 
 
-def test_checksums_and_index_go_up_last() -> None:
-    names = ["index.json", "zebra.tar.zst", "SHA256SUMS", "ant.tar.zst", "ortpacks.pyz"]
+def test_checksums_signature_and_index_go_up_last() -> None:
+    names = ["index.json", "targets.json", "zebra.tar.zst", "SHA256SUMS", "ant.tar.zst", "ortpacks.pyz"]
     _, uploads = converge(compare([local(name) for name in names], []))
     assert [file.name for file in uploads] == [
         "ant.tar.zst",
         "ortpacks.pyz",
         "zebra.tar.zst",
         "SHA256SUMS",
+        "targets.json",
         "index.json",
     ]
 

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import serving
 from tests.support import ROOT
-from tests.support.factories.signing import ALICE, FIRST, targets
+from tests.support.factories.mirroring import local_files
+from tests.support.factories.registering import open_counter
+from tests.support.factories.signing import ALICE, BOB, CI, FIRST, root, targets
 
 NEWER = "9.0.1"
 
@@ -142,6 +145,44 @@ def test_other_bytes_than_promised_are_refused(desk: Desk, unsigned: list[str]) 
     assert "ortpacks.pyz" in desk.refused(7, *unsigned)
     (desk.folder / "ortpacks.pyz").unlink()
     assert "not there" in desk.refused(10, *unsigned)
+
+
+def test_a_release_that_has_expired_or_was_rolled_back_is_refused(desk: Desk) -> None:
+    now = datetime.now(UTC)
+    desk.put(desk.old, now=now)
+    assert desk.update().returncode == 0
+    desk.put(desk.new, now=now - timedelta(days=731))
+    assert "targets.json was signed until" in desk.refused(7)
+    desk.put(desk.new, now=now - timedelta(days=9))
+    assert desk.update("--check").returncode == 0, "nothing was taken from there"
+    desk.put(of_version(desk.old, __version__) + b"\0", now=now)
+    assert desk.update().returncode == 0, "a release whose client is of the same version"
+    desk.old = desk.client.read_bytes()
+    desk.client.with_name("ortpacks.pyz.previous").unlink()
+    desk.put(desk.new, now=now - timedelta(days=9))
+    assert "is older than what was taken from there before" in desk.refused(7)
+
+
+def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
+    second = root(ALICE, BOB, before=FIRST, release_keys=[CI.public])
+    (desk.folder / "2.root.json").write_bytes(second)
+    build_client(ROOT, desk.client, None, second)
+    desk.old = desk.client.read_bytes()
+    assert "the keys in its ortpacks.pyz are older than this one's" in desk.refused(7)
+
+
+def test_a_prefix_that_cannot_be_written_leaves_the_program(desk: Desk) -> None:
+    desk.home.write_text("a file in the prefix's place")
+    assert str(desk.home) in desk.refused(11)
+
+
+def test_the_newest_client_of_a_registry_is_taken(desk: Desk, tmp_path: Path) -> None:
+    with open_counter(tmp_path) as counter:
+        names = [path.name for path in desk.folder.iterdir()]
+        counter.converge(local_files(desk.folder, *names))
+        done = desk.run("--index", f"{counter.address}:latest")
+        assert done.returncode == 0, done.stderr
+    assert desk.client.read_bytes() == desk.new
 
 
 def test_a_key_that_may_not_sign_is_refused(desk: Desk) -> None:

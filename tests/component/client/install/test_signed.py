@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPMessage
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.response import addinfourl
 
 import pytest
 
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.errors import IntegrityError
+from builder.client.install.source import beside
+from builder.errors import IntegrityError, TransferError
+from builder.files.http_client import Web
 from builder.formats.trust import TARGETS
 from builder.pipeline.client_zipapp import build_client
 from tests.doubles.release import serving, write_release
@@ -42,7 +51,14 @@ class Signed:
             (self.folder / f"{number}.root.json").write_bytes(content)
         made = [file for file in self.folder.iterdir() if not file.name.endswith((TARGETS, ".root.json"))]
         files = {file.name: file.read_bytes() for file in made}
-        (self.folder / TARGETS).write_bytes(targets(files, *roots, by=by, now=now))  # type: ignore[arg-type]
+        file = self.folder / TARGETS
+        before = file.read_bytes() if file.is_file() else b""
+        file.write_bytes(targets(files, *roots, by=by, now=now, before=before))  # type: ignore[arg-type]
+
+    def sign_other(self, now: datetime) -> None:
+        """Sign a release of other files at the time ``now``."""
+        (self.folder / "notes.txt").write_text(str(now))
+        self.sign(now=now)
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         machine = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
@@ -109,16 +125,56 @@ def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) 
 
 
 def test_an_expired_release_is_refused(signed: Signed) -> None:
-    signed.sign(now=NOW - timedelta(days=731))
+    signed.sign_other(now=NOW - timedelta(days=731))
     assert "was signed until" in signed.refused()
 
 
 def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
     place = ("install", "--index", str(signed.folder))
     assert signed.run(*place).returncode == 0
-    signed.sign(now=NOW - timedelta(days=9))
+    signed.sign_other(now=NOW - timedelta(days=9))
     assert "is older than what was taken from there before" in signed.refused(*place)
     assert signed.run(*place, "--trust-unsigned").returncode == 0
+
+
+def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Signed, tmp_path: Path) -> None:
+    """A mirror that serves the old release in the newest one's place is refused by file and by HTTP."""
+    signed.sign_other(now=NOW - timedelta(days=710))
+    shutil.copytree(signed.folder, tmp_path / "old")
+    signed.sign_other(now=NOW - timedelta(days=9))
+    with serving(signed.folder) as server:
+        places = (f"{server.url}/index.json", str(signed.folder))
+        for place in places:
+            assert signed.run("install", "--index", place).returncode == 0
+        shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
+        signed.sign(now=NOW)
+        for place in places:
+            assert "is older than what was taken from there before" in signed.refused(
+                "install", "--index", place
+            )
+
+
+def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
+    trust = Trust(FIRST, NOW + timedelta(days=3651), Prefix(tmp_path))
+    made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
+    with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
+        trust.require_signed("index.json", b"{}", "here", made.get)
+
+
+@pytest.mark.parametrize(("code", "accepted"), [(404, True), (403, True), (401, False), (500, False)])
+def test_only_a_root_that_is_not_there_is_no_newer_root(tmp_path: Path, code: int, accepted: bool) -> None:
+    """S3 answers 403 for a missing file, 500 says nothing about it."""
+    there = targets({"index.json": b"{}"}, now=NOW)
+
+    def answer(url: str, _headers: dict[str, str]) -> Any:  # noqa: ANN401 - urllib's answer
+        if url.endswith(TARGETS):
+            return addinfourl(io.BytesIO(there), HTTPMessage(), url, 200)
+        raise HTTPError(url, code, "no", HTTPMessage(), None)
+
+    web = Web(open=answer, sleep=lambda _: None, progress=lambda _done, _total: None)
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
+    with contextlib.nullcontext() if accepted else pytest.raises(TransferError, match=f"HTTP {code}"):
+        trust.require_signed("index.json", b"{}", "here", beside("https://host/index.json", web))
 
 
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:

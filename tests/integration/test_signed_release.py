@@ -1,0 +1,175 @@
+"""Test of a signed release on GitHub's double, in a folder and in Debian's ``docker-registry``.
+
+A client that has only its root installs from each, and refuses each after somebody has changed it. The
+packages are small ones of a factory; signing, publishing, registry and client are real.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from docker.auth import AuthConfig
+
+from builder.adapters.docker.registry import Registry
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.mirror.folder import MirrorFolder
+from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.registry_host import RegistryHost
+from builder.adapters.repeating import Repeater
+from builder.files.digest import LocalFile, file_digest
+from builder.formats.trust import TARGETS
+from builder.pipeline.client_zipapp import build_client
+from builder.release.assets import ReleaseHost, ReleasePlan
+from builder.release.preflight import Leniency
+from builder.release.prepare import PublishOptions
+from builder.release.publish import converge_release, publish_release
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.release import FILES, write_release
+from tests.support import ROOT
+from tests.support.cache_servers import registry_server
+from tests.support.factories.mirroring import static_server
+from tests.support.factories.publishing import TAG, github, of_two_variants, ports, project_at
+from tests.support.factories.releases import TEXTS, FakeTime, append_sum
+from tests.support.factories.signing import FIRST, signing
+from tests.support.fakes.ports import FakeReporter
+
+pytestmark = pytest.mark.integration
+
+NOW = datetime.now(UTC)
+
+REPLACE = PublishOptions(replace=True, allow=Leniency(unresolved=True, mutable=True))
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A host of releases, and the address of its newest release's index."""
+
+    host: ReleaseHost
+    index: str
+    finish: Callable[[str], None] = lambda tag: None
+
+    def publish(self, dist: Path, *, now: datetime) -> None:
+        """Sign the packages in ``dist`` and publish them."""
+        made = replace(ports(self.host, FakeReporter()), signing=signing(now=now))
+        publish_release(dist, of_two_variants(project_at("https://api.github.com")), made, REPLACE)
+        self.finish(TAG)
+
+    def put(self, dist: Path) -> None:
+        """Replace the release's files, as the host's owner can."""
+        files = [LocalFile(path, *_digest(path)) for path in sorted(dist.iterdir())]
+        converge_release(ReleasePlan(TAG, "", "", tuple(files)), ports(self.host, FakeReporter()), REPLACE)
+        self.finish(TAG)
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    found = file_digest(path)
+    return found.size, found.sha256
+
+
+@contextmanager
+def github_shop(folder: Path) -> Iterator[Shop]:
+    with GitHubDouble(folder).running() as double:
+        time = FakeTime()
+        http = GitHubHttp(
+            api=double.url, token=TOKEN, reporter=FakeReporter(), sleep=time.sleep, clock=time.clock
+        )
+        yield Shop(github(http), f"{double.url}/{REPOSITORY}/releases/latest/download/index.json")
+
+
+@contextmanager
+def folder_shop(folder: Path) -> Iterator[Shop]:
+    mirror = MirrorFolder(folder)
+    host = DirectoryHost(mirror, FakeReporter())
+    with static_server(folder) as url, mirror.locked(lambda: None):
+        yield Shop(host, f"{url}/latest/index.json", mirror.finish)
+
+
+@contextmanager
+def registry_shop(folder: Path) -> Iterator[Shop]:
+    with registry_server(folder) as server:
+        name = f"127.0.0.1:{server.port}/owner/name"
+        repeater = Repeater(reporter=FakeReporter(), sleep=FakeTime().sleep, host="The registry")
+        registry = Registry(name, AuthConfig({}), insecure=True)
+        yield Shop(RegistryHost(registry, name, FakeReporter(), repeater), f"oci://{name}:latest")
+
+
+@dataclass(frozen=True)
+class User:
+    """A machine with a client that knows its root alone, and no default index."""
+
+    client: Path
+    home: Path
+
+    def install(self, index: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-I", "-S", self.client, "install", "--index", index, *more],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(self.home),
+                "ORTPACKS_FORCE_CC": "5.2",
+                "ORTPACKS_FORCE_DRIVER": "550.54.14",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def write_dist(folder: Path, notes: bytes) -> Path:
+    write_release(folder, files={**FILES, **TEXTS, "NOTICE": notes})
+    for package in sorted(folder.glob("*.tar.zst")):
+        append_sum(folder, package)
+    build_client(ROOT, folder / "ortpacks.pyz", None, FIRST)
+    return folder
+
+
+def flipped(dist: Path, folder: Path, name: str) -> Path:
+    """Return a copy of ``dist`` in which a bit of one file is another one."""
+    shutil.copytree(dist, folder)
+    (file,) = folder.glob(name)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("shop_in", [github_shop, folder_shop, registry_shop])
+def test_a_client_with_its_root_alone_takes_a_signed_release_and_no_changed_one(
+    shop_in: Callable[[Path], AbstractContextManager[Shop]], tmp_path: Path
+) -> None:
+    old, new = (write_dist(tmp_path / name, name.encode()) for name in ("old", "new"))
+    user, stranger = (User(new / "ortpacks.pyz", tmp_path / name) for name in ("user", "stranger"))
+    (tmp_path / "host").mkdir()
+    with shop_in(tmp_path / "host") as shop:
+        shop.publish(old, now=NOW - timedelta(days=9))
+        shop.publish(new, now=NOW)
+        done = user.install(shop.index)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Installed: " in done.stdout
+        for name, why in (
+            ("index.json", "index.json is not what was signed"),
+            ("ortpacks-legacy-*.tar.zst", "ortpacks-legacy"),
+            (TARGETS, ""),
+        ):
+            shop.put(flipped(new, tmp_path / f"flipped-{name[:5]}", name))
+            done = stranger.install(shop.index)
+            assert (done.returncode, why in done.stderr) == (7, True), done.stderr
+        stripped = Path(shutil.copytree(new, tmp_path / "stripped"))
+        (stripped / TARGETS).unlink()
+        shop.put(stripped)
+        done = stranger.install(shop.index)
+        assert (done.returncode, f"there is no {TARGETS}" in done.stderr) == (7, True), done.stderr
+        shop.put(old)
+        done = user.install(shop.index)
+        assert (done.returncode, "is older than what was taken" in done.stderr) == (7, True), done.stderr
+        assert not (stranger.home / ".local/share/ortpacks/current").exists()
+        shop.put(new)
+        assert stranger.install(shop.index).returncode == 0

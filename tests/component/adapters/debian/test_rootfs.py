@@ -198,6 +198,8 @@ def test_no_system_has_device_files_which_an_engine_without_root_cannot_unpack(
 def test_the_bare_one_is_another_file(tmp_path: Path) -> None:
     tools = Tools()
     bare = rootfs(tmp_path, tools).tar("bookworm", ())
+    assert rootfs(tmp_path, tools).has("bookworm", ())
+    assert not rootfs(tmp_path, tools).has("bookworm", ["patch"])
     assert bare != rootfs(tmp_path, tools).tar("bookworm", ["patch"])
     assert not any(word.startswith("--include") for word in tools.calls[0])
 

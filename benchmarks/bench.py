@@ -18,7 +18,10 @@ from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import ort_wheel
 
-_PROVIDERS = ("cpu", "cuda", "tensorrt")
+PROVIDERS = ("cpu", "cuda", "tensorrt", "directml", "coreml")
+
+ALIASES = {"gpu": "cuda", "nvidia": "cuda", "trt": "tensorrt", "dml": "directml", "metal": "coreml"}
+"""Names and aliases of the runtime layer's providers, which this process cannot import."""
 
 
 def bench(
@@ -66,9 +69,10 @@ def _words(providers: Sequence[str], flags: Mapping[str, str | None]) -> Iterato
 
 
 def _provider(text: str) -> str:
-    if text not in _PROVIDERS:
-        raise ValidationError(f"--provider {text!r} is none of {', '.join(_PROVIDERS)}.")
-    return text
+    name = ALIASES.get(text, text)
+    if name not in PROVIDERS:
+        raise ValidationError(f"--provider {text!r} is none of {', '.join((*PROVIDERS, *ALIASES))}.")
+    return name
 
 
 def _model(text: str) -> Path:

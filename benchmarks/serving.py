@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
@@ -95,7 +96,7 @@ class Bench:
     """The environment variables with which Python uses a package; empty without a package."""
     threads: int
     fastembed: str = "fastembed==0.7.4"
-    """The requirement that pip installs into an environment of its own."""
+    """The requirement that pip installs into an environment of its own, with this process's ONNX Runtime."""
     seconds: float = 2.0
     """Length of each turn in seconds."""
     rounds: int = 5
@@ -176,11 +177,12 @@ class Bench:
 
     def _with_fastembed(self) -> str:
         """Return the interpreter of an environment with fastembed, which is made on the first call."""
-        folder = self.cache / "bench" / self.fastembed
+        wanted = [self.fastembed, f"onnxruntime=={version('onnxruntime')}"]
+        folder = self.cache / "bench" / "-".join(wanted)
         python = folder / "bin" / "python"
         if not (folder / "made").is_file():
             _quiet([sys.executable, "-m", "venv", str(folder)])
-            _quiet([str(python), "-m", "pip", "install", "--quiet", self.fastembed])
+            _quiet([str(python), "-m", "pip", "install", "--quiet", *wanted])
             (folder / "made").touch()
         return str(python)
 
@@ -215,6 +217,7 @@ def facts(bench: Bench) -> dict[str, object]:
         "threads": bench.threads,
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
+        "onnxruntime": version("onnxruntime"),
         "model": bench.model.name,
         "date": time.strftime("%Y-%m-%d"),
         "rounds": bench.rounds,

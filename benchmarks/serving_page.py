@@ -31,7 +31,7 @@ _ABOUT = """\
 Each row is a process of its own. The processes compute in turn, on the same texts (4 to 40 words), the same
 `model.onnx` (`file` int8: `model_int8.onnx`) and the same number of threads. "First answer" is the time from
 the start of the process to its first answer; for the service, from the start of its client. CPU seconds and
-memory of that row are the service's."""
+memory of that row are the service's. All rows on the CPU use the same version of ONNX Runtime."""
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
@@ -49,7 +49,7 @@ def _lines(row: Row) -> Iterator[list[str]]:
         return
     for at, one in enumerate(row.figures):
         once = [f"{row.cold:.2f}", f"{(row.memory or 0) / 2**20:.0f}"] if at == 0 else ["", ""]
-        times = [f"{1000 * value:.1f}" for value in (one.p50, one.p95, one.p99)]
+        times = [f"{1000 * value:.2f}" for value in (one.p50, one.p95, one.p99)]
         yield [
             *begin,
             row.dtype,

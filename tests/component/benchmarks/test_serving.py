@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import onnxruntime
 import pytest
+from ortpacks_runtime.providers import ALIASES as THEIRS
+from ortpacks_runtime.providers import ORT_NAMES
 from ortpacks_service.options import EMBEDDER
 
-from benchmarks.bench import bench
+from benchmarks import serving
+from benchmarks.bench import ALIASES, PROVIDERS, bench
 from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, values
 from benchmarks.serving_page import dumps, page, picture, text
 from builder.builds.wiring import Wiring
@@ -54,9 +59,31 @@ def test_every_way_has_figures_or_its_reason(asked: Bench, tmp_path: Path) -> No
     reasons = {(row.name, row.level): row.reason for row in rows if not row.figures}
     assert "built without CUDAExecutionProvider" in reasons["runtime layer", "medium"]
     assert reasons["fastembed", "medium"].startswith("no requirement does not install here: ")
+    assert reasons["runtime layer", "low"] == reasons["runtime layer", "medium"]
     told = json.loads(dumps(values(rows), facts(asked)))
+    assert told["facts"]["onnxruntime"] == onnxruntime.__version__
     assert told["facts"]["threads"] == 1
     assert len(told["rows"]) == len(rows)
+
+
+def test_fastembed_is_measured_on_the_same_onnx_runtime(
+    asked: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(argv: list[str]) -> None:
+        commands.append(argv)
+        if "venv" in argv:
+            Path(argv[-1]).mkdir(parents=True)
+
+    monkeypatch.setattr(serving, "_quiet", run)
+    replace(asked, fastembed="fastembed==0.7.4")._with_fastembed()
+    assert commands[1][-2:] == ["fastembed==0.7.4", f"onnxruntime=={onnxruntime.__version__}"]
+
+
+def test_every_provider_of_the_runtime_layer_can_be_named_by_each_of_its_names() -> None:
+    assert set(PROVIDERS) == set(ORT_NAMES)
+    assert ALIASES == THEIRS
 
 
 ROWS = [
@@ -67,7 +94,7 @@ ROWS = [
 
 def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
     assert text(ROWS).splitlines()[1].split() == [
-        *("ours", "cpu", "low", "int8", "32", "9", "10.0", "20.0", "30.0", "3200", "1.5", "0.50", "3"),
+        *("ours", "cpu", "low", "int8", "32", "9", "10.00", "20.00", "30.00", "3200", "1.5", "0.50", "3"),
     ]
     assert "not run: no <GPU>" in text(ROWS)
     made = page(ROWS, {"cores": 2}, "./run bench", "bench.svg")

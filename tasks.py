@@ -365,7 +365,7 @@ def service(_context: Context, dist: str | None = None) -> None:
 
 @verb(
     iterable=["provider"],
-    provider="cpu, cuda or tensorrt; may be given more than once (default: cpu, and cuda with --package)",
+    provider="a provider; may be given more than once (default: cpu, and cuda with --package)",
     package="a package that CUDA comes from",
     model="a folder with model.onnx and tokenizer.json (default: MiniLM)",
     threads="threads that compute on the CPU (default: one for each core)",

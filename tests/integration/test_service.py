@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
-import os
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +25,7 @@ from tests.answers import pairs
 from tests.component.service.test_process import Running, service
 from tests.component.service.test_speech import wav
 from tests.integration.test_answers import SIMILARITIES
+from tests.support.crowd import CLIENTS, crowd
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.integration
@@ -37,8 +34,6 @@ SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove
 """Sentences of ``SIMILARITIES``, the example of Sentence Transformers' documentation."""
 
 Array: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
-
-CLIENTS, SECONDS = 200, int(os.environ.get("ORTPACKS_TEST_SECONDS", "8"))
 
 
 @pytest.fixture(scope="module")
@@ -201,24 +196,8 @@ def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running
     """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     for _ in range(20):
         running.post("/embed", {"texts": SENTENCES * 10})
-    before, until = resident(running.process.pid), time.monotonic() + SECONDS
-    answered, failed = itertools.count(), []
-
-    def client(number: int) -> None:
-        while time.monotonic() < until:
-            try:
-                found = running.post("/embed", {"texts": SENTENCES[number % 3]})
-            except OSError as error:
-                failed.append(error)
-            else:
-                next(answered)
-                assert len(found["embeddings"][0]) == 384
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    before = resident(running.process.pid)
+    answered, failed = crowd(lambda number: running.post("/embed", {"texts": SENTENCES[number % 3]}))
     assert failed == []
-    assert next(answered) > CLIENTS
+    assert answered > CLIENTS
     assert resident(running.process.pid) < max(before + 64, 350)

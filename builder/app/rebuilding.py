@@ -26,7 +26,7 @@ from builder.files.oci_opener import OciOpener
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, departures, read_recipe
-from builder.pipeline.rebuilt import differences
+from builder.pipeline.compare_packages import differences
 from builder.release.addresses import index_url
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from builder.errors import DiskError
 from builder.package.contents import wanted
-from builder.ports import Held, Store
+from builder.ports import EngineResource, Store
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import Lock
 from builder.project.variants import Origin
@@ -89,7 +89,7 @@ def engine_rooms(
     plan: BuildPlan,
     rendered: Rendered,
     lock: Lock,
-    held: Iterable[Held],
+    held: Iterable[EngineResource],
     folder: Path,
     *,
     tools: str,

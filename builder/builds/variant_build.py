@@ -364,7 +364,7 @@ class VariantBuild:
         try:
             tools = self._base_of_tools(decided)
             folder = wiring.engine.facts().folder if tools else None
-            held = wiring.engine.held() if folder else ()
+            held = wiring.engine.resources() if folder else ()
         except BuilderError:  # an engine without facts stops no build
             tools, folder, held = None, None, ()
         if folder is None or tools is None:

@@ -17,7 +17,7 @@ from builder.project.variants import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class PackageSources:
     """The places of a package's files on this machine."""
 
     tree: Callable[[Input], Path]
@@ -32,7 +32,7 @@ class Sources:
     """Returns a copy of one of ORT's libraries that finds libraries in its folder: RUNPATH ``$ORIGIN``."""
 
 
-def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
+def gather(plan: BuildPlan, sources: PackageSources) -> tuple[Member, ...]:
     """Return the libraries and licence texts of the plan's package.
 
     Raises ``IntegrityError`` naming each missing file and what needs it.
@@ -63,8 +63,8 @@ def locate(
 ) -> tuple[Member, ...]:
     """Return every wanted file, with links followed; each is a regular file that is not empty.
 
-    ``tree`` and ``artifact`` are as in ``Sources``. Raises ``IntegrityError`` naming each missing file and
-    what needs it.
+    ``tree`` and ``artifact`` are as in ``PackageSources``. Raises ``IntegrityError`` naming each missing file
+    and what needs it.
     """
     wheels = {file.source for file in files if file.source}
     roots: Mapping[Input | None, Path | None] = {

@@ -183,7 +183,7 @@ AptList = Annotated[
     ),
 ]
 
-Component = Annotated[
+ComponentName = Annotated[
     str, TextForm("a component of NVIDIA's archives", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
 ]
 
@@ -194,7 +194,9 @@ Image = Annotated[
 
 ApiUrl = Annotated[str, TextForm("an API's base URL", API.pattern, API_FORM)]
 
-Repository = Annotated[str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")]
+RepositoryName = Annotated[
+    str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")
+]
 
 ReleaseTag = Annotated[
     str,

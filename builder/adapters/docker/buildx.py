@@ -13,7 +13,7 @@ from builder.adapters.docker.registry import refused
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
 from builder.files.disk import says_full
 from builder.inside.status import MARK
-from builder.ports import Held, ImageBuild, Runner
+from builder.ports import EngineResource, ImageBuild, Runner
 
 LABEL = "io.ortpacks"
 
@@ -109,16 +109,16 @@ class Buildx:
                 advice="Start it, or leave it out. `docker buildx ls` shows which are running.",
             )
 
-    def caches(self) -> Iterator[Held]:
+    def caches(self) -> Iterator[EngineResource]:
         """Yield this project's cache mounts."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for found in _CACHE_MOUNT.finditer(listing):
             size = int(float(found["size"]) * _UNITS[found["unit"]])
-            yield Held(
+            yield EngineResource(
                 kind="cache", name=found["name"], key=found["key"], size=size, used=found["used"] or ""
             )
 
-    def drop(self, cache: Held) -> None:
+    def drop(self, cache: EngineResource) -> None:
         """Remove a cache mount."""
         self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
 

@@ -18,11 +18,12 @@ from builder.adapters.git import revision_of
 from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
 from builder.client.cli import is_url, place
-from builder.client.install.source import INDEX_LIMIT, Located, locate
+from builder.client.install.source import Located, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, open_url, read_small, trusted_certificates
 from builder.files.oci_opener import OciOpener
+from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, departures, read_recipe

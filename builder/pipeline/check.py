@@ -23,7 +23,7 @@ from builder.binary.verdict import X86_64
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
+from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
 from builder.package.describe import BinaryReport
@@ -45,8 +45,6 @@ from builder.rules.foreign_libraries import check_foreign
 from builder.rules.payloads import hold_kernels
 from builder.rules.symbols import check_linkage
 from builder.rules.windows_imports import ImportingLibrary, check_imports
-
-_LIBRARIES = "lib/"
 
 MACHINES = {LINUX: X86_64, LINUX_ARM64: "aarch64"}
 """ELF machine of libraries, by Linux platform."""
@@ -74,7 +72,7 @@ def check(
     cannot be read raises ``IntegrityError``.
     """
     with reporter.step(f"check {variant.name}"):
-        libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
+        libraries = [member for member in members if member.path.startswith(LIB)]
         if variant.platform not in MACHINES:
             report = _judge_foreign(libraries, variant)
             return report if variant.provider != CUDA else _judge_dlls(libraries, variant, limits, report)
@@ -229,7 +227,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
     """Yield findings on the device code of each library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
-    path = f"{_LIBRARIES}{PROVIDERS[variant.platform]}"
+    path = f"{LIB}{PROVIDERS[variant.platform]}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
@@ -260,7 +258,7 @@ def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> No
 
 
 def _line(library: LibraryCoverage, variant: Variant) -> str:
-    name = library.path.removeprefix(_LIBRARIES)
+    name = library.path.removeprefix(LIB)
     elsewhere = library.containers - sum(library.sections.get(section, 0) for section in SECTIONS)
     jit = by_jit(library, variant)
     parts = (

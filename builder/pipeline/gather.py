@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builder.binary.library_names import PROVIDER, TENSORRT
 from builder.errors import ConfigError, IntegrityError
-from builder.formats.package_names import DIRECTML
+from builder.formats.package_names import DIRECTML, LIB
 from builder.package.archive import BUILT, Member
 from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, wanted
 from builder.project.build_plan import BuildPlan
@@ -106,8 +106,8 @@ def _member(file: RequiredFile, root: Path, found: Path) -> Member:
 
 def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
     """Return whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
-    ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
-    return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
+    ours = plan.origin is Origin.SOURCE and member.path == f"{LIB}{PROVIDER}"
+    return member.path in (f"{LIB}{PROVIDER}", f"{LIB}{TENSORRT}") and not ours
 
 
 def _our_licence(file: Path) -> Member:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from builder.errors import ConfigError
+from builder.errors import ConfigError, TransferError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import CHECKSUMS, INDEX
 
@@ -147,6 +147,12 @@ class AssetRow:
 def matches(asset: Asset, file: LocalFile) -> bool:
     """Return whether the asset is the file: uploaded, of the same size, and of the same digest if known."""
     return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
+
+
+def require_size(asset: Asset, limit: int) -> None:
+    """Raise ``TransferError`` for an asset of more than ``limit`` bytes."""
+    if asset.size > limit:
+        raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
 
 
 def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[AssetRow]:

@@ -19,7 +19,7 @@ from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
 from builder.formats.text import REPOSITORY
 from builder.ports import Reporter
-from builder.release.assets import Asset, Release, matches
+from builder.release.assets import Asset, Release, matches, require_size
 
 _PAGE = 100
 
@@ -140,8 +140,7 @@ class GitHub:
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
-        if asset.size > limit:
-            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        require_size(asset, limit)
         return self._http.retry(f"download {asset.name}", lambda: self._fetch(asset, limit))
 
     def delete(self, asset: Asset) -> None:

@@ -19,7 +19,7 @@ from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, Tr
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.oci import RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
 from builder.ports import Reporter
-from builder.release.assets import UPLOADED, Asset, Release, require_tag
+from builder.release.assets import UPLOADED, Asset, Release, require_size, require_tag
 from builder.release.mirror import LATEST
 
 _VERSION = "org.opencontainers.image.version"
@@ -101,8 +101,7 @@ class RegistryHost:
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
-        if asset.size > limit:
-            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        require_size(asset, limit)
         blob = partial(self._registry.blob, str(asset.digest), limit)
         content = self._retry(f"download {asset.name}", blob)
         if content is None:

@@ -36,7 +36,7 @@ from builder.errors import ValidationError
 from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.dist_files import archives_in
-from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
+from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 
 hand_over()

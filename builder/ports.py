@@ -255,7 +255,7 @@ class ContainerRun:
 
 
 @dataclass(frozen=True)
-class Held:
+class EngineResource:
     """A container, an image or a cache mount of this project that an engine holds."""
 
     kind: str
@@ -313,11 +313,11 @@ class Engine(Protocol):
     def run(self, request: ContainerRun) -> Completed:
         """Run a container to its end and return its exit code and output. Raises if the engine fails."""
 
-    def held(self) -> Sequence[Held]:
+    def resources(self) -> Sequence[EngineResource]:
         """Return the containers and images with this project's label, and this project's cache mounts."""
 
-    def remove(self, thing: Held) -> str:
-        """Remove a held thing, and return a line that says that it is removed, or why it is not."""
+    def remove(self, thing: EngineResource) -> str:
+        """Remove a resource, and return a line that says that it is removed, or why it is not."""
 
 
 class Inspector(Protocol):

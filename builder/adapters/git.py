@@ -36,7 +36,7 @@ def tag_commit(runner: Runner, spec: str) -> str:
 
 
 class GitTrees:
-    """A source of git tags' trees as tar files; implements ``adapters.store.Source``.
+    """A source of git tags' trees as tar files; implements ``adapters.store.InputSource``.
 
     Git runs on this machine, so the engine needs no git and the steps of a build need no network.
     """
@@ -45,7 +45,7 @@ class GitTrees:
         self._runner = runner
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source.download``; ``pin`` has the commit. Submodules are left out.
+        """See ``adapters.store.InputSource.download``; ``pin`` has the commit. Submodules are left out.
 
         Raises ``IntegrityError`` when the tag leads to another commit, ``TransferError`` when the host is
         out of reach and ``ToolMissingError`` without git.

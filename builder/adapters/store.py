@@ -26,7 +26,7 @@ from builder.ports import Reporter
 from builder.project.inputs import LOCK_MISSING, Input, InputKind, Lock, Pin, tree_name
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """A source that inputs of one kind are downloaded from."""
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
@@ -46,7 +46,7 @@ class FileStore:
         *,
         cache: Path,
         lock: Lock,
-        sources: Mapping[InputKind, Source],
+        sources: Mapping[InputKind, InputSource],
         reporter: Reporter,
         offline: bool = False,
         clock: Callable[[], float] = time.monotonic,

@@ -59,14 +59,14 @@ _TAGS = {
 
 
 class PipSource:
-    """A source of wheels; implements ``adapters.store.Source``. ``python`` is an interpreter with pip."""
+    """A source of wheels; implements ``adapters.store.InputSource``. ``python`` is a Python with pip."""
 
     def __init__(self, *, runner: Runner, python: str) -> None:
         self._runner = runner
         self._python = python
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source.download``. pip resumes only within a run; old files are removed."""
+        """See ``adapters.store.InputSource.download``. pip resumes only within a run: old files go."""
         fresh = _fresh(folder)
         tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
         require_space(fresh, 2 * pin.size if pin else 0)  # pip copies the wheel out of its temporary folder

@@ -21,17 +21,17 @@ from builder.builds.wiring import Wiring
 from builder.client.cli import is_url, place
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.client.install.source import INDEX_LIMIT, Located, beside, locate
+from builder.client.install.source import Located, beside, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.digest import Digest, other_bytes
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, open_url, read_small, trusted_certificates
 from builder.files.oci_opener import OciOpener
-from builder.formats.index import IndexPackage
+from builder.formats.index import INDEX_LIMIT, IndexPackage
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, read_recipe, tree_differences
-from builder.pipeline.rebuilt import differences
+from builder.pipeline.compare_packages import differences
 from builder.release.addresses import index_url
 from builder.release.dist_files import archives_in
 from builder.release.prepare import ROOTS

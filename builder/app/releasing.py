@@ -19,9 +19,9 @@ from builder.adapters.docker.registry import open_repository
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.folder_host import FolderHost
 from builder.adapters.mirror.registry_host import RegistryHost, registry_tag
-from builder.adapters.repeating import Repeater
+from builder.adapters.retries import Retrier
 from builder.adapters.signing_keys import public_key, signers
 from builder.app.command_line import JSON, document_console, make_wiring, verb
 from builder.app.verb_answers import dumps, status_answer
@@ -47,7 +47,7 @@ from builder.release.assets import ReleaseHost, Repository
 from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
-from builder.release.prepare import ROOTS, Published, PublishOptions, PublishPorts, State
+from builder.release.prepare import ROOTS, PublishOptions, PublishPorts, ReleaseState, ReleaseStatus
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import (
     RootChange,
@@ -80,7 +80,7 @@ def publish_on(
     host: ReleaseHost,
     options: PublishOptions,
     repository: Repository | None = None,
-) -> Published:
+) -> ReleaseStatus:
     """Publish ``dist`` on any host and return the result.
 
     The client's default index is the address where ``project`` publishes.
@@ -142,7 +142,7 @@ def add_zips(wiring: Wiring) -> None:
     wiring.checksums.update(wiring.dist, put=put, drop=tuple(old))
 
 
-def show_status(wiring: Wiring, tag: str | None, project: Project) -> Published:
+def show_status(wiring: Wiring, tag: str | None, project: Project) -> ReleaseStatus:
     """Report the release compared with ``dist`` and return its state."""
     tag = tag or release_tag(wiring.dist, project, wiring.archive(wiring.reporter))
     found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
@@ -150,7 +150,7 @@ def show_status(wiring: Wiring, tag: str | None, project: Project) -> Published:
     return found
 
 
-def _say_state(wiring: Wiring, found: Published) -> None:
+def _say_state(wiring: Wiring, found: ReleaseStatus) -> None:
     wiring.reporter.say(f"{found.tag}: {found.state.value}{f' at {found.url}' if found.url else ''}")
 
 
@@ -241,8 +241,8 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
     """Return the host of the releases in a registry, with the Docker CLI's login."""
     repository = f"{address.host}/{address.name}"
-    repeater = Repeater(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
-    return RegistryHost(open_repository(address), repository, wiring.reporter, repeater)
+    retrier = Retrier(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
+    return RegistryHost(open_repository(address), repository, wiring.reporter, retrier)
 
 
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
@@ -252,7 +252,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     for a tag that no folder can have, and ``DiskError``.
     """
     folder = MirrorFolder(to)
-    host = DirectoryHost(folder, wiring.reporter)
+    host = FolderHost(folder, wiring.reporter)
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
     require_place(folder, wheels=wiring.project.bundle.wheels)
@@ -261,7 +261,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     # A dry run writes nothing, so it needs no lock
     with nullcontext() if options.dry_run else folder.locked(lambda: wiring.reporter.say(waits)):
         done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
-        if done.state in (State.PUBLISHED, State.UNCHANGED):
+        if done.state in (ReleaseState.PUBLISHED, ReleaseState.UNCHANGED):
             folder.finish(tag)
             write_mirror_pages(folder)
     _say_state(wiring, done)
@@ -336,7 +336,7 @@ def release_status(
     found = show_status(wiring, tag, with_target(wiring, api, repository))
     if console:
         console.show(dumps(status_answer(found)))
-    if found.state is not State.PUBLISHED:
+    if found.state is not ReleaseState.PUBLISHED:
         raise Exit("the release is not public and equal to dist; see the table above", code=1)
 
 

@@ -11,9 +11,9 @@ from typing import Literal
 from builder.config.document import Reader
 from builder.errors import CheckFailedError
 from builder.files.digest import file_digest
-from builder.ports import Held
+from builder.ports import EngineResource
 from builder.project.kinds import ProjectSection
-from builder.release.prepare import Published, State
+from builder.release.prepare import ReleaseState, ReleaseStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class StatusAnswer(ProjectSection):
 
     format: Literal[1]
     tag: str
-    state: State
+    state: ReleaseState
     url: str | None
     files: tuple[ReleaseFile, ...]
 
@@ -160,13 +160,13 @@ def checks_answer(package: str | None, works: Mapping[str | None, Callable[[], o
     return ChecksAnswer(format=1, checks=tuple(checks))
 
 
-def status_answer(found: Published) -> StatusAnswer:
+def status_answer(found: ReleaseStatus) -> StatusAnswer:
     """Return the answer for a release compared with ``dist``."""
     files = tuple(ReleaseFile(name=row.name, status=row.status.name.lower()) for row in found.rows)
     return StatusAnswer(format=1, tag=found.tag, state=found.state, url=found.url, files=files)
 
 
-def clean_answer(paths: Mapping[Path, int], held: Iterable[Held], *, removed: bool) -> CleanAnswer:
+def clean_answer(paths: Mapping[Path, int], held: Iterable[EngineResource], *, removed: bool) -> CleanAnswer:
     """Return the answer for paths with their bytes, and for what the engine holds."""
     return CleanAnswer(
         format=1,

@@ -15,7 +15,7 @@ from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
 from builder.builds.room import by_step, room_lines
 from builder.builds.variant_build import BuildOptions, VariantBuild, room_together
 from builder.builds.wiring import Wiring
-from builder.config.addition import with_variant
+from builder.config.new_variant import with_variant
 from builder.console import Console
 from builder.errors import ConfigError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
@@ -42,7 +42,7 @@ from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
-from builder.ports import CompileCache, Held
+from builder.ports import CompileCache, EngineResource
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import on_platform
 from builder.release.dist_files import archives_in, stored
@@ -51,7 +51,7 @@ from builder.release.prepare import ROOTS, SBOM_SUFFIX
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 from builder.wheels.distribution import STEM
-from builder.wheels.making import WHEELS
+from builder.wheels.package_wheels import WHEELS
 
 BUILDS_PAGE = "docs/builds.md"
 
@@ -194,9 +194,9 @@ def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> CleanAnsw
     return clean_answer(sizes, held, removed=not dry)
 
 
-def _held(wiring: Wiring, *, caches: bool) -> list[Held]:
+def _held(wiring: Wiring, *, caches: bool) -> list[EngineResource]:
     try:
-        return [thing for thing in wiring.engine.held() if caches or thing.kind != "cache"]
+        return [thing for thing in wiring.engine.resources() if caches or thing.kind != "cache"]
     except ToolMissingError as error:
         wiring.reporter.warn(f"nothing is removed from an engine: {error}")
         return []
@@ -221,7 +221,7 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
     """
     wiring.engine.facts()
     mounts = sorted(
-        (held for held in wiring.engine.held() if held.kind == "cache"), key=lambda mount: mount.name
+        (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
     )
     files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
     records = [loads(file.read_bytes(), file.name) for file in files]

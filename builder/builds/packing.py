@@ -39,7 +39,7 @@ from builder.package.provenance import (
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
-from builder.pipeline.gather import Sources, gather, originals
+from builder.pipeline.gather import PackageSources, gather, originals
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes
 from builder.pipeline.verify import verify
@@ -128,7 +128,7 @@ class Packer:
     def _gather(self) -> tuple[Member, ...]:
         """Return every file of the package."""
         artifact = Artifact(self.wiring, self.place, self.rendered, self.reporter)
-        sources = Sources(
+        sources = PackageSources(
             tree=self.store.unpack,
             artifact=artifact.folder() if self.plan.origin is Origin.SOURCE else None,
             licence=self.wiring.root / self.plan.project.bundle.licence,

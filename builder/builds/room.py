@@ -20,7 +20,7 @@ from pathlib import Path
 from builder.errors import DiskError
 from builder.formats.package_names import CPU, CUDA, LINUX
 from builder.package.contents import wanted
-from builder.ports import Held, Rootfs, Store
+from builder.ports import EngineResource, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import TRIALS, Input, Lock
 from builder.project.variants import Base, Origin, SuiteSystem
@@ -158,7 +158,7 @@ def engine_rooms(
     plan: BuildPlan,
     rendered: Rendered,
     lock: Lock,
-    held: Iterable[Held],
+    held: Iterable[EngineResource],
     folder: Path,
     *,
     tools: str | None,

@@ -390,7 +390,7 @@ class VariantBuild:
         engine = self._wiring.engine
         with suppress(BuilderError):  # an engine without facts stops no build
             if folder := engine.facts().folder:
-                held, here = engine.held(), not self._options.builders
+                held, here = engine.resources(), not self._options.builders
                 yield from engine_rooms(
                     decided, rendered, self._wiring.lock, held, folder, tools=tools, compiles=here
                 )

@@ -16,7 +16,6 @@ from typing import TextIO
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.addressed_files import AddressMirror, RedistSource, UrlSource
 from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
@@ -27,6 +26,7 @@ from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
+from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
 from builder.adapters.wheel import Patchelf, PipSource
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
@@ -125,7 +125,7 @@ class Wiring:
         """Return the input cache with the pins of ``lock``."""
         reporter = reporter or self.reporter
         transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env=self.env)
-        mirror = AddressMirror(transfer, self.env.get("ORTPACKS_ARCHIVE_MIRROR"))
+        mirror = UrlMirror(transfer, self.env.get("ORTPACKS_ARCHIVE_MIRROR"))
         return FileStore(
             cache=self.cache,
             lock=lock,

@@ -21,6 +21,9 @@ from builder.gpu.devices import parse_driver
 
 FORMAT = 4
 
+INDEX_LIMIT = 16 << 20
+"""The largest index that is read, in bytes; a real one has a few thousand."""
+
 _WITHOUT_KERNELS = 3
 """The format before: it has neither ``cannot_run`` nor ``host``."""
 

@@ -106,6 +106,9 @@ ARCHIVE_SUFFIXES = tuple(form.value for form in Form)
 MANIFEST = "manifest.json"
 """File name of the manifest: an archive's first member, at the root of an installed package."""
 
+LIB = "lib/"
+"""The folder of a package's libraries, as the beginning of their paths."""
+
 INDEX = "index.json"
 
 CHECKSUMS = "SHA256SUMS"
@@ -196,7 +199,7 @@ def form_of(file_name: str) -> Form:
 
 def file_mode(path: str) -> int:
     """Return the permission bits of a package's file by its path, whatever the umask is."""
-    return 0o755 if path.startswith("lib/") else 0o644
+    return 0o755 if path.startswith(LIB) else 0o644
 
 
 FOLDER_MODE = 0o755

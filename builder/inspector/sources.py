@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.adapters.untrusted.opener import Opener, is_opened, is_url, require_path, shown
+from builder.adapters.untrusted.opener import Opener, is_library_or_archive, is_url, require_path, shown
 from builder.errors import ValidationError
 from builder.files.disk import disk_errors
 from builder.package.promise import InspectedSource
@@ -62,7 +62,7 @@ def _require_place(path: Path) -> None:
         raise ValidationError(f"{path} is a folder", advice="Name a file in it.")
     if path.exists() and not path.is_file():
         raise ValidationError(f"{path} is no regular file", advice="Name one that may be replaced.")
-    if path.exists() and is_opened(path):
+    if path.exists() and is_library_or_archive(path):
         raise ValidationError(
             f"{path} is a library or an archive, and would be replaced", advice="Name a file for the result."
         )

@@ -14,7 +14,7 @@ from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.manifest import WheelEntry, dumps
-from builder.formats.package_names import CUDA, PARTS_SUFFIX, Form, Layout, PackageName
+from builder.formats.package_names import CUDA, LIB, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
 from builder.package.build_record import record_name
 from builder.package.contents import NOTICE, ORTPACKS, OUR_LICENCE, SBOM
@@ -32,8 +32,6 @@ from builder.rules.wheel_records import check_unmodified, recorded
 _BIGGEST = 5
 
 _MB = 1_000_000
-
-_LIBRARIES = "lib/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +165,7 @@ def _content(
 
 def _is_packed(member: Member, layout: Layout) -> bool:
     """Return whether a layout's archives hold the member; NVIDIA's libraries are not in layout thin."""
-    theirs = member.vendor == NVIDIA and member.path.startswith(_LIBRARIES)
+    theirs = member.vendor == NVIDIA and member.path.startswith(LIB)
     return layout is Layout.FULL or not theirs
 
 

@@ -22,7 +22,7 @@ from builder.binary.verdict import X86_64
 from builder.errors import CommandError, IntegrityError
 from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity, errors, require_no_errors
-from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, PROVIDER_LIBRARIES
+from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64, PROVIDER_LIBRARIES
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
 from builder.package.describe import BinaryReport
@@ -44,8 +44,6 @@ from builder.rules.foreign_libraries import check_foreign
 from builder.rules.payloads import check_own_kernels
 from builder.rules.symbols import check_linkage
 from builder.rules.windows_imports import ImportingLibrary, check_imports
-
-_LIBRARIES = "lib/"
 
 MACHINES = {LINUX: X86_64, LINUX_ARM64: "aarch64"}
 """ELF machine of libraries, by Linux platform."""
@@ -73,7 +71,7 @@ def check(
     cannot be read raises ``IntegrityError``.
     """
     with reporter.step(f"check {variant.name}"):
-        libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
+        libraries = [member for member in members if member.path.startswith(LIB)]
         if variant.platform not in MACHINES:
             report = _judge_foreign(libraries, variant)
             return report if variant.provider != CUDA else _judge_dlls(libraries, variant, limits, report)
@@ -228,7 +226,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
     """Yield findings on the device code of each library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
-    path = f"{_LIBRARIES}{PROVIDER_LIBRARIES[variant.platform]}"
+    path = f"{LIB}{PROVIDER_LIBRARIES[variant.platform]}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from check_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
@@ -259,7 +257,7 @@ def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> No
 
 
 def _line(library: LibraryCoverage, variant: Variant) -> str:
-    name = library.path.removeprefix(_LIBRARIES)
+    name = library.path.removeprefix(LIB)
     elsewhere = library.containers - sum(library.sections.get(section, 0) for section in SECTIONS)
     jit = by_jit(library, variant)
     parts = (

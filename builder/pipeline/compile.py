@@ -29,7 +29,7 @@ from builder.project.variants import Origin, SuiteSystem
 
 _USER = "ortpacks: "
 
-_TOLD = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK})(?P<what>.*)")
+_MARKED_LINE = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK})(?P<what>.*)")
 """A line for the user, or a status, from ``builder/inside``, after BuildKit's step number and seconds."""
 
 
@@ -201,7 +201,7 @@ def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
 
         def follow(line: str) -> None:
             nonlocal show
-            told = _TOLD.match(line)
+            told = _MARKED_LINE.match(line)
             if told is not None and told["mark"] == status.MARK:
                 show = show or display.enter_context(reporter.live("compile"))
                 now = status.read(told["what"])
@@ -219,7 +219,7 @@ class _KnownFailure(NamedTuple):
     advice: str
 
 
-_SIGNS: tuple[_KnownFailure, ...] = (
+_KNOWN_FAILURES: tuple[_KnownFailure, ...] = (
     _KnownFailure(
         re.compile(
             r"^Killed$|died due to signal 9\b|Killed signal terminated program|virtual memory exhausted|"
@@ -258,7 +258,7 @@ _SIGNS: tuple[_KnownFailure, ...] = (
 
 def advice(log: str) -> str | None:
     """Return the advice for a known cause in the log, else ``None``."""
-    return next((sign.advice for sign in _SIGNS if sign.pattern.search(log)), None)
+    return next((known.advice for known in _KNOWN_FAILURES if known.pattern.search(log)), None)
 
 
 CHECK_STAGES = ("bare", "cuobjdump", "kit")

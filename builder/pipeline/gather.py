@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builder.binary.library_names import PROVIDER, TENSORRT
 from builder.errors import ConfigError, IntegrityError
-from builder.formats.package_names import DIRECTML
+from builder.formats.package_names import DIRECTML, LIB
 from builder.package.archive import BUILT, Member
 from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, wanted
 from builder.project.build_plan import BuildPlan
@@ -17,7 +17,7 @@ from builder.project.variants import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class PackageSources:
     """The places of a package's files on this machine."""
 
     tree: Callable[[Input], Path]
@@ -32,7 +32,7 @@ class Sources:
     """Returns a copy of one of ORT's libraries that finds libraries in its folder: RUNPATH ``$ORIGIN``."""
 
 
-def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
+def gather(plan: BuildPlan, sources: PackageSources) -> tuple[Member, ...]:
     """Return the libraries and licence texts of the plan's package.
 
     Raises ``IntegrityError`` naming each missing file and what needs it.
@@ -63,8 +63,8 @@ def locate(
 ) -> tuple[Member, ...]:
     """Return every wanted file, with links followed; each is a regular file that is not empty.
 
-    ``tree`` and ``artifact`` are as in ``Sources``. Raises ``IntegrityError`` naming each missing file and
-    what needs it.
+    ``tree`` and ``artifact`` are as in ``PackageSources``. Raises ``IntegrityError`` naming each missing file
+    and what needs it.
     """
     wheels = {file.source for file in files if file.source}
     roots: Mapping[Input | None, Path | None] = {
@@ -106,8 +106,8 @@ def _member(file: RequiredFile, root: Path, found: Path) -> Member:
 
 def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
     """Return whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
-    ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
-    return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
+    ours = plan.origin is Origin.SOURCE and member.path == f"{LIB}{PROVIDER}"
+    return member.path in (f"{LIB}{PROVIDER}", f"{LIB}{TENSORRT}") and not ours
 
 
 def _our_licence(file: Path) -> Member:

@@ -13,7 +13,7 @@ from builder.files.atomic_write import scratch_folder
 from builder.files.digest import file_digest
 from builder.findings.finding import Finding, require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry
-from builder.formats.package_names import LINUX, PARTS_SUFFIX, PackageName
+from builder.formats.package_names import LIB, LINUX, PARTS_SUFFIX, PackageName
 from builder.package.archive import Archive, Checksums, Member, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.package.describe import BinaryReport, compare, installed_members, promised
@@ -127,7 +127,7 @@ def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], veri
         verifier.reporter.warn(f"{package.name}: no model was run on it: only its bytes were asked for.")
         return
     libraries = frozenset(
-        (entry.path, entry.sha256) for entry in manifest.files if entry.path.startswith("lib/")
+        (entry.path, entry.sha256) for entry in manifest.files if entry.path.startswith(LIB)
     )
     if other := verifier.tried.get(libraries):
         verifier.reporter.say(f"models ran on the same {len(libraries)} libraries in {other}")

@@ -182,7 +182,7 @@ AptList = Annotated[
     ),
 ]
 
-Component = Annotated[
+ComponentName = Annotated[
     str, TextForm("a component of NVIDIA's archives", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
 ]
 
@@ -203,7 +203,9 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+
 
 ApiUrl = Annotated[str, TextForm("an API's base URL", API.pattern, API_FORM)]
 
-Repository = Annotated[str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")]
+RepositoryName = Annotated[
+    str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")
+]
 
 ReleaseTag = Annotated[
     str,

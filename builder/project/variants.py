@@ -152,7 +152,7 @@ class RedistToolkit(ProjectSection):
 
     redist: kinds.ThreeNumbers
     """The toolkit's release, ``12.9.1``."""
-    components: Annotated[tuple[kinds.Component, ...], kinds.SomeDistinct]
+    components: Annotated[tuple[kinds.ComponentName, ...], kinds.SomeDistinct]
     """Archives that are unpacked."""
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cusparse")]
     """Toolchain wheels by role."""
@@ -423,7 +423,7 @@ class Publish(ProjectSection):
 
     api: kinds.ApiUrl
     """Base URL of the GitHub API, without a closing slash."""
-    repository: kinds.Repository
+    repository: kinds.RepositoryName
     """owner/name"""
     tag: kinds.ReleaseTag
     """Default tag; {version} is ORT's version."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from builder.errors import ConfigError
+from builder.errors import ConfigError, TransferError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import CHECKSUMS, INDEX
 from builder.formats.trust import TARGETS
@@ -123,7 +123,7 @@ class Repository(Protocol):
         """
 
 
-class Status(Enum):
+class AssetStatus(Enum):
     """Result of comparing one name on both sides. The value is its mark in the table."""
 
     EQUAL = "✔"
@@ -136,44 +136,50 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class StatusRow:
+class AssetRow:
     """One line of the status table."""
 
     name: str
-    status: Status
+    status: AssetStatus
     note: str
     file: LocalFile | None
     asset: Asset | None
 
 
-def holds(asset: Asset, file: LocalFile) -> bool:
+def matches(asset: Asset, file: LocalFile) -> bool:
     """Return whether the asset is the file: uploaded, of the same size, and of the same digest if known."""
     return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
 
 
-def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusRow]:
+def require_size(asset: Asset, limit: int) -> None:
+    """Raise ``TransferError`` for an asset of more than ``limit`` bytes."""
+    if asset.size > limit:
+        raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+
+
+def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[AssetRow]:
     """Return a row for every name of either side, in upload order."""
     here = {file.name: file for file in files}
     there = {asset.name: asset for asset in assets}
     names = sorted({*here, *there}, key=_upload_order)
     sides = ((name, here.get(name), there.get(name)) for name in names)
-    return [StatusRow(name, *_judge(file, asset), file, asset) for name, file, asset in sides]
+    return [AssetRow(name, *_judge(file, asset), file, asset) for name, file, asset in sides]
 
 
-def converge(rows: Sequence[StatusRow]) -> tuple[list[tuple[Asset, str]], list[LocalFile]]:
+def converge(rows: Sequence[AssetRow]) -> tuple[list[tuple[Asset, str]], list[LocalFile]]:
     """Return what makes a draft equal: assets to delete, each with a reason, and files to upload in order."""
-    differing = [row for row in rows if row.status is not Status.EQUAL]
+    differing = [row for row in rows if row.status is not AssetStatus.EQUAL]
     return [(row.asset, row.note) for row in differing if row.asset], [
         row.file for row in differing if row.file
     ]
 
 
-def complete(rows: Sequence[StatusRow]) -> bool:
+def is_complete(rows: Sequence[AssetRow]) -> bool:
     """Return whether the release has exactly the files."""
-    return all(row.status is Status.EQUAL for row in rows)
+    return all(row.status is AssetStatus.EQUAL for row in rows)
 
 
-def render_table(rows: Sequence[StatusRow]) -> list[str]:
+def render_table(rows: Sequence[AssetRow]) -> list[str]:
     """Return the table's lines: mark, name, bytes and note, in columns."""
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
@@ -188,16 +194,16 @@ def require_tag(tag: str) -> str:
     return tag
 
 
-def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[Status, str]:
+def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[AssetStatus, str]:
     if asset is None:
-        return Status.MISSING, "not on the release"
+        return AssetStatus.MISSING, "not on the release"
     if asset.state != UPLOADED:
-        return Status.BROKEN, f"upload never finished (state {asset.state})"
+        return AssetStatus.BROKEN, f"upload never finished (state {asset.state})"
     if file is None:
-        return Status.EXTRA, "not among the local files"
-    if holds(asset, file):
-        return Status.EQUAL, "" if asset.digest else "same size; the host tells no digest"
-    return Status.DIFFERS, _difference(asset, file)
+        return AssetStatus.EXTRA, "not among the local files"
+    if matches(asset, file):
+        return AssetStatus.EQUAL, "" if asset.digest else "same size; the host tells no digest"
+    return AssetStatus.DIFFERS, _difference(asset, file)
 
 
 def _difference(asset: Asset, file: LocalFile) -> str:
@@ -210,7 +216,7 @@ def _upload_order(name: str) -> tuple[int, str]:
     return (_LAST.index(name) + 1 if name in _LAST else 0, name)
 
 
-def _bytes(row: StatusRow) -> str:
+def _bytes(row: AssetRow) -> str:
     if row.file is not None:
         return f"{row.file.size:,} B"
     return f"{row.asset.size:,} B" if row.asset is not None else ""

@@ -9,6 +9,7 @@ from itertools import groupby
 from jinja2 import BaseLoader
 
 from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.package_names import LIB
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
 from builder.release.preflight import Candidate
@@ -46,7 +47,7 @@ def licence_groups(manifest: Manifest) -> tuple[LicenceGroup, ...]:
         source = entry.source.removeprefix("wheel:") if entry.member else "compiled"
         return (source, entry.vendor, entry.licence)
 
-    files = sorted((entry for entry in manifest.files if entry.path.startswith("lib/")), key=key)
+    files = sorted((entry for entry in manifest.files if entry.path.startswith(LIB)), key=key)
     return tuple(
         LicenceGroup(
             source=source, vendor=vendor, licence=licence, files=tuple(entry.path for entry in group)

@@ -11,7 +11,7 @@ from jinja2 import BaseLoader
 
 from builder.errors import ConfigError
 from builder.formats import index as index_format
-from builder.formats.index import Index, IndexPackage, by_support, distinct
+from builder.formats.index import INDEX_LIMIT, Index, IndexPackage, by_support, distinct
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CLIENT, CUDA, INDEX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
@@ -24,9 +24,6 @@ from builder.release.prepare import PreparedRelease, PublishPorts
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits
-
-_INDEX_LIMIT = 16 << 20
-"""The largest index that is read, in bytes. A real one has some thousand bytes."""
 
 
 def previous_index(tag: str, ports: PublishPorts) -> Index | None:
@@ -41,11 +38,11 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
     asset = next((asset for asset in assets if asset.name == INDEX), None)
     if asset is None:
         return None
-    if asset.state != UPLOADED or asset.size > _INDEX_LIMIT:
+    if asset.state != UPLOADED or asset.size > INDEX_LIMIT:
         ports.reporter.warn(f"the notes will not say what is new: {INDEX} of {release.tag} is not whole")
         return None
     try:
-        content = ports.host.download(asset, _INDEX_LIMIT)
+        content = ports.host.download(asset, INDEX_LIMIT)
         return index_format.loads(content.decode("utf-8", errors="replace"), f"{INDEX} of {release.tag}")
     except ConfigError as error:
         ports.reporter.warn(f"the notes will not say what is new: {error}")

@@ -25,7 +25,7 @@ from builder.package.contents import NOTICE, SBOM
 from builder.ports import Reporter
 from builder.project.variants import Project
 from builder.release.addresses import tag_of, versions_of
-from builder.release.assets import ReleaseHost, Repository, StatusRow
+from builder.release.assets import AssetRow, ReleaseHost, Repository
 from builder.release.dist_files import archives_in, stored
 from builder.release.licences_page import LICENCES_PAGE, licences_page
 from builder.release.preflight import (
@@ -82,7 +82,7 @@ class PublishOptions:
     """Files of keys that sign."""
 
 
-class State(StrEnum):
+class ReleaseState(StrEnum):
     """The state of a release."""
 
     PUBLISHED = "published"
@@ -96,13 +96,13 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class ReleaseStatus:
     """The state of the release at the end, with every file of both sides."""
 
     tag: str
-    state: State
+    state: ReleaseState
     url: str | None
-    rows: tuple[StatusRow, ...]
+    rows: tuple[AssetRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,23 +16,23 @@ from builder.findings.finding import require_no_errors
 from builder.project.variants import Project
 from builder.release import preflight
 from builder.release.assets import (
+    AssetRow,
+    AssetStatus,
     Release,
     ReleasePlan,
-    Status,
-    StatusRow,
     compare,
-    complete,
     converge,
+    is_complete,
     render_table,
 )
 from builder.release.dist_files import files_there
 from builder.release.notes import card_tables, previous_index, release_notes
-from builder.release.prepare import Published, PublishOptions, PublishPorts, State, prepare
+from builder.release.prepare import PublishOptions, PublishPorts, ReleaseState, ReleaseStatus, prepare
 
 
 def publish_release(
     directory: Path, project: Project, ports: PublishPorts, options: PublishOptions
-) -> Published:
+) -> ReleaseStatus:
     """Make the release on the host equal to ``directory``, then public, and return its state.
 
     Raises ``NothingToDoError`` (no packages), ``CheckFailedError`` (findings, before the host is contacted),
@@ -49,30 +49,30 @@ def publish_release(
         return converge_release(plan, ports, options)
 
 
-def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
+def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> ReleaseStatus:
     """Return the state of the release ``tag`` compared with ``directory``. Nothing is written."""
     return observe(tag, files_there(directory, ports.checksums), ports)
 
 
-def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
+def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> ReleaseStatus:
     """Return the state of the release ``tag`` compared with ``files``. Nothing is written."""
     public, release, rows = _look(tag, files, ports)
-    equal = State.PUBLISHED if complete(rows) else State.DIFFERS
-    state = equal if public else State.DRAFT if release else State.ABSENT
-    return Published(tag=tag, state=state, url=release.html_url if release else None, rows=rows)
+    equal = ReleaseState.PUBLISHED if is_complete(rows) else ReleaseState.DIFFERS
+    state = equal if public else ReleaseState.DRAFT if release else ReleaseState.ABSENT
+    return ReleaseStatus(tag=tag, state=state, url=release.html_url if release else None, rows=rows)
 
 
-def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOptions) -> Published:
+def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOptions) -> ReleaseStatus:
     """Make the host's release equal to the plan and return its state. After a failure the draft stays.
 
     Raises ``ReleaseConflictError`` before anything is written if the tag is public with other files and may
     not be replaced, ``IntegrityError`` if the host has other bytes, and ``TransferError``.
     """
     public, release, rows = _look(plan.tag, plan.files, ports)
-    if public is not None and complete(rows):
+    if public is not None and is_complete(rows):
         _require_tag(public, options.commit or public.commit, ports)
         ports.reporter.say(f"already published, nothing to do: {public.html_url}")
-        return Published(tag=plan.tag, state=State.UNCHANGED, url=public.html_url, rows=rows)
+        return ReleaseStatus(tag=plan.tag, state=ReleaseState.UNCHANGED, url=public.html_url, rows=rows)
     if public is not None:
         _require_replaceable(public, options)
     commit = _wanted_commit(plan.tag, None if public else release, ports, options)
@@ -83,7 +83,7 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
             f"dry run: {len(deletes) + len(uploads)} steps to take, nothing was written to the host"
         )
         url = release.html_url if release else None
-        return Published(tag=plan.tag, state=State.DRY_RUN, url=url, rows=rows)
+        return ReleaseStatus(tag=plan.tag, state=ReleaseState.DRY_RUN, url=url, rows=rows)
     draft = ports.host.withdraw(public) if public else release
     draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, commit)
     if public is not None:  # the draft may lack some of the release's files
@@ -91,12 +91,12 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     _act(draft, rows, ports)
     rows = _observe_again(plan, draft, ports)
     if options.draft:
-        ports.reporter.say(f"complete draft, not public: {draft.html_url}")
-        return Published(tag=plan.tag, state=State.DRAFT, url=draft.html_url, rows=rows)
+        ports.reporter.say(f"is_complete draft, not public: {draft.html_url}")
+        return ReleaseStatus(tag=plan.tag, state=ReleaseState.DRAFT, url=draft.html_url, rows=rows)
     public = _made_public(plan, draft, ports, commit)
     public = _checked_immutable(public, ports, immutable)
     ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
-    return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
+    return ReleaseStatus(tag=plan.tag, state=ReleaseState.PUBLISHED, url=public.html_url, rows=rows)
 
 
 def _wanted_commit(
@@ -177,10 +177,10 @@ def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit:
 
 def _differences(plan: ReleasePlan, public: Release, ports: PublishPorts) -> list[str]:
     """Return the published files that differ from the plan, as a table's lines; empty if there are none."""
-    if complete(compare(plan.files, public.assets)):
+    if is_complete(compare(plan.files, public.assets)):
         return []
     rows = compare(plan.files, ports.host.assets(public))  # the answer may lack some files
-    return render_table([row for row in rows if row.status is not Status.EQUAL])
+    return render_table([row for row in rows if row.status is not AssetStatus.EQUAL])
 
 
 def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None) -> Release:
@@ -232,7 +232,7 @@ def _require_replaceable(public: Release, options: PublishOptions) -> None:
 
 def _look(
     tag: str, files: Sequence[LocalFile], ports: PublishPorts
-) -> tuple[Release | None, Release | None, tuple[StatusRow, ...]]:
+) -> tuple[Release | None, Release | None, tuple[AssetRow, ...]]:
     """Return the published release, the published release or draft, and the table, which is also shown."""
     public = ports.host.published(tag)
     release = public or _draft(tag, ports)
@@ -251,7 +251,7 @@ def _draft(tag: str, ports: PublishPorts) -> Release | None:
     return drafts[0] if drafts else None
 
 
-def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None:
+def _act(draft: Release, rows: Sequence[AssetRow], ports: PublishPorts) -> None:
     deletes, uploads = converge(rows)
     left = sum(file.size for file in uploads)
     with ports.reporter.progress(f"{len(uploads)} files", left) as advance:
@@ -265,9 +265,9 @@ def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None
             advance(file.size)
 
 
-def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[StatusRow, ...]:
+def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[AssetRow, ...]:
     rows = tuple(compare(plan.files, ports.host.assets(draft)))
-    if not complete(rows):
+    if not is_complete(rows):
         raise IntegrityError(
             f"{plan.tag} is not what was uploaded, so it stays a draft:",
             details=render_table(rows),

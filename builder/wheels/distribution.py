@@ -18,7 +18,7 @@ from packaging.utils import parse_wheel_filename
 
 from builder.binary.library_names import BRIDGE, NVIDIA, PROVIDER
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CPU, CUDA, LINUX
+from builder.formats.package_names import CPU, CUDA, LIB, LINUX
 from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import BUILT
 from builder.project.inputs import Input
@@ -113,14 +113,14 @@ def unlinked(manifest: Manifest) -> tuple[str, ...]:
 
     cuDNN opens NVRTC and looks for it in ``nvidia/nvrtc/lib``, which is not its folder in NVIDIA's wheel.
     """
-    needed = next((one.needed for one in manifest.files if one.path == f"lib/{PROVIDER}"), ())
+    needed = next((one.needed for one in manifest.files if one.path == f"{LIB}{PROVIDER}"), ())
     names = [PurePosixPath(one.path).name for one in _nvidia_libraries(manifest)]
     return tuple(name for name in names if name.startswith(_NVRTC) and name not in needed)
 
 
 def _nvidia_libraries(manifest: Manifest) -> Iterator[FileEntry]:
     for entry in manifest.files:
-        if entry.vendor == NVIDIA and entry.path.startswith("lib/"):
+        if entry.vendor == NVIDIA and entry.path.startswith(LIB):
             yield entry
 
 
@@ -128,7 +128,7 @@ def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
     """Return the package's files that replace the official wheel's: the provider, and a compiled bridge."""
     if manifest.provider != CUDA:
         return ()
-    names = {f"lib/{PROVIDER}": True, f"lib/{BRIDGE}": False}
+    names = {f"{LIB}{PROVIDER}": True, f"{LIB}{BRIDGE}": False}
     return tuple(
         entry
         for entry in manifest.files

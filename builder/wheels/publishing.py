@@ -31,7 +31,7 @@ from builder.formats.package_names import CUDA
 from builder.release.dist_files import archives_in
 from builder.release.mirror import SIMPLE
 from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
-from builder.wheels.making import WHEELS, make_missing_wheels
+from builder.wheels.package_wheels import WHEELS, make_missing_wheels
 from builder.wheels.simple_pages import ListedFile, project_pages, root_pages
 from builder.wheels.variant_properties import Properties, labels, variants_json
 

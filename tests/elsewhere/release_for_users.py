@@ -20,7 +20,7 @@ from builder.pipeline.plan import Wishes
 from builder.project.variants import Project
 from builder.release.addresses import index_url
 from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions, State
+from builder.release.prepare import PublishOptions, ReleaseState
 from builder.release.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
@@ -69,7 +69,7 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
             ports(github(_http(double)), FakeReporter()),
             PublishOptions(tag=TAG, allow=AS_THEY_COME),
         )
-        assert done.state is State.PUBLISHED
+        assert done.state is ReleaseState.PUBLISHED
         yield double
 
 

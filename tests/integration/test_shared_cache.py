@@ -100,7 +100,7 @@ class Machine:
     def forget(self) -> None:
         """Remove the machine's mounts by a new runner, as an interrupted runner starts no process."""
         engine = DockerEngine(ProcessRunner(os.environ), os.environ)
-        mounts = [held for held in engine.held() if held.name.startswith(self.name)]
+        mounts = [held for held in engine.resources() if held.name.startswith(self.name)]
         assert len(mounts) == 2, mounts
         for mount in mounts:
             engine.remove(mount)

@@ -21,9 +21,9 @@ from docker.auth import AuthConfig
 from builder.adapters.docker.registry import Registry
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.folder_host import FolderHost
 from builder.adapters.mirror.registry_host import RegistryHost
-from builder.adapters.repeating import Repeater
+from builder.adapters.retries import Retrier
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.trust import TARGETS
 from builder.pipeline.client_zipapp import build_client
@@ -87,7 +87,7 @@ def github_shop(folder: Path) -> Iterator[Shop]:
 @contextmanager
 def folder_shop(folder: Path) -> Iterator[Shop]:
     mirror = MirrorFolder(folder)
-    host = DirectoryHost(mirror, FakeReporter())
+    host = FolderHost(mirror, FakeReporter())
     with static_server(folder) as url, mirror.locked(lambda: None):
         yield Shop(host, f"{url}/latest/index.json", mirror.finish)
 
@@ -96,7 +96,7 @@ def folder_shop(folder: Path) -> Iterator[Shop]:
 def registry_shop(folder: Path) -> Iterator[Shop]:
     with registry_server(folder) as server:
         name = f"127.0.0.1:{server.port}/owner/name"
-        repeater = Repeater(reporter=FakeReporter(), sleep=FakeTime().sleep, host="The registry")
+        repeater = Retrier(reporter=FakeReporter(), sleep=FakeTime().sleep, host="The registry")
         registry = Registry(name, AuthConfig({}), insecure=True)
         yield Shop(RegistryHost(registry, name, FakeReporter(), repeater), f"oci://{name}:latest")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
-from builder.adapters.repeating import Patience
+from builder.adapters.retries import RetryPolicy
 from builder.files.digest import LocalFile
 from builder.release.assets import Release
 from tests.support.fakes.ports import FakeReporter
@@ -20,9 +20,9 @@ COMMIT = "e83c5163316f89bfbde7d9ab23ca2e25604af290"
 def client(api: str, token: str, repository: str) -> GitHub:
     """Return the client for the API at ``api``, which does not repeat failed requests."""
     reporter = FakeReporter()
-    patience = Patience(attempts=1, between_writes=0)
+    patience = RetryPolicy(attempts=1, between_writes=0)
     http = GitHubHttp(
-        api=api, token=token, reporter=reporter, sleep=lambda _: None, clock=time.time, patience=patience
+        api=api, token=token, reporter=reporter, sleep=lambda _: None, clock=time.time, policy=patience
     )
     return GitHub(repository=repository, http=http, reporter=reporter)
 

@@ -19,7 +19,7 @@ from builder.errors import IntegrityError, NothingToDoError
 from builder.files.digest import CHUNK, Digest, chunks_in, write_new
 from builder.files.disk import disk_errors
 from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
-from builder.formats.package_names import MANIFEST, file_mode, form_of, stem
+from builder.formats.package_names import LIB, MANIFEST, file_mode, form_of, stem
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
 
@@ -28,8 +28,6 @@ _MANIFEST_LIMIT = 4 << 20
 _TEXT_LIMIT = 16 << 20
 
 _AGAIN = "Build or download it again."
-
-LIBRARIES = "lib"
 
 UNKNOWN = "unknown"
 """``source`` and ``licence`` of a file in a folder, whose origin is not known."""
@@ -160,12 +158,11 @@ def members_in(folder: Path) -> tuple[Member, ...]:
     The members are sorted by path. A link is a member too, even if it leads nowhere. Raises
     ``NothingToDoError`` without any library.
     """
-    members = _package(folder) if (folder / LIBRARIES).is_dir() else _plain(folder)
-    if not any(member.path.startswith(f"{LIBRARIES}/") for member in members):
+    members = _package(folder) if (folder / LIB).is_dir() else _plain(folder)
+    if not any(member.path.startswith(LIB) for member in members):
         raise NothingToDoError(
             f"No library in {folder}",
-            advice="Name a package, or a folder like the one that a package unpacks to "
-            f"({MANIFEST}, {LIBRARIES}/).",
+            advice=f"Name a package, or a folder like the one that a package unpacks to ({MANIFEST}, {LIB}).",
         )
     return members
 
@@ -179,7 +176,7 @@ def _package(folder: Path) -> tuple[Member, ...]:
 def _plain(folder: Path) -> tuple[Member, ...]:
     files = sorted(path for path in folder.iterdir() if ".so" in path.name)
     named = (file for file in files if file.is_symlink() or not file.is_dir())
-    return tuple(_member(file, f"{LIBRARIES}/{file.name}") for file in named)
+    return tuple(_member(file, f"{LIB}{file.name}") for file in named)
 
 
 def _member(file: Path, path: str) -> Member:

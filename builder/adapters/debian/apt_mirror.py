@@ -19,14 +19,14 @@ from builder.project.inputs import Input, Pin
 
 
 class DebianSource:
-    """A source of ``pool/...`` paths of Debian's archive; implements ``adapters.store.Source``."""
+    """A source of ``pool/...`` paths of Debian's archive; implements ``adapters.store.InputSource``."""
 
     def __init__(self, *, mirrors: AptMirrors, transfer: HttpTransfer) -> None:
         self._mirrors = mirrors
         self._transfer = transfer
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source.download``. If a mirror lacks the file, the next mirror is tried."""
+        """See ``adapters.store.InputSource.download``. If a mirror lacks the file, the next one is tried."""
         dest = folder / PurePosixPath(item.spec).name
         mirrors = self._mirrors.find()
         for mirror in mirrors:

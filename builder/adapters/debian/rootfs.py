@@ -47,10 +47,10 @@ _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
 _NO_DEVICES = "--skip=output/dev"
 """An option of mmdebstrap: no device files. Engines make ``/dev``; rootless ones cannot unpack devices."""
 
-FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
+REMOVE_HOST_FILES_HOOK = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
 """A hook of mmdebstrap in sh that removes ``_HOSTS_OWN``; ``$1`` is the installed system's folder."""
 
-_TELL = "; ".join(
+_WRITE_LIST_HOOK = "; ".join(
     (
         "set -e",
         f'mkdir -p "$1/{_LIST.rpartition("/")[0]}"',
@@ -165,7 +165,12 @@ class DebianRootfs:
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
         mirror = self._mirrors.find()[0]
         try:
-            options = ("--variant=minbase", _NO_DEVICES, f"--customize-hook={_TELL}", *_include(packages))
+            options = (
+                "--variant=minbase",
+                _NO_DEVICES,
+                f"--customize-hook={_WRITE_LIST_HOOK}",
+                *_include(packages),
+            )
             self._mmdebstrap(part, suite, options, mirror)
         except ToolMissingError as missing:
             if not self._root:
@@ -194,7 +199,7 @@ class DebianRootfs:
                 f"--mode={'root' if self._root else 'unshare'}",
                 *options,
                 "--format=tar",
-                f"--customize-hook={FORGET}",
+                f"--customize-hook={REMOVE_HOST_FILES_HOOK}",
                 *self._trusted(),
                 suite,
                 str(part),
@@ -261,7 +266,7 @@ _TAR_OPTIONS = (
 
 def _digest(recipe: Iterable[str], snapshot: str) -> str:
     """Return 16 hex digits of a sha256 over a recipe, the tools' options and the archive's time."""
-    whole = (_EPOCH, _NO_DEVICES, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *recipe)
+    whole = (_EPOCH, _NO_DEVICES, REMOVE_HOST_FILES_HOOK, _WRITE_LIST_HOOK, snapshot, *_TAR_OPTIONS, *recipe)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
 
 
@@ -331,7 +336,7 @@ def _text(archive: tarfile.TarFile, name: str) -> str:
 
 
 def _keep_list(tree: Path) -> None:
-    """Write ``_LIST`` into a system made by debootstrap, as ``_TELL`` does for mmdebstrap."""
+    """Write ``_LIST`` into a system made by debootstrap, as ``_WRITE_LIST_HOOK`` does for mmdebstrap."""
     indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
     status = (tree / "var/lib/dpkg/status").read_text()
     path = tree / _LIST

@@ -10,17 +10,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from builder.adapters.docker.registry import refused
+from builder.adapters.process import TAIL_LINES
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
 from builder.files.disk import says_full
 from builder.inside.status import MARK
-from builder.ports import Held, ImageBuild, Runner
+from builder.ports import EngineResource, ImageBuild, Runner
 
 LABEL = "io.ortpacks"
 
 MIN_BUILDX = (0, 8)
 """The oldest buildx that works: 0.8 brought named build contexts, as Docker 23's BuildKit did."""
-
-_TAIL_LINES = 30
 
 _CACHE_MOUNT = re.compile(
     r"^ID:\s+(?P<key>\w+)$(?:\n(?!ID:).*)*?\nSize:\s+(?P<size>[\d.]+)(?P<unit>[kMGT]?B)$"
@@ -72,8 +71,8 @@ class Buildx:
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         """See ``ports.Engine.build``."""
-        tail: deque[str] = deque(maxlen=_TAIL_LINES)
-        steps: deque[str] = deque(maxlen=_TAIL_LINES)
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        steps: deque[str] = deque(maxlen=TAIL_LINES)
 
         def keep(line: str) -> None:
             on_line(line)
@@ -109,16 +108,16 @@ class Buildx:
                 advice="Start it, or leave it out. `docker buildx ls` shows which are running.",
             )
 
-    def caches(self) -> Iterator[Held]:
+    def caches(self) -> Iterator[EngineResource]:
         """Yield this project's cache mounts."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for found in _CACHE_MOUNT.finditer(listing):
             size = int(float(found["size"]) * _UNITS[found["unit"]])
-            yield Held(
+            yield EngineResource(
                 kind="cache", name=found["name"], key=found["key"], size=size, used=found["used"] or ""
             )
 
-    def drop(self, cache: Held) -> None:
+    def drop(self, cache: EngineResource) -> None:
         """Remove a cache mount."""
         self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
 

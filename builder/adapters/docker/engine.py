@@ -29,7 +29,7 @@ from builder.ports import (
     Completed,
     ContainerRun,
     EngineFacts,
-    Held,
+    EngineResource,
     ImageBuild,
     IndexEntry,
     PushedImage,
@@ -152,8 +152,8 @@ class DockerEngine:
             finally:
                 container.remove(force=True)
 
-    def held(self) -> list[Held]:
-        """See ``ports.Engine.held``. An image that a user bases on these inherits only the label."""
+    def resources(self) -> list[EngineResource]:
+        """See ``ports.Engine.resources``. An image that a user bases on these inherits only the label."""
         with _engine_errors():
             sdk = self._sdk()
             containers = sdk.containers.list(all=True, filters={"label": f"{LABEL}=run"})
@@ -164,12 +164,12 @@ class DockerEngine:
                 if tag.startswith("ortpacks/")
             }
         return [
-            *(Held("container", one.short_id, str(one.id)) for one in containers),
-            *(Held("image", tag, tag, size) for tag, size in sorted(images.items())),
+            *(EngineResource("container", one.short_id, str(one.id)) for one in containers),
+            *(EngineResource("image", tag, tag, size) for tag, size in sorted(images.items())),
             *self._buildx.caches(),
         ]
 
-    def remove(self, thing: Held) -> str:
+    def remove(self, thing: EngineResource) -> str:
         """See ``ports.Engine.remove``."""
         if thing.kind == "cache":
             self._buildx.drop(thing)

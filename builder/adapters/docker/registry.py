@@ -31,7 +31,7 @@ from builder.adapters.http_session import (
     read_at_most,
     system_error,
 )
-from builder.adapters.repeating import FileBody
+from builder.adapters.retries import FileBody
 from builder.errors import TransferError
 from builder.files.oci_opener import bearer_parameters
 from builder.formats.oci import MANIFEST_LIMIT, OciAddress, is_loopback, registry_host

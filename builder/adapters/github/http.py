@@ -24,7 +24,7 @@ from builder.adapters.http_session import (
     sent_at,
     system_error,
 )
-from builder.adapters.repeating import Fault, Patience, Repeater
+from builder.adapters.retries import Retrier, RetryPolicy, TransientFailure
 from builder.errors import ConfigError, TransferError
 from builder.formats.text import may_carry_a_token, without_userinfo
 from builder.ports import Reporter
@@ -68,7 +68,7 @@ class GitHubHttp:
         reporter: Reporter,
         sleep: Callable[[float], None],
         clock: Callable[[], float],
-        patience: Patience | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
         """Raise ``ConfigError`` for an address that no token may be sent to, or for a malformed token.
 
@@ -86,7 +86,7 @@ class GitHubHttp:
             )
         self._api = api.rstrip("/")
         self._token = token
-        self._repeater = Repeater(reporter=reporter, sleep=sleep, patience=patience or Patience())
+        self._retrier = Retrier(reporter=reporter, sleep=sleep, policy=policy or RetryPolicy())
         self._clock = clock
         self._last_write: float | None = None
         self._session = requests.Session()
@@ -109,22 +109,22 @@ class GitHubHttp:
 
         The request is repeated after temporary failures, so it must be safe to send twice.
         """
-        return self.persist(
+        return self.retry(
             f"{method} {path}",
             lambda: self.attempt(method, path, wanted=wanted, params=params),
         )
 
-    def persist(
-        self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
+    def retry(
+        self, what: str, attempt: Callable[[], V], find_done: Callable[[], V | None] = lambda: None
     ) -> V:
-        """See ``Repeater.persist``."""
-        return self._repeater.persist(what, attempt, landed)
+        """See ``Retrier.retry``."""
+        return self._retrier.retry(what, attempt, find_done)
 
     def _pace(self) -> None:
         """Wait until the next write may be sent, and record the time of that write."""
         if self._last_write is not None:
-            pause = self._last_write + self._repeater.patience.between_writes - self._clock()
-            self._repeater.sleep(max(0.0, pause))
+            pause = self._last_write + self._retrier.policy.between_writes - self._clock()
+            self._retrier.sleep(max(0.0, pause))
         self._last_write = self._clock()
 
     def attempt(
@@ -141,7 +141,7 @@ class GitHubHttp:
         """Send a request once and return the answer, whose status must be in ``wanted``.
 
         ``url`` is a path below the API's base, or a whole URL, since uploads go to another host. ``data`` of
-        ``length`` bytes is streamed. Raises ``Fault`` when another attempt may succeed, else
+        ``length`` bytes is streamed. Raises ``TransientFailure`` when another attempt may succeed, else
         ``TransferError``.
         """
         headers = _headers(_JSON, length)
@@ -205,12 +205,12 @@ class GitHubHttp:
         wait = rate_limit_wait(status, response.headers, message, now)
         if wait is not None:
             named = named_wait(response.headers, now) is not None
-            raise Fault(f"rate limit: {message}", wait=wait, grows=not named)
+            raise TransientFailure(f"rate limit: {message}", wait=wait, grows=not named)
         if status in wanted:
             return
         if status >= _SERVER_ERROR:
             wait = named_wait(response.headers, now)
-            raise Fault(f"GitHub answered {status}: {message}", wait=wait)
+            raise TransientFailure(f"GitHub answered {status}: {message}", wait=wait)
         raise refusal(response, message)
 
     def _json(self, response: requests.Response) -> object:
@@ -219,7 +219,7 @@ class GitHubHttp:
         try:
             value: object = response.json()
         except ValueError:
-            raise Fault("GitHub's answer was cut short") from None
+            raise TransientFailure("GitHub's answer was cut short") from None
         return value
 
     def _unanswered(self, error: requests.RequestException, url: str) -> Exception:
@@ -228,7 +228,7 @@ class GitHubHttp:
         if is_untrusted(error):
             return certificate_refused(host, reason)
         if isinstance(error, TRANSIENT) and self._answered:
-            return Fault(f"{host} did not answer: {reason}")
+            return TransientFailure(f"{host} did not answer: {reason}")
         return TransferError(
             f"{host} does not answer",
             cause=reason,

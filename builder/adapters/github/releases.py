@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
-from builder.adapters.repeating import Fault, FileBody
+from builder.adapters.retries import FileBody, TransientFailure
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
 from builder.ports import Reporter
 from builder.project.kinds import REPOSITORY
-from builder.release.assets import Asset, Release, holds
+from builder.release.assets import Asset, Release, matches, require_size
 
 _PAGE = 100
 
@@ -116,10 +116,10 @@ class GitHub:
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
         """See ``release.assets.ReleaseHost.create_draft``. A lost answer does not make a second draft."""
         content = {"tag_name": tag, "name": title, "body": body, "draft": True, **_target(commit)}
-        return self._http.persist(
+        return self._http.retry(
             f"create draft {tag}",
             lambda: self._create(content),
-            landed=lambda: next(iter(self.drafts(tag)), None),
+            find_done=lambda: next(iter(self.drafts(tag)), None),
         )
 
     def assets(self, release: Release) -> tuple[Asset, ...]:
@@ -132,17 +132,16 @@ class GitHub:
         After a failure the list of assets is read first: the file may have arrived, or an incomplete asset of
         its name must be deleted.
         """
-        return self._http.persist(
+        return self._http.retry(
             f"upload {file.name}",
             lambda: self._send(release, file),
-            landed=lambda: self._landed(release, file),
+            find_done=lambda: self._find_uploaded(release, file),
         )
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
-        if asset.size > limit:
-            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
-        return self._http.persist(f"download {asset.name}", lambda: self._fetch(asset, limit))
+        require_size(asset, limit)
+        return self._http.retry(f"download {asset.name}", lambda: self._fetch(asset, limit))
 
     def delete(self, asset: Asset) -> None:
         """See ``release.assets.ReleaseHost.delete``."""
@@ -152,10 +151,10 @@ class GitHub:
         """See ``release.assets.ReleaseHost.publish``."""
         ours = {"tag_name": release.tag, "name": title, "body": body, "prerelease": False}
         content = {**ours, "draft": False, **_target(commit)}
-        published = self._http.persist(
+        published = self._http.retry(
             f"publish {release.tag}",
             lambda: self._change(release, content),
-            landed=lambda: self._public(release),
+            find_done=lambda: self._public(release),
         )
         if published.draft:
             raise TransferError(
@@ -166,7 +165,7 @@ class GitHub:
 
     def withdraw(self, release: Release) -> Release:
         """See ``release.assets.ReleaseHost.withdraw``."""
-        withdrawn = self._http.persist(
+        withdrawn = self._http.retry(
             f"withdraw {release.tag}",
             lambda: self._change(release, {"tag_name": release.tag, "draft": True}),
         )
@@ -205,9 +204,11 @@ class GitHub:
                 length=file.size,
             )
         asset = self._with_digest(_created(reply, file))
-        if not holds(asset, file):
+        if not matches(asset, file):
             got = f"{asset.size} bytes, {asset.digest}, state {asset.state}"
-            raise Fault(f"wanted {file.size} bytes, {file.digest}; GitHub got {got}", error=IntegrityError)
+            raise TransientFailure(
+                f"wanted {file.size} bytes, {file.digest}; GitHub got {got}", error=IntegrityError
+            )
         return asset
 
     def _fetch(self, asset: Asset, limit: int) -> bytes:
@@ -215,7 +216,7 @@ class GitHub:
         got = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if len(data) != asset.size or asset.digest not in (None, got):
             wanted = f"{asset.size} bytes, {asset.digest}"
-            raise Fault(f"wanted {wanted}; got {len(data)} bytes, {got}", error=IntegrityError)
+            raise TransientFailure(f"wanted {wanted}; got {len(data)} bytes, {got}", error=IntegrityError)
         return data
 
     def _with_digest(self, asset: Asset) -> Asset:
@@ -224,9 +225,9 @@ class GitHub:
             return asset
         return _asset(self._http.call("GET", f"{self._root}/assets/{asset.id}", wanted=(_OK,)).json)
 
-    def _landed(self, release: Release, file: LocalFile) -> Asset | None:
+    def _find_uploaded(self, release: Release, file: LocalFile) -> Asset | None:
         for asset in self.assets(release):
-            if asset.name == file.name and holds(asset, file):
+            if asset.name == file.name and matches(asset, file):
                 return asset
             if asset.name == file.name:
                 self.delete(asset)
@@ -260,7 +261,7 @@ def _created(reply: GitHubReply, file: LocalFile) -> Asset:
         return _asset(reply.json)
     explanation = explain(reply.json)
     if "already_exists" in explanation:
-        raise Fault("GitHub has an asset of that name already", wait=0.0)
+        raise TransientFailure("GitHub has an asset of that name already", wait=0.0)
     raise TransferError(f"{file.name}: GitHub will not take it", cause=explanation)
 
 

@@ -19,6 +19,7 @@ from builder.errors import ConfigError, DiskError, ReleaseConflictError
 from builder.files.atomic_write import write_file
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
+from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import INDEX
 from builder.release.mirror import (
     EMPTY,
@@ -34,8 +35,6 @@ from builder.release.mirror import (
     mirror_tag,
     tag_in,
 )
-
-_INDEX_LIMIT = 16 << 20
 
 _LOCK = ".lock"
 
@@ -207,7 +206,7 @@ def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
     path = folder / INDEX
     with suppress(OSError):
         with path.open("rb") as file:
-            content = file.read(_INDEX_LIMIT)
+            content = file.read(INDEX_LIMIT)
             public = os.fstat(file.fileno()).st_mtime_ns
         if tag_in(content) == folder.name:
             when = datetime.fromtimestamp(public // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TypeVar
 
 from builder.adapters.docker.registry import BYTES_TYPE, PassingError, Registry, artifact
-from builder.adapters.repeating import Fault, FileBody, Repeater
+from builder.adapters.retries import FileBody, Retrier, TransientFailure
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.oci import RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
 from builder.ports import Reporter
-from builder.release.assets import UPLOADED, Asset, Release, require_tag
+from builder.release.assets import UPLOADED, Asset, Release, require_size, require_tag
 from builder.release.mirror import LATEST
 
 _VERSION = "org.opencontainers.image.version"
@@ -52,18 +52,18 @@ def registry_tag(tag: str) -> str:
 class RegistryHost:
     """The releases of one repository, ``HOST/NAME``."""
 
-    def __init__(self, registry: Registry, repository: str, reporter: Reporter, repeater: Repeater) -> None:
+    def __init__(self, registry: Registry, repository: str, reporter: Reporter, retrier: Retrier) -> None:
         self._registry = registry
         self._repository = repository
         self._reporter = reporter
-        self._repeater = repeater
+        self._retrier = retrier
         self._draft: dict[str, Asset] = {}
         """The files of the release that is being made, by their names."""
 
     def require_access(self) -> None:
         """See ``release.assets.ReleaseHost.require_access``. An upload is begun and cancelled as a test."""
-        place = self._persist("begin an upload", self._registry.begin_upload)
-        self._persist("give up an upload", lambda: self._registry.cancel_upload(place))
+        place = self._retry("begin an upload", self._registry.begin_upload)
+        self._retry("give up an upload", lambda: self._registry.cancel_upload(place))
 
     def published(self, tag: str) -> Release | None:
         """See ``release.assets.ReleaseHost.published``. Raises ``ReleaseConflictError`` for an image."""
@@ -101,10 +101,9 @@ class RegistryHost:
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
-        if asset.size > limit:
-            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        require_size(asset, limit)
         blob = partial(self._registry.blob, str(asset.digest), limit)
-        content = self._persist(f"download {asset.name}", blob)
+        content = self._retry(f"download {asset.name}", blob)
         if content is None:
             raise TransferError(
                 f"{self._repository} has lost {asset.name} ({asset.digest})",
@@ -119,7 +118,7 @@ class RegistryHost:
             self._reporter.say(f"{file.name} is in the registry already")
         else:
             upload = _BlobUpload(self._registry, file, self._reporter)
-            self._persist(f"upload {file.name}", upload.attempt)
+            self._retry(f"upload {file.name}", upload.attempt)
         self._draft[file.name] = asset
         return asset
 
@@ -133,7 +132,7 @@ class RegistryHost:
         ``latest`` stays as it is when a release is replaced that is not the newest.
         """
         files = tuple(self._draft[name] for name in sorted(self._draft))
-        config = self._persist("write the configuration", self._registry.put_empty)
+        config = self._retry("write the configuration", self._registry.put_empty)
         manifest = _manifest(release.tag, title, files, config)
         newest, new = self.latest(), self.published(release.tag) is None
         moves = new or newest is None or newest.tag == release.tag
@@ -148,7 +147,7 @@ class RegistryHost:
         return self._release(release.tag, tuple(self._draft.values()), draft=True)
 
     def _put(self, tag: str, manifest: bytes) -> None:
-        self._persist(f"write {tag}", lambda: self._registry.put_manifest(tag, manifest))
+        self._retry(f"write {tag}", lambda: self._registry.put_manifest(tag, manifest))
         if self._manifest(tag) != manifest:
             raise IntegrityError(
                 f"{self._address(tag)} is not what was written",
@@ -156,16 +155,16 @@ class RegistryHost:
             )
 
     def _manifest(self, tag: str) -> bytes | None:
-        return self._persist(f"read {tag}", lambda: self._registry.manifest(tag))
+        return self._retry(f"read {tag}", lambda: self._registry.manifest(tag))
 
     def _looked_at(self, asset: Asset) -> Asset:
         """Return the asset with its state now: whole if the registry has a blob of its size, else missing."""
-        size = self._persist(f"look for {asset.name}", lambda: self._registry.blob_size(str(asset.digest)))
+        size = self._retry(f"look for {asset.name}", lambda: self._registry.blob_size(str(asset.digest)))
         state = UPLOADED if size == asset.size else _MISSING
         return Asset(asset.name, asset.size, asset.digest, state, asset.id)
 
-    def _persist(self, what: str, attempt: Callable[[], V]) -> V:
-        return self._repeater.persist(what, lambda: _attempted(attempt))
+    def _retry(self, what: str, attempt: Callable[[], V]) -> V:
+        return self._retrier.retry(what, lambda: _attempted(attempt))
 
     def _release(self, tag: str, files: tuple[Asset, ...], *, draft: bool) -> Release:
         return Release(
@@ -194,8 +193,8 @@ class _BlobUpload:
     def attempt(self) -> None:
         """Upload the file, or the bytes that are missing after an earlier attempt.
 
-        Raises what ``Registry`` raises, ``Fault`` when the upload has to start over, and ``IntegrityError``
-        when the file has changed.
+        Raises what ``Registry`` raises, ``TransientFailure`` when the upload has to start over, and
+        ``IntegrityError`` when the file has changed.
         """
         file = self._file
         if self._place and self._registry.blob_size(file.digest) == file.size:
@@ -211,7 +210,7 @@ class _BlobUpload:
             raise IntegrityError(
                 f"{file.path}: the file changed since it was checked", advice="Run it again."
             )
-        raise Fault(f"wanted {file.digest}; the registry got other bytes", error=IntegrityError)
+        raise TransientFailure(f"wanted {file.digest}; the registry got other bytes", error=IntegrityError)
 
     def _begun(self) -> int:
         """Begin or continue the upload, and return how many bytes the registry has."""
@@ -240,7 +239,7 @@ def _attempted(attempt: Callable[[], V]) -> V:
     try:
         return attempt()
     except PassingError as error:
-        raise Fault(error.headline, wait=error.wait) from None
+        raise TransientFailure(error.headline, wait=error.wait) from None
 
 
 def _manifest(tag: str, title: str, files: tuple[Asset, ...], config: Mapping[str, object]) -> bytes:

@@ -242,7 +242,7 @@ def plain(name: str) -> str:
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
-def marked(layer: Layer) -> Layer:
+def without_whiteouts(layer: Layer) -> Layer:
     """Return the same layer without its whiteout files; ``gone`` and ``emptied`` have what these hide."""
     found = Layer(folders=set(layer.folders))
     for name, library in layer.files.items():
@@ -256,10 +256,11 @@ def marked(layer: Layer) -> Layer:
     return found
 
 
-def stack(layers: Sequence[Layer]) -> Layer:
-    """Return one layer with the libraries that a container of ``marked`` layers, lowest first, would see.
+def merge_layers(layers: Sequence[Layer]) -> Layer:
+    """Return one layer with the libraries that a container of these layers, lowest first, would see.
 
-    Layers are read from the top down, each once: a layer that is there twice adds nothing the second time.
+    Each layer comes from ``without_whiteouts``. Layers are read from the top down, each once: a layer that is
+    there twice adds nothing the second time.
     """
     found: list[dict[str, Path]] = []
     above = Layer()

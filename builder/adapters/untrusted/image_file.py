@@ -22,11 +22,11 @@ from builder.adapters.untrusted.image_documents import (
     images,
     is_document,
     is_layout,
-    marked,
+    merge_layers,
     plain,
-    stack,
+    without_whiteouts,
 )
-from builder.adapters.untrusted.reading import Allowance, Scratch, damage
+from builder.adapters.untrusted.reading import Scratch, UnpackLimits, damage_errors
 from builder.adapters.untrusted.tar import ForwardTar, LayerReader, opened_tar
 from builder.errors import IntegrityError
 from builder.formats.text import printable
@@ -58,7 +58,7 @@ class Contents:
         self.names.add(name)
         if content is None or not 0 < size <= DOCUMENT_LIMIT:
             return
-        with damage(self.what):
+        with damage_errors(self.what):
             if is_document(name, content.peek(64)[:64]):
                 self._keep(name, size, content)
 
@@ -99,9 +99,9 @@ class Contents:
 
 def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
     """Return the libraries of a tar by name. A tar that is an image is read a second time, for its layers."""
-    allowance = Allowance.of(what, path.stat().st_size)
-    contents, reader = Contents(what), LayerReader(scratch, what, allowance, opens_zips=True)
-    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
+    limits = UnpackLimits.of(what, path.stat().st_size)
+    contents, reader = Contents(what), LayerReader(scratch, what, limits, opens_zips=True)
+    with _watched(path, what, reporter) as file, opened_tar(file, what, limits, seekable=True) as tar:
         for info, content in tar.members():
             reader.take(info, content)
             if info.issym() or info.islnk():
@@ -112,8 +112,8 @@ def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dic
     if not found:
         return reader.layer.libraries
     wanted = {layer for image in found for layer in image.layers}
-    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
-        return _final_files(found, dict(_layers(tar, wanted, scratch)), what, allowance)
+    with _watched(path, what, reporter) as file, opened_tar(file, what, limits, seekable=True) as tar:
+        return _final_files(found, dict(_layers(tar, wanted, scratch)), what, limits)
 
 
 def read_layout(files: Mapping[str, Path], what: str, scratch: Scratch) -> dict[str, Path]:
@@ -127,11 +127,11 @@ def read_layout(files: Mapping[str, Path], what: str, scratch: Scratch) -> dict[
     found = contents.images()
     layers: dict[str, Layer] = {}
     wanted = {layer for image in found for layer in image.layers} & files.keys()
-    allowance = Allowance.of(what, sum(files[name].stat().st_size for name in wanted))
+    limits = UnpackLimits.of(what, sum(files[name].stat().st_size for name in wanted))
     for name in sorted(wanted):
         with _opened(files[name], _layer(what, name)) as file:
-            layers[name] = _read_layer(file, scratch, _layer(what, name), allowance, seekable=True)
-    return _final_files(found, layers, what, allowance)
+            layers[name] = _read_layer(file, scratch, _layer(what, name), limits, seekable=True)
+    return _final_files(found, layers, what, limits)
 
 
 def _layers(tar: ForwardTar, wanted: set[str], scratch: Scratch) -> Iterator[tuple[str, Layer]]:
@@ -140,30 +140,30 @@ def _layers(tar: ForwardTar, wanted: set[str], scratch: Scratch) -> Iterator[tup
         name = plain(info.name)
         if content is not None and name in wanted:
             what = _layer(tar.what, name)
-            yield name, _read_layer(content, scratch, what, tar.allowance, seekable=tar.seekable)
+            yield name, _read_layer(content, scratch, what, tar.limits, seekable=tar.seekable)
 
 
 def _read_layer(
-    content: io.BufferedReader, scratch: Scratch, what: str, allowance: Allowance, *, seekable: bool
+    content: io.BufferedReader, scratch: Scratch, what: str, limits: UnpackLimits, *, seekable: bool
 ) -> Layer:
-    """Return one layer, ``marked``, from its tar, compressed or not."""
-    reader = LayerReader(scratch, what, allowance)
-    with opened_tar(content, what, allowance, seekable=seekable) as tar:
+    """Return one layer, ``without_whiteouts``, from its tar, compressed or not."""
+    reader = LayerReader(scratch, what, limits)
+    with opened_tar(content, what, limits, seekable=seekable) as tar:
         for info, own in tar.members():
             reader.take(info, own)
-    return marked(reader.layer)
+    return without_whiteouts(reader.layer)
 
 
 def _final_files(
-    found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str, allowance: Allowance
+    found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str, limits: UnpackLimits
 ) -> dict[str, Path]:
     """Return the libraries that each image has in the end; of several images, under their labels."""
     _require_whole(found, layers, what)
     files: dict[str, Path] = {}
     for prefix, image in zip(_prefixes(found), found, strict=True):
-        allowance.take_stacked(sum(len(layers[name].files) for name in set(image.layers)))
-        seen = stack([layers[name] for name in image.layers]).libraries
-        allowance.take_libraries(len(seen) if prefix else 0)
+        limits.take_stacked(sum(len(layers[name].files) for name in set(image.layers)))
+        seen = merge_layers([layers[name] for name in image.layers]).libraries
+        limits.take_libraries(len(seen) if prefix else 0)
         files.update({f"{prefix}{name}": path for name, path in seen.items()})
     return files
 
@@ -207,10 +207,10 @@ class _Watched(io.FileIO):
 
 @contextmanager
 def _watched(path: Path, what: str, reporter: Reporter) -> Iterator[io.BufferedReader]:
-    with damage(what):
+    with damage_errors(what):
         size = path.stat().st_size
     with reporter.progress(what.rpartition("/")[2], size) as advance:
-        with damage(what):
+        with damage_errors(what):
             file = cast("io.BufferedReader", io.BufferedReader(_Watched(path, advance)))
         with file:
             yield file
@@ -218,7 +218,7 @@ def _watched(path: Path, what: str, reporter: Reporter) -> Iterator[io.BufferedR
 
 @contextmanager
 def _opened(path: Path, what: str) -> Iterator[io.BufferedReader]:
-    with damage(what):
+    with damage_errors(what):
         file = path.open("rb")
     with file:
         yield file

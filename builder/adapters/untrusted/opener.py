@@ -14,7 +14,14 @@ from builder.adapters.archive.split import opened_whole, parts_of
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.image_documents import below_own_top
 from builder.adapters.untrusted.image_file import read_layout, read_tar
-from builder.adapters.untrusted.reading import Scratch, damage, is_compressed, is_tar, is_zip, read_to_end
+from builder.adapters.untrusted.reading import (
+    Scratch,
+    damage_errors,
+    is_compressed,
+    is_tar,
+    is_zip,
+    read_to_end,
+)
 from builder.adapters.untrusted.zip import read_zip
 from builder.binary.kinds.file_kinds import HEAD
 from builder.binary.library_names import is_library, is_named_like_a_library
@@ -148,11 +155,11 @@ def _name_in(url: str) -> str:
 
 
 def _head(path: Path, what: str) -> bytes:
-    with path.open("rb") as file, damage(what):
+    with path.open("rb") as file, damage_errors(what):
         return file.read(HEAD)
 
 
-def is_opened(path: Path) -> bool:
+def is_library_or_archive(path: Path) -> bool:
     """Whether a file is one that is looked into: a library or an archive. Raises ``OSError``."""
     with path.open("rb") as file:
         head = file.read(HEAD)

@@ -1,7 +1,7 @@
 """Tools for untrusted files: recognition by first bytes, decompression, and limited storage.
 
 ``Scratch`` gives files numbers as names, so that no name from an archive is a name on this disk.
-``Allowance`` limits how much an archive of a given size may unpack to, since 1 MB can hold a million files.
+``UnpackLimits`` says how much an archive of a given size may unpack to, since 1 MB can hold a million files.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_to_end(stream: IO[bytes]) -> None:
 
 
 @contextmanager
-def damage(what: str) -> Iterator[None]:
+def damage_errors(what: str) -> Iterator[None]:
     """Turn errors of reading ``what`` inside the block into ``IntegrityError``."""
     try:
         yield
@@ -145,7 +145,7 @@ def _chunks(stream: IO[bytes], size: int, what: str) -> Iterator[bytes]:
     """Yield exactly ``size`` bytes of a stream. Raises ``IntegrityError`` if the stream has fewer."""
     left = size
     while left:
-        with damage(what):
+        with damage_errors(what):
             chunk = stream.read(min(_CHUNK, left))
         if not chunk:
             raise IntegrityError(
@@ -172,10 +172,10 @@ _STACKED = 32
 
 
 @dataclass
-class Allowance:
+class UnpackLimits:
     """The headers (bytes), libraries (count) and content (bytes) that a source may still unpack to.
 
-    Each method that takes from the allowance raises ``IntegrityError`` when too little is left.
+    Each method that takes from the limits raises ``IntegrityError`` when too little is left.
     """
 
     what: str
@@ -184,8 +184,8 @@ class Allowance:
     content: int
 
     @classmethod
-    def of(cls, what: str, size: int) -> Allowance:
-        """Return the allowance of a source of ``size`` bytes."""
+    def of(cls, what: str, size: int) -> UnpackLimits:
+        """Return the limits of a source of ``size`` bytes."""
         return cls(
             what=what,
             headers=_HEADERS + _HEADERS_FOR_A_BYTE * size,

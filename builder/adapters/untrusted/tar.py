@@ -17,9 +17,9 @@ from typing import IO, cast
 
 from builder.adapters.untrusted.image_documents import Layer, plain
 from builder.adapters.untrusted.reading import (
-    Allowance,
     Scratch,
-    damage,
+    UnpackLimits,
+    damage_errors,
     decompressed,
     is_tar,
     is_zip,
@@ -139,18 +139,18 @@ class ForwardTar:
     """Whether the members' bytes can be read in any order."""
     what: str
     """The tar's name in messages."""
-    allowance: Allowance
+    limits: UnpackLimits
 
     def members(self) -> Iterator[tuple[tarfile.TarInfo, io.BufferedReader | None]]:
         """Yield header and content of each member; the content is ``None`` for a member without any."""
         while True:
-            with damage(self.what):
+            with damage_errors(self.what):
                 info = self.tar.next()
                 content = self._content(info) if info else None
             if info is None:
                 return
-            self.allowance.take_headers(info.offset_data - info.offset)
-            self.allowance.take_content(info.size)
+            self.limits.take_headers(info.offset_data - info.offset)
+            self.limits.take_content(info.size)
             yield info, content
 
     def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:
@@ -162,19 +162,19 @@ class ForwardTar:
 
 @contextmanager
 def opened_tar(
-    file: io.BufferedReader, what: str, allowance: Allowance, *, seekable: bool
+    file: io.BufferedReader, what: str, limits: UnpackLimits, *, seekable: bool
 ) -> Iterator[ForwardTar]:
     """Yield the tar in ``file``, compressed or not; ``seekable`` is whether ``file`` is read in any order."""
     with ExitStack() as stack:
-        with damage(what):
+        with damage_errors(what):
             stream = decompressed(file)
             seekable = seekable and stream is None
             _require_tar(stream, what)
             source = file if seekable else cast("IO[bytes]", Forward(stream or file))
             tar = stack.enter_context(_Lean.open(fileobj=source, mode="r:", tarinfo=_Strict))
-        yield ForwardTar(tar, seekable, what, allowance)
+        yield ForwardTar(tar, seekable, what, limits)
         if stream is not None:
-            with damage(what):
+            with damage_errors(what):
                 read_to_end(stream)
 
 
@@ -194,7 +194,7 @@ class LayerReader:
 
     scratch: Scratch
     what: str
-    allowance: Allowance
+    limits: UnpackLimits
     layer: Layer = field(default_factory=Layer)
     opens_zips: bool = False
     """Whether the libraries of zips in the tar are taken too."""
@@ -218,11 +218,11 @@ class LayerReader:
         is_nested = self.opens_zips and is_zip(head)
         if not is_nested and not self._is_kept(name, head):
             return None
-        self.allowance.take_libraries(1)
+        self.limits.take_libraries(1)
         file = self.scratch.keep(content, info.size, whole)
         if not is_nested:
             return file
-        for inner, library in members_of(file, self.scratch, whole, self.allowance):
+        for inner, library in members_of(file, self.scratch, whole, self.limits):
             self.layer.add(f"{name}/{inner}", library)
         file.unlink()
         return None
@@ -232,7 +232,7 @@ class LayerReader:
         return is_library(name, head) or ("/" in name and is_manifest(name, head))
 
     def _head(self, content: io.BufferedReader, info: tarfile.TarInfo) -> bytes:
-        with damage(self.what):
+        with damage_errors(self.what):
             return content.peek(max(HEAD, MANIFEST_HEAD)) if info.size else b""
 
     def _take_link(self, name: str, target: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
 from builder.adapters.untrusted.image_documents import Layer, plain
-from builder.adapters.untrusted.reading import Allowance, Scratch, damage, is_zip
+from builder.adapters.untrusted.reading import Scratch, UnpackLimits, damage_errors, is_zip
 from builder.binary.kinds.file_kinds import HEAD
 from builder.binary.library_names import is_library
 from builder.errors import ValidationError
@@ -26,13 +26,13 @@ _DEEPEST = 3
 def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
     """Return an archive's libraries. Raises ``IntegrityError``, ``ValidationError`` or ``DiskError``."""
     layer = Layer()
-    for name, file in members_of(path, scratch, what, Allowance.of(what, path.stat().st_size)):
+    for name, file in members_of(path, scratch, what, UnpackLimits.of(what, path.stat().st_size)):
         layer.add(name, file)
     return layer
 
 
 def members_of(
-    path: Path, scratch: Scratch, what: str, allowance: Allowance, depth: int = 1
+    path: Path, scratch: Scratch, what: str, limits: UnpackLimits, depth: int = 1
 ) -> Iterator[tuple[str, Path]]:
     """Yield path and file of each library in a zip and in zips in it. Raises what ``read_zip`` raises."""
     if depth > _DEEPEST:
@@ -40,7 +40,7 @@ def members_of(
             f"{what} lies in {_DEEPEST} archives, one in the other",
             advice="Unpack the outer ones and name it.",
         )
-    with damage(what), ZipFile(path) as archive:
+    with damage_errors(what), ZipFile(path) as archive:
         files = {plain(info.filename): info for info in archive.infolist() if _is_file(info)}
         wanted: dict[str, bool] = {}
         for name, info in files.items():
@@ -48,15 +48,15 @@ def members_of(
             if is_library(name, head) or is_zip(head):
                 wanted[name] = is_zip(head)
         unpacked = sum(files[name].file_size for name in wanted)
-        allowance.take_libraries(len(wanted))
-        allowance.take_content(unpacked)
+        limits.take_libraries(len(wanted))
+        limits.take_content(unpacked)
         scratch.require(unpacked, what)
         for name, is_nested in wanted.items():
             info, whole = files[name], f"{what}: {printable(name)}"
             with archive.open(info) as content:
                 file = scratch.keep(content, info.file_size, whole)
             if is_nested:
-                for inner, library in members_of(file, scratch, whole, allowance, depth + 1):
+                for inner, library in members_of(file, scratch, whole, limits, depth + 1):
                     yield f"{name}/{inner}", library
                 file.unlink()
             else:

@@ -15,7 +15,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
 from builder.files.digest import other_bytes
 from builder.files.http_client import NotThereError, Response, Web, read_small
-from builder.formats.index import Index, loads
+from builder.formats.index import INDEX_LIMIT, Index, loads
 from builder.formats.oci import file_address, is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import without_userinfo
@@ -33,9 +33,6 @@ def network(web: Web, *, offline: bool) -> Web:
 
     return replace(web, open=refuse) if offline else web
 
-
-INDEX_LIMIT = 16 * 2**20
-"""The largest index that is read, in bytes; a real one has a few thousand."""
 
 Place = Union[str, Path]
 """A URL or a local path."""

@@ -15,14 +15,14 @@ from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import ToolMissingError, TransferError, ValidationError
 from builder.package.build_record import dumps, record_name
-from builder.ports import Held
+from builder.ports import EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
 from tests.support.schemas import schema
 from tests.unit.package.test_build_record import COMPILED, REPACKED
 
 MOUNTS = (
-    Held("cache", "ortpacks-legacy", "1", 926_800_000, "3 hours ago"),
-    Held("cache", "ortpacks-ccache", "2", 74_000_000),
+    EngineResource("cache", "ortpacks-legacy", "1", 926_800_000, "3 hours ago"),
+    EngineResource("cache", "ortpacks-ccache", "2", 74_000_000),
 )
 
 

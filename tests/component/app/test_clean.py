@@ -15,7 +15,7 @@ from builder.adapters.docker.engine import DockerEngine
 from builder.app.verb_answers import dumps
 from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
-from builder.ports import Completed, Held
+from builder.ports import Completed, EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 from tests.support.schemas import schema
 
@@ -88,9 +88,11 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
         (tmp_path / name).write_text(name)
     (tmp_path / OURS[0]).write_bytes(b"x" * 200_000_000)
     held = (
-        Held("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
-        Held("image", "ortpacks/toolchain:assembled-1", "ortpacks/toolchain:assembled-1", 752_000_000),
-        Held("cache", "ortpacks-ccache", "id1", 900_000_000),
+        EngineResource("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
+        EngineResource(
+            "image", "ortpacks/toolchain:assembled-1", "ortpacks/toolchain:assembled-1", 752_000_000
+        ),
+        EngineResource("cache", "ortpacks-ccache", "id1", 900_000_000),
     )
     engine = FakeEngine(holds=held)
     here = shop(root, tmp_path, engine)
@@ -165,7 +167,7 @@ def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None
     engine = DockerEngine(FakeRunner(), {})
     sdk = Sdk(in_use=in_use)
     engine._client = sdk  # type: ignore[assignment]
-    told = [engine.remove(thing) for thing in engine.held()]
+    told = [engine.remove(thing) for thing in engine.resources()]
     assert sdk.asked == [{"label": "io.ortpacks=run"}]
     wanted = {"ortpacks/bare:assembled-1", "ortpacks/legacy:1.21.0"} - {in_use}
     assert set(sdk.removed) == wanted
@@ -201,7 +203,7 @@ def test_only_cache_mounts_of_our_names_are_dropped() -> None:
     engine._client = SimpleNamespace(  # type: ignore[assignment]
         containers=SimpleNamespace(list=lambda **_: []), api=SimpleNamespace(images=lambda **_: [])
     )
-    (found,) = engine.held()
+    (found,) = engine.resources()
     name = "ortpacks-legacy-full-source-e09f9280"
     assert (found.name, found.size, found.used) == (name, 948_800_000, "3 hours ago")
     assert engine.remove(found) == "dropped cache ortpacks-legacy-full-source-e09f9280"

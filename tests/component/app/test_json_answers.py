@@ -18,7 +18,7 @@ from builder.app.verb_answers import (
 from builder.errors import CheckFailedError, IntegrityError
 from builder.files.digest import LocalFile
 from builder.release.assets import compare
-from builder.release.prepare import Published, State
+from builder.release.prepare import ReleaseState, ReleaseStatus
 from tests.support.factories.project_copy import Place
 from tests.support.schemas import schema
 
@@ -64,7 +64,9 @@ def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> No
 def test_a_release_that_is_not_there_lists_what_is_missing(tmp_path: Path) -> None:
     file = LocalFile(tmp_path / "index.json", 2, "0" * 64)
     rows = tuple(compare([file], []))
-    document = json.loads(dumps(status_answer(Published(tag="v1", state=State.ABSENT, url=None, rows=rows))))
+    document = json.loads(
+        dumps(status_answer(ReleaseStatus(tag="v1", state=ReleaseState.ABSENT, url=None, rows=rows)))
+    )
     schema("release-status").validate(document)
     assert (document["state"], document["url"]) == ("absent", None)
     assert document["files"] == [{"name": "index.json", "status": "missing"}]

@@ -24,7 +24,7 @@ from builder.builds.room import (
 from builder.errors import DiskError
 from builder.formats.package_names import Profile
 from builder.package.contents import wanted
-from builder.ports import Held
+from builder.ports import EngineResource
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import SuiteSystem
@@ -33,7 +33,7 @@ from tests.support.fakes.ports import FakeRootfs, FakeStore
 
 GB = 1_000_000_000
 
-TOOLS = Held("image", "ortpacks/bare:assembled-0123456789ab", "x")
+TOOLS = EngineResource("image", "ortpacks/bare:assembled-0123456789ab", "x")
 
 
 def locked(plan: BuildPlan) -> Lock:
@@ -63,13 +63,13 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
     [
         ((), {"check tools": 1.5, "compile": 3.6}),
         ((TOOLS,), {"compile": 3.6}),
-        ((TOOLS, Held("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
-        ((TOOLS, Held("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
+        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
+        ((TOOLS, EngineResource("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
     ],
     ids=["nothing", "tools", "all", "another-variant"],
 )
 def test_what_the_engine_has_is_not_asked_for_again(
-    tmp_path: Path, held: tuple[Held, ...], expected: dict[str, float]
+    tmp_path: Path, held: tuple[EngineResource, ...], expected: dict[str, float]
 ) -> None:
     plan = packages.plan(profile=Profile.LEAN)
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")

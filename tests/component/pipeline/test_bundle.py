@@ -27,7 +27,7 @@ from builder.formats.package_names import Form, Layout
 from builder.package.archive import Member
 from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
-from builder.pipeline.gather import Sources, gather
+from builder.pipeline.gather import PackageSources, gather
 from builder.ports import Completed
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Oversize
@@ -52,13 +52,13 @@ class Site:
     ports: BundlePorts
     trees: Trees
 
-    def sources(self, made: BuildPlan) -> Sources:
+    def sources(self, made: BuildPlan) -> PackageSources:
         def relocate(library: Path) -> Path:
             copy = self.folder / "relocated.so"
             copy.write_bytes(library.read_bytes() + b"RUNPATH $ORIGIN")
             return copy
 
-        return Sources(
+        return PackageSources(
             tree=self.trees,
             artifact=None if made == official() else self.folder / "artifact",
             licence=self.folder / "LICENSE",

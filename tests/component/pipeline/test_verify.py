@@ -21,7 +21,7 @@ from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
 from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import BundlePorts, bundle
-from builder.pipeline.gather import Sources, gather
+from builder.pipeline.gather import PackageSources, gather
 from builder.pipeline.verify import Verifier, verify
 from builder.project.inputs import Input
 from builder.project.variants import Preset, Variant
@@ -115,7 +115,7 @@ def desk(tmp_path: Path) -> Desk:
     (tmp_path / "LICENSE").write_text("MIT\n")
     (tmp_path / "work").mkdir()
     trees = Trees(tmp_path / "trees").lay()
-    sources = Sources(
+    sources = PackageSources(
         tree=trees,
         artifact=artifact(tmp_path / "artifact"),
         licence=tmp_path / "LICENSE",

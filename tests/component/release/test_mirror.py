@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.folder_host import FolderHost
 from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
 from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
@@ -204,7 +204,7 @@ def test_a_release_that_was_removed_by_hand_is_no_longer_listed(stand: Stand, ro
 
 
 def test_the_newest_release_and_its_small_files_can_be_read(stand: Stand) -> None:
-    host = DirectoryHost(MirrorFolder(stand.root), FakeReporter())
+    host = FolderHost(MirrorFolder(stand.root), FakeReporter())
     assert host.latest() is None
     stand.mirror()
     release = host.latest()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.folder_host import FolderHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
@@ -108,7 +108,7 @@ def test_a_damaged_list_is_told_with_the_way_out(stand: Stand) -> None:
 
 
 def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> None:
-    host = DirectoryHost(MirrorFolder(stand.root), FakeReporter())
+    host = FolderHost(MirrorFolder(stand.root), FakeReporter())
     (package, *_) = stand.dist.glob("*.tar.zst")
     with MirrorFolder(stand.root).locked(lambda: None):
         draft = host.create_draft(TAG, "", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.errors import ReleaseConflictError, TransferError
-from builder.release.prepare import PublishOptions, State
+from builder.release.prepare import PublishOptions, ReleaseState
 from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import manifest
 
@@ -28,7 +28,7 @@ def test_a_published_release_that_differs_is_never_touched(desk: Desk) -> None:
 def test_replace_makes_the_release_equal_again_under_its_tag(desk: Desk) -> None:
     desk.publish()
     desk.rebuild(*OTHERS)
-    assert desk.publish(REPLACE).state == State.PUBLISHED
+    assert desk.publish(REPLACE).state == ReleaseState.PUBLISHED
     (release,) = desk.github.releases.values()
     assert not release.draft
     assert desk.github.contents(TAG) == bytes_in(desk.dist)
@@ -42,14 +42,14 @@ def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
         desk.publish(REPLACE)
     assert desk.github.published(TAG) is None
     desk.github.forget_faults()
-    assert desk.publish().state == State.PUBLISHED, "a draft again: the plain command goes on"
+    assert desk.publish().state == ReleaseState.PUBLISHED, "a draft again: the plain command goes on"
     assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
 def test_replace_of_an_equal_release_does_nothing(desk: Desk) -> None:
     desk.publish()
     before = len(desk.github.writes())
-    assert desk.publish(REPLACE).state == State.UNCHANGED
+    assert desk.publish(REPLACE).state == ReleaseState.UNCHANGED
     assert len(desk.github.writes()) == before
 
 
@@ -67,20 +67,20 @@ def test_a_dry_run_of_a_replacement_leaves_the_release_public(desk: Desk) -> Non
     desk.publish()
     desk.rebuild(*OTHERS)
     before = len(desk.github.writes())
-    assert desk.publish(PublishOptions(replace=True, dry_run=True)).state == State.DRY_RUN
+    assert desk.publish(PublishOptions(replace=True, dry_run=True)).state == ReleaseState.DRY_RUN
     assert len(desk.github.writes()) == before
     assert desk.github.published(TAG) is not None
 
 
 def test_the_status_follows_a_release_from_nothing_to_public_and_differing(desk: Desk) -> None:
-    assert desk.status().state == State.ABSENT
+    assert desk.status().state == ReleaseState.ABSENT
     desk.publish(PublishOptions(draft=True))
-    assert desk.status().state == State.DRAFT
+    assert desk.status().state == ReleaseState.DRAFT
     desk.publish()
-    assert desk.status().state == State.PUBLISHED
+    assert desk.status().state == ReleaseState.PUBLISHED
     (desk.dist / "licences.html").write_bytes(b"other")
     found = desk.status()
-    assert found.state == State.DIFFERS
+    assert found.state == ReleaseState.DIFFERS
     assert [row.name for row in found.rows if row.status.name != "EQUAL"] == ["licences.html"]
 
 

@@ -24,7 +24,7 @@ from builder.formats.manifest import Driver
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
 from builder.selection.select import select
-from builder.wheels.making import make_wheels
+from builder.wheels.package_wheels import make_wheels
 from builder.wheels.publishing import write_index
 from builder.wheels.variant_properties import CARDS, labels
 from tests.support.factories import official_wheels as official

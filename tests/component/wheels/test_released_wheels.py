@@ -13,7 +13,7 @@ import pytest
 
 from builder.app import releasing
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, ValidationError
-from builder.wheels.making import make_missing_wheels
+from builder.wheels.package_wheels import make_missing_wheels
 from builder.wheels.publishing import add_wheels
 from tests.component.wheels.test_index import Links
 from tests.doubles.github import GitHubDouble

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.folder_host import FolderHost
 from builder.app import releasing
 from builder.builds.wiring import Wiring
 from builder.files.digest import LocalFile
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost, ReleasePlan
-from builder.release.prepare import Published, PublishOptions
+from builder.release.prepare import PublishOptions, ReleaseStatus
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.loopback import listening
 from tests.support import ROOT
@@ -44,7 +44,7 @@ class Stand:
         mirror = MirrorFolder(self.root)
         plan = ReleasePlan(TAG, "", "", tuple(files))
         with mirror.locked(lambda: None):
-            host = DirectoryHost(mirror, self.reporter)
+            host = FolderHost(mirror, self.reporter)
             converge_release(plan, ports(host, self.reporter), options or PublishOptions())
             mirror.finish(TAG)
 
@@ -95,7 +95,7 @@ def _fake(shop: Wiring) -> FakeReporter:
     return shop.reporter
 
 
-def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
+def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> ReleaseStatus:
     (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
     return publish_release(shop.dist, of_two_variants(project), ports(host, _fake(shop)), options)
 

@@ -14,13 +14,13 @@ from jinja2 import FileSystemLoader
 from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
-from builder.adapters.repeating import Patience
+from builder.adapters.retries import RetryPolicy
 from builder.config.project import load_project
 from builder.files.atomic_write import write_file
 from builder.formats.manifest import Manifest
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost
-from builder.release.prepare import Published, PublishOptions, PublishPorts
+from builder.release.prepare import PublishOptions, PublishPorts, ReleaseStatus
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import Signing
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
@@ -51,7 +51,7 @@ class Desk:
     verify: Callable[[Path], None] = lambda path: None
     signing: Signing | None = None
 
-    def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
+    def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> ReleaseStatus:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
 
     def rebuild(self, *made: Manifest) -> None:
@@ -64,7 +64,7 @@ class Desk:
         for one in made:
             write_package(self.dist, one, padding=10)
 
-    def status(self) -> Published:
+    def status(self) -> ReleaseStatus:
         return read_release_status(self.dist, TAG, self._ports(TOKEN))
 
     def _ports(self, token: str) -> PublishPorts:
@@ -74,7 +74,7 @@ class Desk:
             reporter=self.reporter,
             sleep=self.time.sleep,
             clock=self.time.clock,
-            patience=Patience(attempts=ATTEMPTS),
+            policy=RetryPolicy(attempts=ATTEMPTS),
         )
         host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
         made = ports(host, self.reporter, self._verify)
@@ -117,7 +117,7 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         reporter=reporter,
         sleep=time.sleep,
         clock=time.time,
-        patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
+        policy=RetryPolicy(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
     host = github(http)
     made = dataclasses.replace(ports(host, reporter), repository=host)

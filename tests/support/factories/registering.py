@@ -11,10 +11,10 @@ from docker.auth import AuthConfig
 
 from builder.adapters.docker.registry import Registry
 from builder.adapters.mirror.registry_host import RegistryHost
-from builder.adapters.repeating import Patience, Repeater
+from builder.adapters.retries import Retrier, RetryPolicy
 from builder.files.digest import LocalFile
 from builder.release.assets import ReleasePlan
-from builder.release.prepare import Published, PublishOptions
+from builder.release.prepare import PublishOptions, ReleaseStatus
 from builder.release.publish import converge_release, publish_release
 from builder.release.signing import Signing
 from tests.doubles.loopback import listening
@@ -42,20 +42,20 @@ class Counter:
     def host(self) -> RegistryHost:
         repository = f"{self.served.host}/owner/name"
         logins = AuthConfig({"auths": {self.served.host: self.logins}})
-        repeater = Repeater(
+        repeater = Retrier(
             reporter=self.reporter,
             sleep=self.time.sleep,
             host="The registry",
-            patience=Patience(attempts=ATTEMPTS),
+            policy=RetryPolicy(attempts=ATTEMPTS),
         )
         return RegistryHost(Registry(repository, logins, insecure=True), repository, self.reporter, repeater)
 
-    def mirror(self, options: PublishOptions | None = None) -> Published:
+    def mirror(self, options: PublishOptions | None = None) -> ReleaseStatus:
         project = of_two_variants(project_at("https://api.github.com"))
         made = replace(ports(self.host(), self.reporter), signing=self.signing)
         return publish_release(self.dist, project, made, options or PublishOptions())
 
-    def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> Published:
+    def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> ReleaseStatus:
         """Put these files into the registry as the verb does, without reading packages or writing pages."""
         plan = ReleasePlan(TAG, "", "", tuple(files))
         return converge_release(plan, ports(self.host(), self.reporter), options or PublishOptions())

@@ -13,7 +13,7 @@ from builder.ports import (
     Completed,
     ContainerRun,
     EngineFacts,
-    Held,
+    EngineResource,
     ImageBuild,
     IndexEntry,
     PushedImage,
@@ -96,8 +96,8 @@ class FakeEngine:
     """Names of builders and contexts by the flag that selects them."""
     deaf: set[str] = field(default_factory=set)
     """Names of builders that do not answer."""
-    holds: Sequence[Held] = ()
-    removed: list[Held] = field(default_factory=list)
+    holds: Sequence[EngineResource] = ()
+    removed: list[EngineResource] = field(default_factory=list)
     on_run: Callable[[ContainerRun], Completed] | None = None
     """Function that gives a container's answer instead of ``answer``."""
 
@@ -144,10 +144,10 @@ class FakeEngine:
         self.runs.append(request)
         return self.on_run(request) if self.on_run else self.answer
 
-    def held(self) -> Sequence[Held]:
+    def resources(self) -> Sequence[EngineResource]:
         return [thing for thing in self.holds if thing not in self.removed]
 
-    def remove(self, thing: Held) -> str:
+    def remove(self, thing: EngineResource) -> str:
         self.removed.append(thing)
         return f"removed {thing.kind} {thing.name}"
 
@@ -164,7 +164,7 @@ class NoEngine(FakeEngine):
     def resolve(self, reference: str) -> str:
         raise ToolMissingError("No Docker engine answers.")
 
-    def held(self) -> Sequence[Held]:
+    def resources(self) -> Sequence[EngineResource]:
         raise ToolMissingError("No Docker engine answers.")
 
 

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.files.digest import LocalFile
-from builder.release.assets import (
-    Asset,
-    Status,
-    compare,
-    complete,
-    converge,
-    holds,
-    render_table,
-)
+from builder.release.assets import Asset, AssetStatus, compare, converge, is_complete, matches, render_table
 
 A, B = "a" * 64, "b" * 64
 
@@ -33,29 +25,29 @@ def remote(name: str, size: int = 10, digest: str | None = f"sha256:{A}", state:
 @pytest.mark.parametrize(
     ("asset", "status"),
     [
-        (remote("x"), Status.EQUAL),
-        (remote("x", digest=None), Status.EQUAL),
-        (remote("x", digest=f"sha256:{B}"), Status.DIFFERS),
-        (remote("x", size=9), Status.DIFFERS),
-        (remote("x", size=9, digest=None), Status.DIFFERS),
-        (remote("x", state="starter"), Status.BROKEN),
-        (remote("x", state="open"), Status.BROKEN),
-        (remote("y"), Status.MISSING),
+        (remote("x"), AssetStatus.EQUAL),
+        (remote("x", digest=None), AssetStatus.EQUAL),
+        (remote("x", digest=f"sha256:{B}"), AssetStatus.DIFFERS),
+        (remote("x", size=9), AssetStatus.DIFFERS),
+        (remote("x", size=9, digest=None), AssetStatus.DIFFERS),
+        (remote("x", state="starter"), AssetStatus.BROKEN),
+        (remote("x", state="open"), AssetStatus.BROKEN),
+        (remote("y"), AssetStatus.MISSING),
     ],
 )
-def test_how_one_file_stands(asset: Asset, status: Status) -> None:
+def test_how_one_file_stands(asset: Asset, status: AssetStatus) -> None:
     rows = {row.name: row.status for row in compare([local("x")], [asset])}
     assert rows["x"] is status
 
 
 def test_right_bytes_that_are_not_uploaded_yet_do_not_count() -> None:
-    assert holds(remote("x"), local("x"))
-    assert not holds(remote("x", state="open"), local("x"))
+    assert matches(remote("x"), local("x"))
+    assert not matches(remote("x", state="open"), local("x"))
 
 
 def test_equal_sides_need_no_step() -> None:
     rows = compare([local("x")], [remote("x")])
-    assert complete(rows)
+    assert is_complete(rows)
     assert converge(rows) == ([], [])
 
 
@@ -115,7 +107,7 @@ def test_doing_the_steps_always_makes_both_sides_equal(
     for file in uploads:
         assert file.name not in there, "an upload over an existing name is a 422"
         there[file.name] = remote(file.name, file.size, file.digest)
-    assert complete(compare(here, there.values()))
+    assert is_complete(compare(here, there.values()))
     assert set(there) == set(files)
 
 

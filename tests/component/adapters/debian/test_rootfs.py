@@ -327,7 +327,7 @@ def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path)
 def test_a_tar_that_was_made_another_way_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rootfs(tmp_path, Tools()).tar("bookworm", ())
     assert made.name != FIRST_NAME
-    monkeypatch.setattr("builder.adapters.debian.rootfs.FORGET", "true")
+    monkeypatch.setattr("builder.adapters.debian.rootfs.REMOVE_HOST_FILES_HOOK", "true")
     assert rootfs(tmp_path, Tools()).tar("bookworm", ()) != made
 
 

@@ -25,7 +25,7 @@ from docker.types import Mount
 from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
-from builder.ports import Completed, ContainerRun, Held, ImageBuild
+from builder.ports import Completed, ContainerRun, EngineResource, ImageBuild
 from tests.support.fakes.ports import FakeRunner
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
@@ -119,8 +119,8 @@ def test_an_engine_without_old_versions_of_its_api_answers() -> None:
 def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compressed() -> None:
     """With containerd's image store, ``inspect`` gave 44,858,828 bytes for the first image."""
     with engine(Docker29) as docker29:
-        assert docker29.held() == [
-            Held("image", name, name, size)
+        assert docker29.resources() == [
+            EngineResource("image", name, name, size)
             for name, size in (
                 ("ortpacks/bare:assembled-ee875ed74d23", 247341001),
                 ("ortpacks/cpu:1.21.0", 177118668),

@@ -13,7 +13,7 @@ import urllib3
 
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
-from builder.adapters.repeating import Patience
+from builder.adapters.retries import RetryPolicy
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import LocalFile
 from builder.release.assets import Asset
@@ -46,7 +46,7 @@ def host(
         reporter=reporter,
         sleep=time.sleep,
         clock=time.clock,
-        patience=Patience(attempts=3),
+        policy=RetryPolicy(attempts=3),
     )
     return GitHub(repository=repository, http=http, reporter=reporter)
 

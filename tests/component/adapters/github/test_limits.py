@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from builder.adapters.github.refusals import lacks_scope, rate_limit_wait
 from builder.adapters.http_session import named_wait, sent_at
-from builder.adapters.repeating import Fault, Patience
+from builder.adapters.retries import RetryPolicy, TransientFailure
 from builder.errors import TransferError
 from tests.support.factories.publishing import Desk, bytes_in, open_desk
 
@@ -71,12 +71,12 @@ def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
 
 
 def test_pauses_of_our_own_double_up_to_the_cap_and_those_of_a_limit_from_a_minute_on() -> None:
-    patience = Patience()
+    patience = RetryPolicy()
     numbers = range(1, 7)
-    assert [patience.pause(Fault(""), number) for number in numbers] == [10, 20, 40, 80, 160, 300]
-    limit = Fault("", wait=60.0, grows=True)
+    assert [patience.pause(TransientFailure(""), number) for number in numbers] == [10, 20, 40, 80, 160, 300]
+    limit = TransientFailure("", wait=60.0, grows=True)
     assert [patience.pause(limit, number) for number in numbers] == [60, 120, 240, 300, 300, 300]
-    assert [patience.pause(Fault("", wait=7.0), number) for number in numbers] == [7] * 6
+    assert [patience.pause(TransientFailure("", wait=7.0), number) for number in numbers] == [7] * 6
 
 
 def test_a_secondary_limit_that_lasts_is_waited_for_longer_each_time(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from builder.files.digest import file_digest
 from builder.project.inputs import REDIST, Input, Pin, redist_url, url_name
 
 
-class AddressMirror:
+class UrlMirror:
     """A downloader of URLs, directly or from a mirror that has each file at ``<root>/<host>/<path>``."""
 
     def __init__(self, transfer: HttpTransfer, root: str | None) -> None:
@@ -30,13 +30,13 @@ class AddressMirror:
 
 
 class UrlSource:
-    """A source of inputs that are URLs; implements ``adapters.store.Source``."""
+    """A source of inputs that are URLs; implements ``adapters.store.InputSource``."""
 
-    def __init__(self, mirror: AddressMirror) -> None:
+    def __init__(self, mirror: UrlMirror) -> None:
         self._mirror = mirror
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source.download``."""
+        """See ``adapters.store.InputSource.download``."""
         dest = folder / url_name(item.spec)
         self._mirror.download(item.spec, dest, size=pin.size if pin else 0)
         return dest
@@ -49,16 +49,19 @@ class _Archive(BaseModel):
 
 
 class RedistSource:
-    """A source of NVIDIA's toolkit components, ``12.9.1/cuda_nvcc``; implements ``adapters.store.Source``."""
+    """A source of NVIDIA's toolkit components, ``12.9.1/cuda_nvcc``.
 
-    def __init__(self, mirror: AddressMirror) -> None:
+    Implements ``adapters.store.InputSource``.
+    """
+
+    def __init__(self, mirror: UrlMirror) -> None:
         self._mirror = mirror
 
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.Source.download``. Without a pin, the archive is the one in NVIDIA's list.
+        """See ``adapters.store.InputSource.download``.
 
-        Raises ``IntegrityError`` when the archive's sha256 is not the one in the list, and ``ParseError``
-        when the list has another form.
+        Without a pin, the archive is the one in NVIDIA's list. Raises ``IntegrityError`` when the archive's
+        sha256 is not the one in the list, and ``ParseError`` when the list has another form.
         """
         if pin:
             dest = folder / pin.filename

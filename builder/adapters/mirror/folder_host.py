@@ -1,6 +1,6 @@
 """Releases in a mirror's folder; implements ``release.assets.ReleaseHost``.
 
-``DirectoryHost.assets`` computes each digest from the file's bytes, so that a flipped bit is found. Only
+``FolderHost.assets`` computes each digest from the file's bytes, so that a flipped bit is found. Only
 drafts are written.
 """
 
@@ -23,7 +23,7 @@ _UNREADABLE = "unreadable"
 _NO_FILE = "no file"
 
 
-class DirectoryHost:
+class FolderHost:
     """The releases of one mirror. A writer must hold ``MirrorFolder.locked``."""
 
     def __init__(self, mirror: MirrorFolder, reporter: Reporter) -> None:

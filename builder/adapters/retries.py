@@ -1,7 +1,7 @@
 """Repetition of requests to a host of releases after temporary failures.
 
 No library does the waiting: urllib3's ``Retry`` sees only the headers of one answer and cannot check whether
-an upload arrived, and tenacity would replace only the loop of ``Repeater.persist``.
+an upload arrived, and tenacity would replace only the loop of ``Retrier.retry``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _BUNDLE = "Bundle again."
 V = TypeVar("V")
 
 
-class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may succeed
+class TransientFailure(Exception):  # noqa: N818 - not an error yet: the next attempt may succeed
     """A failed attempt that may be repeated; ``error`` is the class of the error after the last attempt.
 
     ``wait`` is the pause in seconds before the next attempt; with ``grows`` the pause doubles after each
-    attempt. Without ``wait``, ``Patience`` sets the pause.
+    attempt. Without ``wait``, ``RetryPolicy`` sets the pause.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """The limits of repeated attempts; all times are in seconds."""
 
     attempts: int = 8
@@ -54,54 +54,54 @@ class Patience:
     """Longest pause that the host may ask for; a longer one ends the attempts with a ``TransferError``."""
     between_writes: float = 1.0
 
-    def pause(self, fault: Fault, number: int) -> float:
+    def pause(self, failure: TransientFailure, number: int) -> float:
         """Return the seconds to wait after attempt ``number``, counted from 1."""
-        if fault.wait is not None and not fault.grows:
-            return fault.wait
-        first = self.first if fault.wait is None else fault.wait
+        if failure.wait is not None and not failure.grows:
+            return failure.wait
+        first = self.first if failure.wait is None else failure.wait
         return min(first * 2.0 ** (number - 1), max(first, self.cap))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeater:
+class Retrier:
     """A repeater of temporarily failed attempts; each repetition is reported with its reason."""
 
     reporter: Reporter
     sleep: Callable[[float], None]
     host: str = "GitHub"
     """The host's name in messages."""
-    patience: Patience = field(default_factory=Patience)
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
 
-    def persist(
-        self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
+    def retry(
+        self, what: str, attempt: Callable[[], V], find_done: Callable[[], V | None] = lambda: None
     ) -> V:
-        """Return the result of ``attempt``, which is repeated after a pause when it raises ``Fault``.
+        """Return the result of ``attempt``, repeated after a pause when it raises ``TransientFailure``.
 
-        ``landed`` is called before each further attempt. A result other than ``None`` means that an earlier
-        attempt succeeded and only its answer was lost; that result is returned. Raises ``Fault.error`` after
-        the last attempt.
+        ``find_done`` is called before each further attempt. A result other than ``None`` means that an
+        earlier attempt succeeded and only its answer was lost; that result is returned. Raises
+        ``TransientFailure.error`` after the last attempt.
         """
         number = 1
         while True:
             try:
                 return attempt()
-            except Fault as fault:
-                self._pause(what, fault, number)
-            result = landed()
+            except TransientFailure as failure:
+                self._pause(what, failure, number)
+            result = find_done()
             if result is not None:
                 return result
             number += 1
 
-    def _pause(self, what: str, fault: Fault, number: int) -> None:
-        wait = self.patience.pause(fault, number)
-        if number >= self.patience.attempts:
+    def _pause(self, what: str, failure: TransientFailure, number: int) -> None:
+        wait = self.policy.pause(failure, number)
+        if number >= self.policy.attempts:
             advice = f"Gave up after {number} attempts; run it again to go on."
-            raise fault.error(what, cause=str(fault), advice=advice) from None
-        if wait > self.patience.longest:
+            raise failure.error(what, cause=str(failure), advice=advice) from None
+        if wait > self.policy.longest:
             advice = f"{self.host} asks to wait {wait:.0f} s; run it again then."
-            raise TransferError(what, cause=str(fault), advice=advice) from None
-        tries = f"attempt {number + 1} of {self.patience.attempts} in {wait:.0f} s"
-        self.reporter.warn(f"{what}: {fault}; {tries}")
+            raise TransferError(what, cause=str(failure), advice=advice) from None
+        tries = f"attempt {number + 1} of {self.policy.attempts} in {wait:.0f} s"
+        self.reporter.warn(f"{what}: {failure}; {tries}")
         self.sleep(wait)
 
 

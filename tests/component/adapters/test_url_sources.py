@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.addressed_files import AddressMirror, RedistSource, UrlSource
 from builder.adapters.transfer import HttpTransfer
+from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
 from builder.errors import IntegrityError, ParseError, TransferError
 from builder.project.inputs import Input, InputKind, Pin
 from tests.support.fakes.ports import FakeReporter
@@ -52,14 +52,14 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Path, AddressMirror]]:
+def served(tmp_path: Path) -> Iterator[tuple[Path, UrlMirror]]:
     """Return a folder in which addresses are paths of host and path, and a mirror that serves it."""
     folder = tmp_path / "served"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: None, env={})
-    yield folder, AddressMirror(transfer, f"http://127.0.0.1:{server.server_port}/")
+    yield folder, UrlMirror(transfer, f"http://127.0.0.1:{server.server_port}/")
     server.shutdown()
     server.server_close()
 
@@ -76,7 +76,7 @@ def redist(folder: Path, listed: object = LIST, data: bytes = ARCHIVE) -> None:
     lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", data)
 
 
-def test_a_component_is_what_nvidias_list_names(served: tuple[Path, AddressMirror], tmp_path: Path) -> None:
+def test_a_component_is_what_nvidias_list_names(served: tuple[Path, UrlMirror], tmp_path: Path) -> None:
     folder, mirror = served
     redist(folder)
     got = RedistSource(mirror).download(NVCC, None, tmp_path)
@@ -84,7 +84,7 @@ def test_a_component_is_what_nvidias_list_names(served: tuple[Path, AddressMirro
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_a_pinned_component_asks_for_no_list(served: tuple[Path, AddressMirror], tmp_path: Path) -> None:
+def test_a_pinned_component_asks_for_no_list(served: tuple[Path, UrlMirror], tmp_path: Path) -> None:
     folder, mirror = served
     redist(folder, listed="gone")
     pin = Pin(filename=FILE, size=len(ARCHIVE), sha256=SHA256)
@@ -92,7 +92,7 @@ def test_a_pinned_component_asks_for_no_list(served: tuple[Path, AddressMirror],
 
 
 def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
-    served: tuple[Path, AddressMirror], tmp_path: Path
+    served: tuple[Path, UrlMirror], tmp_path: Path
 ) -> None:
     folder, mirror = served
     redist(folder, data=b"an Archive")
@@ -109,7 +109,7 @@ def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
     ],
 )
 def test_a_list_without_it_is_told(
-    served: tuple[Path, AddressMirror], tmp_path: Path, listed: object, error: type[Exception], told: str
+    served: tuple[Path, UrlMirror], tmp_path: Path, listed: object, error: type[Exception], told: str
 ) -> None:
     folder, mirror = served
     redist(folder, listed=listed)
@@ -118,7 +118,7 @@ def test_a_list_without_it_is_told(
 
 
 def test_files_of_one_name_at_two_addresses_do_not_collide(
-    served: tuple[Path, AddressMirror], tmp_path: Path
+    served: tuple[Path, UrlMirror], tmp_path: Path
 ) -> None:
     folder, mirror = served
     addresses = ["github.com/a/a/archive/v1.zip", "github.com/b/b/archive/v1.zip"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.pipeline.rebuilt import differences
+from builder.pipeline.compare_packages import differences
 from tests.support.factories.binaries import SASS, container, elf, image_of
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"

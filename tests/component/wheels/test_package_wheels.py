@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ValidationError
-from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
+from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from tests.support.factories import official_wheels as official
 from tests.support.factories.official_wheels import CAPI, PLATFORM, PROVIDER, PYTHONS, write_package
 from tests.support.schemas import schema

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.addition import with_variant
+from builder.config.new_variant import with_variant
 from builder.config.project import load_project
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
 from builder.gpu.architectures import Arch

@@ -64,7 +64,7 @@ class AgentSigner:
                 agent.sendall(_string(request))
                 with agent.makefile("rb") as stream:
                     reply = _read_string(stream.read)
-        except (OSError, struct.error) as error:
+        except (OSError, EOFError, struct.error) as error:
             raise ToolMissingError(f"The SSH agent at {self._path} does not answer: {error}.") from error
         if reply[:1] != bytes([_SIGN_RESPONSE]):
             raise ToolMissingError(
@@ -152,4 +152,7 @@ def _string(content: bytes) -> bytes:
 
 def _read_string(read: Callable[[int], bytes]) -> bytes:
     (length,) = struct.unpack(">I", read(4))
-    return read(min(length, 1 << 16))
+    content = read(min(length, 1 << 16))
+    if len(content) < length:
+        raise EOFError(f"{len(content)} of {length} bytes came")
+    return content

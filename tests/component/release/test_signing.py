@@ -73,6 +73,7 @@ def test_a_release_that_nobody_signs_is_refused_before_anything_is_asked(desk: D
 
 
 def test_without_a_root_a_release_is_not_signed_and_says_so(desk: Desk) -> None:
+    desk.signing = None
     desk.publish()
     assert TARGETS not in desk.github.contents(TAG)
     assert "unsigned: trust/ holds no root" in desk.output

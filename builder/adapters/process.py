@@ -21,9 +21,15 @@ _GRACE_SECONDS = 20
 class ProcessRunner:
     """The runner of programs found on ``env['PATH']``; implements ``ports.Runner``."""
 
-    def __init__(self, env: Mapping[str, str], *, hints: Mapping[str, str] | None = None) -> None:
-        """Take the programs' environment; ``hints`` maps a program's name to advice on how to get it."""
+    def __init__(
+        self, env: Mapping[str, str], *, hints: Mapping[str, str] | None = None, secrets: Sequence[str] = ()
+    ) -> None:
+        """Take the programs' environment; ``hints`` maps a program's name to advice on how to get it.
+
+        ``secrets`` are variables that no program gets.
+        """
         self._env = dict(env)
+        self._secrets = frozenset(secrets)
         self._hints = dict(hints or {})
         self._streaming: set[subprocess.Popen[bytes]] = set()
         self._interrupted = False
@@ -39,7 +45,8 @@ class ProcessRunner:
     ) -> Completed:
         """See ``ports.Runner.run``. ``env`` is added to the runner's own environment."""
         self._stop_if_interrupted()
-        merged = {**self._env, **(env or {})}
+        given = {**self._env, **(env or {})}
+        merged = {name: value for name, value in given.items() if name not in self._secrets}
         command = [self._resolve(argv[0], merged), *argv[1:]]
         if on_line is None:
             done = _capture(command, cwd, merged)

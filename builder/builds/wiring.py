@@ -24,6 +24,7 @@ from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.git import GitTrees
 from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
+from builder.adapters.signing_keys import VARIABLE
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
@@ -109,7 +110,7 @@ class Wiring:
     @cached_property
     def runner(self) -> ProcessRunner:
         """The runner of all processes."""
-        return ProcessRunner(self.env, hints=_HINTS)
+        return ProcessRunner(self.env, hints=_HINTS, secrets=(VARIABLE,))
 
     @cached_property
     def engine(self) -> Engine:

@@ -36,7 +36,8 @@ from builder.package.contents import (
     SBOM,
 )
 from builder.project.build_plan import BuildPlan
-from builder.project.variants import TarballSource, UnpackedToolkit
+from builder.project.inputs import Lock
+from builder.project.variants import GitSource, UnpackedToolkit
 
 PACKED = "ortpacks:packed"
 """Property of a file: ``false`` if the archive leaves the file to its wheel."""
@@ -147,11 +148,12 @@ def describe_bom(
     members: Sequence[Member],
     digests: Mapping[str, Digest],
     wheels: Sequence[WheelEntry],
+    lock: Lock,
 ) -> Bom:
     """Return the SBOM of a plan's package called ``name``.
 
     ``members`` are all its files except SBOM and manifest, ``digests`` their digests by path, ``wheels``
-    their wheels.
+    their wheels, ``lock`` the pins.
     """
     by_purl: dict[str, list[Member]] = {}
     for member in sorted(members, key=lambda one: one.path):
@@ -163,7 +165,8 @@ def describe_bom(
         version=plan.ort_version,
         supplier=SUPPLIERS[ORTPACKS],
         components=tuple(
-            _component(key, found, digests, pinned.get(key), plan) for key, found in sorted(by_purl.items())
+            _component(key, found, digests, pinned.get(key), plan, lock)
+            for key, found in sorted(by_purl.items())
         ),
         files=tuple(_file(member, digests[member.path]) for member in ours),
     )
@@ -181,7 +184,12 @@ def origin_of(source: str, vendor: str, ort: str) -> str:
 
 
 def _component(
-    key: str, members: Sequence[Member], digests: Mapping[str, Digest], sha256: str | None, plan: BuildPlan
+    key: str,
+    members: Sequence[Member],
+    digests: Mapping[str, Digest],
+    sha256: str | None,
+    plan: BuildPlan,
+    lock: Lock,
 ) -> BomComponent:
     first = members[0]
     name, _, version = first.source.partition(":")[2].partition("@")[0].partition("==")
@@ -194,18 +202,19 @@ def _component(
         sha256=sha256,
         licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
         files=tuple(_file(member, digests[member.path]) for member in members),
-        linked=_linked(plan) if built else (),
+        linked=_linked(plan, lock) if built else (),
     )
 
 
-def _linked(plan: BuildPlan) -> tuple[BomComponent, ...]:
+def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
     """Return what ONNX Runtime's libraries are compiled with: statically linked sources, and headers.
 
-    Empty for a source by git tag, whose dependencies ORT's own ``deps.txt`` lists.
+    For a source by git tag these are the pinned archives of ORT's own ``deps.txt``.
     """
     source, toolkit = plan.on.source, plan.on.toolkit
-    if not isinstance(source, TarballSource):
-        return ()
+    if isinstance(source, GitSource):
+        archives = sorted(archive_purl(file.spec) for file in lock.files_of(source.git))
+        return tuple(_linked_component(purl, _owner(purl)) for purl in archives)
     debian = (*source.sources.values(), *source.debs.values())
     wheels = [*source.wheels.values()]
     if isinstance(toolkit, UnpackedToolkit):
@@ -213,6 +222,12 @@ def _linked(plan: BuildPlan) -> tuple[BomComponent, ...]:
     purls = {debian_purl(one.spec): "Debian" for one in debian}
     purls |= {pypi_purl(one.spec): SUPPLIERS[NVIDIA] for one in wheels}
     return tuple(_linked_component(purl, supplier) for purl, supplier in sorted(purls.items()))
+
+
+def _owner(purl: str) -> str:
+    """Return the owner of the repository that an archive is of, or the archive's name."""
+    found = PackageURL.from_string(purl)
+    return found.namespace or found.name
 
 
 def _linked_component(purl: str, supplier: str) -> BomComponent:
@@ -329,6 +344,11 @@ def _sha256(component: _Component) -> str:
     return next((one["content"] for one in found if one["alg"] == "SHA-256"), "none")
 
 
+_REVISION = re.compile(
+    r"https://(?P<host>[^/]+)/(?P<owner>[^/]+)/(?P<name>[^/]+)(?:/-)?/archive/(?:refs/tags/)?"
+    r"(?P<revision>[^/]+?)(?:/[^/]+)?\.(?:zip|tar\.gz)"
+)
+
 _DEB = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<arch>[^_]+)\.deb")
 
 _SOURCE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)\.orig(?:-[A-Za-z0-9-]+)?\.tar\.[a-z0-9]+")
@@ -344,6 +364,20 @@ def github_purl(repository: str, version: str) -> str:
     """Return the purl of a repository ``owner/name`` at a tag or commit."""
     owner, _, name = repository.partition("/")
     return PackageURL("github", owner, name, version).to_string()
+
+
+def archive_purl(url: str) -> str:
+    """Return the purl of the archive that GitHub or GitLab makes of a tag or commit, by its address.
+
+    Any other archive gets a purl of type ``generic``.
+    """
+    named = {"download_url": url}
+    found = _REVISION.fullmatch(url)
+    if found is None:
+        return PackageURL("generic", None, PurePosixPath(url).name, None, named).to_string()
+    if found["host"] == "github.com":
+        return github_purl(f"{found['owner']}/{found['name']}", found["revision"])
+    return PackageURL("generic", found["owner"], found["name"], found["revision"], named).to_string()
 
 
 def image_purl(spec: str) -> str:

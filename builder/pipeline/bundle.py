@@ -155,7 +155,7 @@ def _content(
     members = (*laid, _written(_ours(NOTICE, work), text.encode()))
     known = {**digests, **ports.archive.digests(members[-1:])}
     wheels = _wheels(members, checked.lock)
-    bom = ports.bom.render(describe_bom(checked.plan, name, members, known, wheels))
+    bom = ports.bom.render(describe_bom(checked.plan, name, members, known, wheels, checked.lock))
     members = (*members, _written(_ours(SBOM, work), bom))
     known = {**known, **ports.archive.digests(members[-1:])}
     packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)

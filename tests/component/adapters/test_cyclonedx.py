@@ -16,7 +16,7 @@ from builder.adapters.cyclonedx import CycloneDx
 from builder.formats.package_names import Layout
 from builder.package.sbom import Bom, check_sbom, describe_bom
 from tests.support.factories.documents import digests, manifest, members, name, wheels
-from tests.support.factories.packages import official, plan
+from tests.support.factories.packages import lock, official, plan
 
 SBOM = "sbom.cdx.json"
 
@@ -30,7 +30,7 @@ NO_ADDRESS = {"type": "website", "url": "http://no address"}
 def bom(layout: Layout = Layout.FULL, **changes: object) -> Bom:
     made = plan(**changes)
     files = [member for member in members(made, layout) if member.path != SBOM]
-    return describe_bom(made, name(made, layout), files, digests(files), wheels(files))
+    return describe_bom(made, name(made, layout), files, digests(files), wheels(files), lock())
 
 
 def component(document: Json, purl: str) -> Json:
@@ -106,7 +106,7 @@ def test_onnx_runtime_compiled_from_source_is_a_component_of_its_own() -> None:
 def test_what_is_not_packed_or_was_modified_is_marked() -> None:
     made = official()
     them = [member for member in members(made, Layout.THIN) if member.path != SBOM]
-    document = CycloneDx().render(describe_bom(made, "x", them, digests(them), wheels(them)))
+    document = CycloneDx().render(describe_bom(made, "x", them, digests(them), wheels(them), lock()))
     told = json.loads(document)
     marks = {
         file["name"]: {one["name"]: one["value"] for one in file["properties"]}
@@ -133,7 +133,7 @@ def test_the_same_bytes_whatever_the_order_of_members_and_of_the_interpreters_se
     backwards = plan()
     them = [member for member in reversed(members(backwards, Layout.THIN)) if member.path != SBOM]
     turned = describe_bom(
-        backwards, name(backwards, Layout.THIN), them, digests(them), tuple(reversed(wheels(them)))
+        backwards, name(backwards, Layout.THIN), them, digests(them), tuple(reversed(wheels(them))), lock()
     )
     assert made == {CycloneDx().render(turned)}
 
@@ -198,6 +198,6 @@ def test_what_is_made_from_a_packages_members_fits_its_manifest() -> None:
         for layout in Layout:
             them = [member for member in members(made, layout) if member.path != SBOM]
             document = CycloneDx().render(
-                describe_bom(made, name(made, layout), them, digests(them), wheels(them))
+                describe_bom(made, name(made, layout), them, digests(them), wheels(them), lock())
             )
             assert list(check_sbom(manifest(made, layout), document, ())) == []

@@ -7,6 +7,7 @@ from tests.component.release import (
     test_publish_faults,
     test_publish_kill,
     test_registry_faults,
+    test_signing_faults,
 )
 from tests.component.release.test_mirror_faults import DAMAGE
 
@@ -16,6 +17,7 @@ def test_there_are_three_hundred_faults_and_more() -> None:
         "faults of GitHub": len(test_publish_faults.FAULTS),
         "cuts of an upload to GitHub": test_publish_faults.CUTS + test_publish_faults.CUTS // 2,
         "kills while GitHub is published to": 3 * test_publish_kill.KILLS,
+        "faults while a release is signed": len(test_signing_faults.FAULTS),
         "faults of a registry": len(test_registry_faults.FAULTS),
         "cuts of an upload to a registry": test_registry_faults.CUTS,
         "kills of a mirror": test_mirror_kill.KILLS,

@@ -38,6 +38,8 @@ def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> Non
         "licences.html",
         "ortpacks.pyz",
         "SHA256SUMS",
+        "1.root.json",
+        "targets.json",
         "index.json",
     }
     for name, data in bytes_in(desk.dist).items():
@@ -49,7 +51,7 @@ def test_the_index_goes_up_last_and_the_release_is_public_only_after_it(desk: De
     desk.publish()
     writes = [seen.path.partition("?name=")[2] or seen.method for seen in desk.github.writes()]
     assert writes[0] == "POST"
-    assert writes[-3:] == ["SHA256SUMS", "index.json", "PATCH"]
+    assert writes[-4:] == ["SHA256SUMS", "targets.json", "index.json", "PATCH"]
 
 
 def test_the_index_and_the_sums_are_right(desk: Desk) -> None:
@@ -60,7 +62,7 @@ def test_the_index_and_the_sums_are_right(desk: Desk) -> None:
         assert (desk.dist / package["file"]).stat().st_size == package["size"]
     lines = [line.split("  ") for line in (desk.dist / "SHA256SUMS").read_text().splitlines()]
     sums = {name: digest for digest, name in lines}
-    assert set(sums) == set(bytes_in(desk.dist)) - {"SHA256SUMS"}
+    assert set(sums) == set(bytes_in(desk.dist)) - {"SHA256SUMS", "targets.json", "1.root.json"}
     assert [package["sha256"] for package in index["packages"]] == [
         sums[package["file"]] for package in index["packages"]
     ]
@@ -174,7 +176,7 @@ def test_a_dry_run_shows_the_table_and_writes_nothing(desk: Desk) -> None:
     assert result.state == "dry-run"
     assert desk.github.writes() == []
     assert "↑ index.json" in desk.output
-    assert "dry run: 8 steps to take" in desk.output
+    assert "dry run: 10 steps to take" in desk.output
 
 
 def test_a_draft_stays_one_when_asked_and_the_next_run_publishes_it(desk: Desk) -> None:

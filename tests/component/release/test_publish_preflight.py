@@ -49,7 +49,8 @@ def test_a_file_that_is_listed_and_gone(desk: Desk) -> None:
     extra = desk.dist / "guide.txt"
     extra.write_text("x")
     append_sum(desk.dist, extra)
-    assert desk.publish(PublishOptions(dry_run=True)).rows[0].name == "guide.txt", "listed files are released"
+    shown = desk.publish(PublishOptions(dry_run=True)).rows
+    assert "guide.txt" in {row.name for row in shown}, "listed files are released"
     extra.unlink()
     desk.github.requests.clear()
     assert "R003 guide.txt" in refused(desk)

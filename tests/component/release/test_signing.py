@@ -3,21 +3,25 @@ key files."""
 
 from __future__ import annotations
 
+import base64
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from builder.adapters.signing_keys import VARIABLE, public_key, signers
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError, ToolMissingError
 from builder.formats.ed25519 import verify
 from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.release.prepare import ROOTS, PublishOptions
 from builder.release.signing import key_id, read_roots, roots_in
+from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.signing import ALICE, BOB, FIRST, NOW, root, signing, targets
@@ -73,6 +77,7 @@ def test_a_release_that_nobody_signs_is_refused_before_anything_is_asked(desk: D
 
 
 def test_without_a_root_a_release_is_not_signed_and_says_so(desk: Desk) -> None:
+    desk.signing = None
     desk.publish()
     assert TARGETS not in desk.github.contents(TAG)
     assert "unsigned: trust/ holds no root" in desk.output
@@ -103,6 +108,28 @@ def test_keys_of_openssl_and_openssh_sign(keys: dict[str, Path]) -> None:
 def test_a_secret_of_ci_signs(keys: dict[str, Path]) -> None:
     (signer,) = signers([], {VARIABLE: keys["pem"].read_text()})
     assert signer.public == public_key(keys["pem.pub"])
+
+
+def test_the_secret_is_in_no_message_no_file_and_no_program_that_publish_starts(
+    desk: Desk, keys: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = keys["pem"].read_text()
+    monkeypatch.setenv(VARIABLE, text)
+    wiring = Wiring(ROOT, dist=desk.dist, reporter=desk.reporter)
+    (signer,) = signers([], wiring.env)
+    ours = root(ALICE, root_keys=[ALICE.public], release_keys=[signer.public], threshold=1)
+    desk.signing = replace(signing(ours), signers=(signer,))
+    assert desk.publish().state == "published"
+    environment = wiring.runner.run(["env"], env=wiring.env).stdout
+    assert "PATH=" in environment
+    folders = (desk.dist, desk.github.root)
+    files = [path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()]
+    seen = b"\n".join([desk.output.encode(), environment.encode(), *files])
+    body = text.splitlines()[1]
+    seed = base64.b64decode(body)[-32:]
+    assert key_id(signer.public).encode() in seen
+    for form in (VARIABLE.encode(), body.encode(), seed, seed.hex().encode(), base64.b64encode(seed)):
+        assert form not in seen
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from builder.release.signing import Signing
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
 from tests.support.factories.releases import FakeTime, append_sum, write_package, write_two_packages
+from tests.support.factories.signing import signing
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-v1.23.2"
@@ -50,6 +51,7 @@ class Desk:
     time: FakeTime = dataclasses.field(default_factory=FakeTime)
     verify: Callable[[Path], None] = lambda path: None
     signing: Signing | None = None
+    write: Callable[[Path, bytes], None] = write_file
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> ReleaseStatus:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
@@ -78,7 +80,7 @@ class Desk:
         )
         host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
         made = ports(host, self.reporter, self._verify)
-        return dataclasses.replace(made, repository=host, signing=self.signing)
+        return dataclasses.replace(made, repository=host, signing=self.signing, write=self.write)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)
@@ -108,7 +110,13 @@ def github(http: GitHubHttp) -> GitHub:
     return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
 
 
-def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
+def publish_at_once(
+    dist: Path,
+    api: str,
+    token: str,
+    options: PublishOptions,
+    write: Callable[[Path, bytes], None] = write_file,
+) -> None:
     """Publish ``dist`` by the real clock and without pauses, for a process that a test kills."""
     reporter = FakeReporter()
     http = GitHubHttp(
@@ -120,7 +128,7 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         policy=RetryPolicy(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
     host = github(http)
-    made = dataclasses.replace(ports(host, reporter), repository=host)
+    made = dataclasses.replace(ports(host, reporter), repository=host, signing=signing(), write=write)
     publish_release(dist, project_at(api), made, options)
 
 
@@ -149,7 +157,7 @@ def open_desk(tmp_path: Path) -> Iterator[Desk]:
     client = dist / "ortpacks.pyz"
     client.write_bytes(b"PK the client")
     with GitHubDouble(tmp_path / "github").running() as github:
-        yield Desk(dist, github, project_at(github.url), FakeReporter())
+        yield Desk(dist, github, project_at(github.url), FakeReporter(), signing=signing())
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ from tests.doubles.loopback import listening
 from tests.doubles.registry import Served
 from tests.support.factories.publishing import ATTEMPTS, TAG, of_two_variants, ports, project_at
 from tests.support.factories.releases import FakeTime, write_two_packages
+from tests.support.factories.signing import signing
 from tests.support.fakes.ports import FakeReporter
 
 
@@ -86,4 +87,4 @@ def open_counter(folder: Path) -> Iterator[Counter]:
     bundle(dist)
     served = Served()
     with listening(served):
-        yield Counter(dist, served)
+        yield Counter(dist, served, signing=signing())

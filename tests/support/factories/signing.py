@@ -6,6 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from builder.adapters.signing_keys import KeySigner
@@ -18,6 +19,13 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 def key(name: str) -> KeySigner:
     """Return the key whose private bytes are the sha256 of the name."""
     return KeySigner(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest()))
+
+
+def pem(name: str) -> str:
+    """Return the text of the file of ``key(name)``."""
+    private = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return private.private_bytes(*form).decode()
 
 
 def root(*signers: KeySigner, before: bytes | None = None, **change: object) -> bytes:

@@ -9,10 +9,12 @@ from pathlib import Path
 from tests.support import ROOT
 
 
-def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end, for at most ``timeout`` seconds."""
+def invoke(
+    *arguments: str | Path, timeout: float = 1500, root: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the project in ``root`` to its end, for at most ``timeout`` seconds."""
     argv = [sys.executable, "-m", "builder.app.command_line", *map(str, arguments)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def build(dist: Path, *arguments: str) -> Path:

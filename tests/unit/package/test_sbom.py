@@ -17,7 +17,9 @@ from builder.adapters.cyclonedx import CycloneDx
 from builder.findings.finding import Code
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
+from builder.onnxruntime.downloads import dependency_urls
 from builder.package.sbom import (
+    archive_purl,
     check_sbom,
     deb_purl,
     debian_purl,
@@ -27,9 +29,10 @@ from builder.package.sbom import (
     origin_of,
     pypi_purl,
 )
-from builder.project.variants import Project
+from builder.project.inputs import Lock, Pin
+from builder.project.variants import GitSource, Project
 from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
-from tests.support.factories.packages import official, plan
+from tests.support.factories.packages import lock, official, plan
 
 CUDNN = "lib/libcudnn.so.9"
 
@@ -41,7 +44,7 @@ Json = dict[str, object]
 def document(layout: Layout = Layout.FULL) -> Json:
     made = plan()
     files = [member for member in members(made, layout) if member.path != "sbom.cdx.json"]
-    bom = describe_bom(made, name(made, layout), files, digests(files), wheels(files))
+    bom = describe_bom(made, name(made, layout), files, digests(files), wheels(files), lock())
     told = json.loads(CycloneDx().render(bom))
     assert isinstance(told, dict)
     return told
@@ -70,7 +73,7 @@ def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project:
     made = plan()
     made = replace(made, base="assembled", project=replace(made.project, bases=project.bases))
     files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
-    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files))
+    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files), lock())
     rendered = CycloneDx().render(bom)
     assert not CycloneDx().problems(rendered)
     (ort,) = (one for one in json.loads(rendered)["components"] if one["name"] == "onnxruntime")
@@ -93,11 +96,64 @@ def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project:
     }
     whole = manifest(layout=Layout.FULL)
     assert not [one for one in findings(whole, json.loads(rendered)) if one.startswith("B014")]
-    on_nvidia = replace(made, base="nvidia")
-    assert all(
-        not one.linked
-        for one in describe_bom(on_nvidia, "n", files, digests(files), wheels(files)).components
-    )
+
+
+DEPS = """\
+#Sorted by name, with the SHA-1 of each archive
+abseil_cpp;https://github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.zip;36ee53eb1466fb6e593fc5c286680de31f8a494a
+cudnn_frontend;https://github.com/NVIDIA/cudnn-frontend/archive/refs/tags/v1.7.0.zip;d0753d8d5b39947ca0729d7773cb84653a129eb1
+cutlass;https://github.com/NVIDIA/cutlass/archive/refs/tags/v3.5.1.zip;e49b2b964163d27765a5002d210a2f3c73771835
+date;https://github.com/HowardHinnant/date/archive/refs/tags/v3.0.1.zip;2dac0c81dc54ebdd8f8d073a75c053b04b56e159
+eigen;https://gitlab.com/libeigen/eigen/-/archive/1d8b82b0740839c0de7f1242a3585e3390ff5f33/eigen-1d8b82b0740839c0de7f1242a3585e3390ff5f33.zip;5ea4d05e62d7f954a46b3213f9b2535bdd866803
+flatbuffers;https://github.com/google/flatbuffers/archive/refs/tags/v23.5.26.zip;59422c3b5e573dd192fead2834d25951f1c1670c
+googletest;https://github.com/google/googletest/archive/refs/tags/v1.15.0.zip;9d2d0af8d77ac726ea55d44a8fa727ec98311349
+json;https://github.com/nlohmann/json/archive/refs/tags/v3.11.3.zip;5e88795165cc8590138d1f47ce94ee567b85b4d6
+microsoft_gsl;https://github.com/microsoft/GSL/archive/refs/tags/v4.0.0.zip;cf368104cd22a87b4dd0c80228919bb2df3e2a14
+mp11;https://github.com/boostorg/mp11/archive/refs/tags/boost-1.82.0.zip;9bc9e01dffb64d9e0773b2e44d2f22c51aace063
+onnx;https://github.com/onnx/onnx/archive/refs/tags/v1.17.0.zip;13a60ac5217c104139ce0fd024f48628e7bcf5bc
+protobuf;https://github.com/protocolbuffers/protobuf/archive/refs/tags/v21.12.zip;7cf2733949036c7d52fda017badcab093fe73bfa
+pytorch_cpuinfo;https://github.com/pytorch/cpuinfo/archive/8a1772a0c5c447df2d18edf33ec4603a8c9c04a6.zip;85bf8a60dae026b99b6ccd78606c85ed83bfb2cd
+re2;https://github.com/google/re2/archive/refs/tags/2024-07-02.zip;646e1728269cde7fcef990bf4a8e87b047882e88
+safeint;https://github.com/dcleblanc/SafeInt/archive/refs/tags/3.0.28.zip;23f252040ff6cb9f1fd18575b32fa8fb5928daac
+utf8_range;https://github.com/protocolbuffers/utf8_range/archive/72c943dea2b9240cd09efde15191e144bc7c7d38.zip;9925739c9debc0efa2adcb194d371a35b6a03156
+"""
+"""Lines of cmake/deps.txt in Debian's 1.21.0, without those that nothing here needs but googletest."""
+
+
+def test_of_a_git_tag_the_pinned_archives_of_its_own_list_are_compiled_in(project: Project) -> None:
+    made = plan()
+    made = replace(made, base="nvidia", project=replace(made.project, bases=project.bases))
+    source = project.bases["nvidia"].source
+    assert isinstance(source, GitSource)
+    pins = Lock({source.git.key: Pin(revision="1" * 40, files=dependency_urls(DEPS))})
+    files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
+    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files), pins)
+    assert not CycloneDx().problems(CycloneDx().render(bom))
+    (ort,) = (one for one in bom.components if one.name == "onnxruntime")
+    assert {one.name: one.version for one in ort.linked} == {
+        "abseil-cpp": "20240722.0",
+        "cpuinfo": "8a1772a0c5c447df2d18edf33ec4603a8c9c04a6",
+        "cudnn-frontend": "v1.7.0",
+        "cutlass": "v3.5.1",
+        "date": "v3.0.1",
+        "eigen": "1d8b82b0740839c0de7f1242a3585e3390ff5f33",
+        "flatbuffers": "v23.5.26",
+        "gsl": "v4.0.0",
+        "json": "v3.11.3",
+        "mp11": "boost-1.82.0",
+        "onnx": "v1.17.0",
+        "protobuf": "v21.12",
+        "re2": "2024-07-02",
+        "safeint": "3.0.28",
+        "utf8_range": "72c943dea2b9240cd09efde15191e144bc7c7d38",
+    }
+    purls = {one.name: (one.purl, one.supplier) for one in ort.linked}
+    assert purls["abseil-cpp"] == ("pkg:github/abseil/abseil-cpp@20240722.0", "abseil")
+    eigen = PackageURL.from_string(purls["eigen"][0])
+    assert (eigen.type, eigen.namespace, eigen.name) == ("generic", "libeigen", "eigen")
+    assert str(eigen.qualifiers["download_url"]) in DEPS
+    other = "https://host/whatever-1.2.tgz"
+    assert archive_purl(other) == "pkg:generic/whatever-1.2.tgz?download_url=https://host/whatever-1.2.tgz"
 
 
 @pytest.mark.parametrize("layout", list(Layout))

@@ -1,13 +1,19 @@
 """Imitation of Windows' rules for files on this machine's file system: calls that Windows refuses fail.
 
-Sources are pages of Microsoft's documentation: ``MoveFileExW`` (an existing folder, or link to a folder, is
-not replaced; an open file is neither moved nor replaced), ``CreateFileW`` (a file that is open without
-FILE_SHARE_DELETE, as Python opens files, is neither renamed nor removed), "Naming Files, Paths, and
-Namespaces" (names, and 260 characters for a path), ``CreateSymbolicLinkW`` (a privilege that most users do
-not have).
+Sources are pages of Microsoft's documentation below https://learn.microsoft.com/en-us/windows/win32/:
 
-Three rules are not imitated: names are equal regardless of case, a folder cannot be opened, and only a file
-that is open for writing can be synced. The project's code for the last two tests ``os.name``.
+- api/winbase/nf-winbase-movefileexw: an existing folder, or link to a folder, is not replaced;
+- fileio/moving-and-replacing-files: an open file is neither moved nor replaced;
+- api/fileapi/nf-fileapi-createfilew: a file that is open without FILE_SHARE_DELETE, as Python opens files, is
+  neither renamed nor removed;
+- fileio/naming-a-file: characters, endings and device names that no file may have; names that differ in case
+  only are one name;
+- fileio/maximum-file-path-limitation: 260 characters for a path;
+- api/winbase/nf-winbase-createsymboliclinkw: a privilege that most users do not have;
+- debug/system-error-codes--0-499- and --1300-1699-: the numbers of errors.
+
+Two rules are not imitated: a folder cannot be opened, and only a file that is open for writing can be synced.
+The project's code for these tests ``os.name``.
 """
 
 from __future__ import annotations
@@ -39,26 +45,16 @@ def windows(root: Path, *, links: bool = False) -> Iterator[list[str]]:
     rules = _Rules(root.resolve(), links)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace", "rename"):
-            patch.setattr(os, name, _checked(getattr(os, name), rules.move))
+            patch.setattr(os, name, rules.checked(getattr(os, name), rules.move))
         for name in ("unlink", "remove"):
-            patch.setattr(os, name, _checked(getattr(os, name), rules.remove))
+            patch.setattr(os, name, rules.checked(getattr(os, name), rules.remove))
         for name in ("mkdir", "open"):
-            patch.setattr(os, name, _checked(getattr(os, name), rules.name))
-        patch.setattr(io, "open", _checked(io.open, rules.name))
-        patch.setattr(os, "symlink", _checked(os.symlink, rules.link))
+            patch.setattr(os, name, rules.checked(getattr(os, name), rules.name))
+        for name in ("stat", "lstat", "scandir", "listdir", "rmdir", "readlink", "chmod", "link", "access"):
+            patch.setattr(os, name, rules.checked(getattr(os, name)))
+        patch.setattr(io, "open", rules.checked(io.open, rules.name))
+        patch.setattr(os, "symlink", rules.checked(os.symlink, rules.link))
         yield rules.refused
-
-
-def _checked(real: Callable[..., object], rule: Callable[..., None]) -> Callable[..., object]:
-    """Return a function that calls ``rule`` with the paths among its arguments, then ``real``."""
-
-    def call(*arguments: object, **named: object) -> object:
-        places = [argument for argument in arguments if isinstance(argument, (str, bytes, os.PathLike))]
-        number = named.get("dir_fd")
-        rule(*(_full(place, number if isinstance(number, int) else None) for place in places))
-        return real(*arguments, **named)
-
-    return call
 
 
 class _Rules:
@@ -68,6 +64,39 @@ class _Rules:
         self.root = root
         self.links = links
         self.refused: list[str] = []
+
+    def checked(
+        self, real: Callable[..., object], rule: Callable[..., None] | None = None
+    ) -> Callable[..., object]:
+        """Return a function that calls ``rule``, if any, with the paths among its arguments, then ``real``.
+
+        ``real`` gets the names as they are on the disk, whatever the case of letters in the arguments is.
+        """
+
+        def call(*arguments: object, **named: object) -> object:
+            number = named.get("dir_fd")
+            folder = number if isinstance(number, int) else None
+            if folder is None:  # names relative to an open folder come from a listing of it
+                arguments = tuple(
+                    self._spelled(one) if isinstance(one, _PLACES) else one for one in arguments
+                )
+            if rule is not None:
+                rule(*(_full(one, folder) for one in arguments if isinstance(one, _PLACES)))
+            return real(*arguments, **named)
+
+        return call
+
+    def _spelled(self, place: str | bytes | os.PathLike[str]) -> str | bytes | os.PathLike[str]:
+        """Return the path with the letters that its names have on the disk."""
+        path = Path(os.fsdecode(place))
+        if not self._ours(path):
+            return place
+        spelled = self.root
+        for name in path.relative_to(self.root).parts:
+            there = _names(str(spelled))
+            alike = [one for one in there if one.casefold() == name.casefold()]
+            spelled /= name if name in there or not alike else alike[0]
+        return spelled if spelled != path else place
 
     def move(self, old: Path, new: Path) -> None:
         self.name(new)
@@ -107,6 +136,18 @@ class _Rules:
         error = OSError(ERRNO.get(number, 22), f"WinError {number}", str(path))
         error.winerror = number  # type: ignore[attr-defined]  # Windows' OSError has the attribute
         raise error
+
+
+_PLACES = (str, bytes, os.PathLike)
+
+_LISTDIR = os.listdir
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return _LISTDIR(folder)
+    except OSError:
+        return []
 
 
 def _full(place: str | bytes | os.PathLike[str], folder: int | None) -> Path:

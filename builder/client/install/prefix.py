@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Union
 
-from builder.errors import IntegrityError
+from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
 from builder.files.disk import disk_errors, remove, rename, set_mode, sync_file
 from builder.files.file_lock import exclusive
@@ -83,8 +83,17 @@ def default_prefix(env: Mapping[str, str], home: Path) -> Path:
 
 
 def make_folders(prefix: Prefix) -> None:
-    """Make the missing folders of the prefix."""
-    for folder in (prefix.versions, prefix.downloads, prefix.parts):
+    """Make the missing folders of the prefix.
+
+    Raises ``DiskError`` where one lies elsewhere, because a link leads there: its content will be removed.
+    """
+    root = prefix.root.resolve()
+    for folder in (prefix.state, prefix.versions, prefix.downloads, prefix.parts):
+        if folder.exists() and folder.resolve() != root / folder.relative_to(prefix.root):
+            raise DiskError(
+                f"{folder} is a link to {folder.resolve()}, and the client would remove files there.",
+                advice="Remove the link, or choose another folder with --prefix.",
+            )
         make_folder(folder)
 
 

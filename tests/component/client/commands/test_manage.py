@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from threading import Event, Thread
@@ -198,9 +199,30 @@ def test_freed_counts_no_library_that_another_version_still_has(machine: Machine
 
 def test_somebody_else_s_current_is_not_uninstalled(tmp_path: Path, machine: Machine) -> None:
     (machine.prefix / "current").unlink()
-    (machine.prefix / "current").symlink_to("/etc")
+    (tmp_path / "theirs").mkdir()
+    (machine.prefix / "current").symlink_to(tmp_path / "theirs")
     assert machine.run("uninstall") == 11
     assert (machine.prefix / "current").is_symlink()
+
+
+@pytest.mark.parametrize("name", [".ortpacks", ".ortpacks/parts", ".ortpacks/downloads", "versions"])
+@pytest.mark.parametrize("command", ["install", "rollback", "uninstall"])
+def test_no_file_is_removed_where_a_link_leads(
+    tmp_path: Path, machine: Machine, releases: dict[str, Path], command: str, name: str
+) -> None:
+    """Defect: the content of the folder that the link led to was removed, whatever it was."""
+    theirs = tmp_path / "theirs"
+    shutil.copytree(machine.prefix / name, theirs)
+    (theirs / "parts").mkdir(exist_ok=True)
+    for path in (theirs / "kept", theirs / "parts" / "kept"):
+        path.write_text("somebody's")
+    shutil.rmtree(machine.prefix / name)
+    (machine.prefix / name).symlink_to(theirs)
+    before = sorted(theirs.rglob("*"))
+    argv = [command, *(["--index", str(releases["1.24.0"])] if command == "install" else [])]
+    assert machine.run(*argv) == 11
+    assert f"{name} is a link to {theirs}" in machine.err
+    assert sorted(theirs.rglob("*")) == before
 
 
 @pytest.mark.parametrize("command", ["install", "rollback", "uninstall"])

@@ -196,7 +196,7 @@ def test_somebody_else_s_current_is_not_replaced(machine: Machine, release: Path
     elif kind == "folder":
         current.mkdir()
     else:
-        current.symlink_to("current" if kind == "loop" else "/etc")
+        current.symlink_to("current" if kind == "loop" else release)
     before = _unread(os.lstat(current))
     assert machine.run("install", "--index", str(release)) == 11
     assert "current is in the way" in machine.err

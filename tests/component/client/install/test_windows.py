@@ -74,6 +74,21 @@ def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: 
         run(machine, "verify")
 
 
+def test_a_prefix_is_the_same_in_whatever_case_it_is_written(machine: Machine, tmp_path: Path) -> None:
+    """The packages hold no host library, because a child process would not see the rules."""
+    files = {"lib/a.so": b"a"}
+    older, newer = (write_release(tmp_path / name, version=name, files=files) for name in VERSIONS[:2])
+    with windows(tmp_path / "AppData"):
+        lower, upper = (str(tmp_path / "AppData" / name) for name in ("tools", "Tools"))
+        run(machine, "install", "--index", str(older), "--prefix", lower)
+        run(machine, "install", "--index", str(newer), "--prefix", upper)
+        run(machine, "rollback", "--prefix", lower)
+        run(machine, "verify", "--prefix", upper)
+        assert VERSIONS[0] in machine.out
+        run(machine, "uninstall", "--prefix", upper)
+    assert [path.name for path in (tmp_path / "AppData").iterdir()] == ["tools"]
+
+
 def for_windows(text: str) -> str:
     dll = "onnxruntime_providers_cuda.dll"
     return text.replace("linux-x64", "win-x64").replace("libonnxruntime_providers_cuda.so", dll)

@@ -154,7 +154,7 @@ def test_a_mirror_serves_the_newest_release(machine: Machine, release: Path, tmp
 )
 def test_sources_that_cannot_be_are_exit_2(machine: Machine, argv: list[str]) -> None:
     assert machine.run("install", *argv) == 2
-    assert "--mirror" in machine.err
+    assert argv[0] in machine.err
 
 
 def test_device_chooses_for_that_gpu_only(machine: Machine, release: Path) -> None:

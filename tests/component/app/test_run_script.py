@@ -213,7 +213,9 @@ def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: tuple[s
     assert machine.installed() == []
 
 
-DENIED = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+DENIED = (
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+)
 
 OLD = (
     "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44, "

@@ -39,7 +39,7 @@ from builder.formats.package_names import Form
 from builder.pipeline.client_zipapp import build_client
 
 ROOT = Path(__file__).parents[1]
-BARE = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
+BARE = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 ENV = {**BARE, "ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
 BY_HAND = (
     'set -eo pipefail; curl -sSf "$0" | tee >(sha256sum > sum) | {unpack} -dcq | tar x; '
@@ -175,13 +175,18 @@ def _small(pyz: Path, index: Path, place: Path) -> dict[str, float]:
 
 
 def _timed(argv: list[str], folder: Path, env: Mapping[str, str] = ENV) -> Outcome:
-    """Run a whole process in ``folder`` and return its outcome.
+    """Run a whole process in ``folder``, also its HOME, where ONNX Runtime writes, and return its outcome.
 
     A failure ends the benchmark with its output.
     """
     begin, before = time.perf_counter(), cpu_of_children()
     with subprocess.Popen(
-        argv, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        argv,
+        cwd=folder,
+        env={**env, "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         memory = _Memory(process.pid)
         said, _ = process.communicate()

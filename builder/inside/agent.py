@@ -55,9 +55,11 @@ def send(writes: BufferedIOBase, message: bytes) -> None:
 
 
 def receive(reads: BufferedIOBase) -> bytes:
-    """Return the next message; empty at the connection's end."""
+    """Return the next message; empty at the connection's end, also if that is in the middle of a message."""
     head = reads.read(4)
-    return reads.read(struct.unpack(">I", head)[0]) if len(head) == 4 else b""  # noqa: PLR2004
+    size = struct.unpack(">I", head)[0] if len(head) == 4 else 0  # noqa: PLR2004
+    message = reads.read(size)
+    return message if len(message) == size else b""
 
 
 def string(value: bytes) -> bytes:

@@ -92,7 +92,7 @@ def test_it_answers_within_its_budgets(start: Start, image: str, project: Projec
     host = testinfra.get_host(f"docker://{served.name}")
     (check,) = (json.loads(docker("inspect", image))[0]["Config"]["Healthcheck"]["Test"][1:],)
     assert host.run(" ".join(check)).rc == 0
-    assert host.run(f"ORTPACKS_PORT=1 {' '.join(check)}").rc != 0
+    assert host.run(f"export ORTPACKS_PORT=1; {' '.join(check)}").rc != 0
 
 
 @only_cpu

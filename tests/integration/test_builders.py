@@ -121,7 +121,9 @@ def farm(tmp_path: Path) -> Farm:
 @pytest.fixture
 def nothing_else_of_the_machine_changes() -> Iterator[None]:
     def networks() -> set[str]:
-        return {device.name for device in Path("/sys/class/net").iterdir() if device.name[:4] != "veth"}
+        """Return the devices that are none of a container or of a network that another test makes."""
+        names = {device.name for device in Path("/sys/class/net").iterdir()}
+        return {name for name in names if not name.startswith(("veth", "br-"))}
 
     before = networks()
     yield

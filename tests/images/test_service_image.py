@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -76,16 +77,19 @@ def start(image: str) -> Iterator[Start]:
         docker("rm", "--force", "--volumes", name)
 
 
+def _seconds_to_ready(start: Start) -> tuple[float, Served]:
+    began = time.monotonic()
+    served = start("--user=4242:4242")
+    assert served.ready()["ready"] is True
+    return time.monotonic() - began, served
+
+
 @only_cpu
 def test_it_answers_within_its_budgets(start: Start, image: str, project: Project) -> None:
     """The fastest of three starts counts, since other tests use the cores."""
-    seconds = []
-    for _ in range(3):
-        began = time.monotonic()
-        served = start("--user=4242:4242")
-        assert served.ready()["ready"] is True
-        seconds.append(time.monotonic() - began)
-    assert min(seconds) < 4, seconds
+    starts = [_seconds_to_ready(start) for _ in range(3)]
+    seconds, served = min(starts, key=itemgetter(0))
+    assert seconds < 4, starts
     assert served.ask("/ping") == {"status": "pong"}
     answer = served.ask("/embed", {"texts": ["The weather is lovely today."]})
     assert (len(answer["embeddings"][0]), answer["provider"]) == (384, "cpu")

@@ -27,7 +27,7 @@ from tests.integration.faults_run import (
 )
 from tests.integration.faults_world import (
     copy_for_compiling,
-    copy_project,
+    copy_for_thin_packages,
     dying_engine,
     need_root,
     replace,
@@ -83,7 +83,7 @@ def battered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the project by variant: for ``modern``, with 2.9 GB, a copy that packs thin packages only."""
     thin = tmp_path_factory.mktemp("thin") / "project"
-    copy_project(thin)
+    copy_for_thin_packages(thin)
     return {"legacy": ROOT, "modern": thin}
 
 

@@ -113,6 +113,21 @@ def test_a_kill_leaves_nothing_half_made(
     assert_nothing_half_made(battered, f"{number.name} {delay:.3f} s after {step}, in {run.stage}")
 
 
+@pytest.mark.parametrize(("number", "group"), [(KILL, EVERYTHING), (INTERRUPT, ALONE)])
+def test_a_kill_while_2_9_gb_are_packed_leaves_nothing_half_made(
+    tmp_path: Path, chance: random.Random, number: signal.Signals, group: bool
+) -> None:
+    """The full package of ``modern`` is packed, which lasts at least 5 seconds."""
+    run = Run(tmp_path, "modern")
+    run.until("^• bundle modern")
+    delay = chance.uniform(0, 5)
+    time.sleep(delay)
+    run.signal(number, group=group)
+    _assert_ended_by(run, number)
+    assert promised(tmp_path) == {}
+    assert_nothing_half_made(tmp_path, f"{number.name} {delay:.3f} s after the start of packing")
+
+
 def _assert_ended_by(run: Run, number: signal.Signals) -> None:
     """Assert that the run ends within 10 seconds by the signal, and with it all its processes."""
     code = run.wait(timeout=10)

@@ -16,14 +16,14 @@ from builder.app.command_line import (
     JSON,
     ChosenVariants,
     architectures,
+    command_to_continue,
     document_console,
-    hand_over,
     make_wiring,
     named_cache,
-    over_variants,
-    typed_again,
+    plan_options,
+    restart_through_run,
+    variant_verb,
     verb,
-    wishes,
 )
 from builder.app.releasing import show_matrix
 from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_no_problems
@@ -31,7 +31,7 @@ from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, build_all
-from builder.builds.virtual_cards import asked_for as cards_asked_for
+from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError
 from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
@@ -39,7 +39,7 @@ from builder.release.dist_files import archives_in
 from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 
-hand_over()
+restart_through_run()
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 root = releasing.root
@@ -47,7 +47,7 @@ bump = bumping.bump
 rebuild = rebuilding.rebuild
 
 
-@over_variants(json=JSON)
+@variant_verb(json=JSON)
 def plan(chosen: ChosenVariants, json: bool = False) -> None:
     """Show base, origin, version, profile and time of a build, and why; build nothing."""
     if json:
@@ -56,14 +56,14 @@ def plan(chosen: ChosenVariants, json: bool = False) -> None:
     verbs.show_plans(chosen.wiring, chosen.builds())
 
 
-@over_variants()
+@variant_verb()
 def bundle(chosen: ChosenVariants) -> None:
     """Check, pack and verify the libraries that the last build compiled."""
     for one in chosen.builds().values():
         one.bundle()
 
 
-@over_variants(
+@variant_verb(
     service="with the service and its models, which it starts",
     push="also push it: REGISTRY/NAME; tags and digest are shown",
     platform="linux/amd64 (default), linux/arm64 for variant cpu, or both with a comma between",
@@ -81,9 +81,7 @@ def image(
         one.image(options)
 
 
-@over_variants(
-    package="hold this package or unpacked folder to its own variant, or to those named", json=JSON
-)
+@variant_verb(package="hold this package or unpacked folder to its own variant, or to those named", json=JSON)
 def check(chosen: ChosenVariants, package: str | None = None, json: bool = False) -> None:
     """Compare the last build, or a package, with its variant: native reading against cuobjdump."""
     console = document_console(chosen.wiring) if json else None
@@ -92,7 +90,7 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
         works = {name: one.check for name, one in chosen.builds().items()}
     else:
         named = chosen.variants() if chosen.names or chosen.every else ()
-        held_to = partial(check_package, chosen.wiring, Path(package), wishes=chosen.wishes)
+        held_to = partial(check_package, chosen.wiring, Path(package), plan_options=chosen.plan_options)
         works = {one.name: partial(held_to, [one]) for one in named}
         works = works or {None: partial(held_to, ())}
     if console is None:
@@ -104,7 +102,7 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
     require_no_problems(answer)
 
 
-@over_variants(
+@variant_verb(
     force="build although nothing has changed",
     jobs="units that a machine compiles at once, of all variants together (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
@@ -129,7 +127,7 @@ def build(
     found = chosen.builds(
         jobs=jobs, memory=memory, force=force, cache=cache, compile_cache=compile_cache, ahead=from_
     )
-    made = build_all(found, wiring.runner.interrupt, typed_again("build"))
+    made = build_all(found, wiring.runner.interrupt, command_to_continue("build"))
     for package in made:
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
@@ -139,7 +137,7 @@ def build(
         console.show(dumps(packages_answer(dict.fromkeys(made, ()))))
 
 
-@over_variants(
+@variant_verb(
     arch="what to compile of a variant's set: 90, or 90,100",
     into="what gets what ccache has of it, for ./run build --from: a folder or as --compile-cache",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
@@ -162,7 +160,7 @@ def compile(  # noqa: A001 - the verb's name
         one.compile(wanted)
 
 
-@over_variants(
+@variant_verb(
     without=("builder", "context"),
     explain="show what sets each plan apart from the official build; write nothing",
     check="compare every rendering with tests/golden",
@@ -175,13 +173,13 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
         return
     found = chosen.builds().values()
     if explain:
-        verbs.tell_explanation(chosen.wiring.console, [one.plan() for one in found])
+        verbs.show_explanation(chosen.wiring.console, [one.plan() for one in found])
         return
     for one in found:
         one.render()
 
 
-@over_variants(without=("builder", "context"), out="folder to write (dist/bake)")
+@variant_verb(without=("builder", "context"), out="folder to write (dist/bake)")
 def bake(chosen: ChosenVariants, out: str | None = None) -> None:
     """Write a folder that plain `docker buildx bake` compiles on a machine without this project."""
     verbs.bake(chosen.wiring, chosen.builds(), out)
@@ -223,15 +221,15 @@ def verify(
 ) -> None:
     """Check packages from their archives alone, and run models on each."""
     wiring = make_wiring(dist)
-    cards = cards_asked_for(card, driver, grid)
+    cards = card_request(card, driver, grid)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
     if not json:
-        verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
+        verify_packages(wiring, packages, plan_options(base), cards, Path(grid) if grid else None)
         return
     if grid:
         raise ValidationError("--json and --grid ask for different things.", advice="Give one of them.")
     console = document_console(wiring)
-    verified = partial(verify_packages, wiring, wishes=wishes(base), cards=cards, grid=None)
+    verified = partial(verify_packages, wiring, plan_options=plan_options(base), cards=cards, grid=None)
     answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
     console.show(dumps(answer))
     require_no_problems(answer)
@@ -278,15 +276,15 @@ def inspect(
             also, html, svg, sarif, require, jit_ok, diff, sizes, deep, model if operators else None
         )
         if model:
-            inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
+            inspection.show_model(wiring, path, Path(model), plan_options(base), as_json=json)
         else:
-            inspection.show_operators(wiring, path, wishes(base), as_json=json)
+            inspection.show_operators(wiring, path, plan_options(base), as_json=json)
         return
     named = {"--html": html, "--svg": svg, "--sarif": sarif}
     places = {flag: Path(name) if name else None for flag, name in named.items()}
     paths = [path, *also]
     asked = checked_options(paths, places, require=require, jit=jit_ok, as_json=json, diff=diff, sizes=sizes)
-    sources = inspection.look_inside(wiring, paths, deep=deep)
+    sources = inspection.inspect_sources(wiring, paths, deep=deep)
     inspection.show(wiring, sources, asked, places["--html"], places["--svg"])
     require_all(sources, asked)
 
@@ -421,7 +419,7 @@ def variant(
         )
     if sm is None:
         raise ValidationError("variant add needs --sm.", advice="Like --sm 75,86,90a.")
-    options = BuildOptions(wishes=wishes(base, origin, offline=offline))
+    options = BuildOptions(plan_options=plan_options(base, origin, offline=offline))
     verbs.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
 
 

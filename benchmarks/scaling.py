@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.bars import bars_picture
-from builder.app.command_line import make_wiring, wishes
+from builder.app.command_line import make_wiring, plan_options
 from builder.builds.estimate import architectures_of, unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
@@ -274,7 +274,7 @@ def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[f
 
 def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> Iterator[list[Planned]]:
     """Yield the planned units of each variant, compiled on the assembled base."""
-    options = BuildOptions(wishes=wishes("assembled", "source", profile))
+    options = BuildOptions(plan_options=plan_options("assembled", "source", profile))
     for name in _VARIANTS:
         plan = VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
         yield [

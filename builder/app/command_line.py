@@ -43,7 +43,7 @@ from builder.console import Console
 from builder.errors import FULL_DISK, BuilderError, TransferError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import nearest
-from builder.pipeline.plan import Wishes, require_base
+from builder.pipeline.plan import PlanOptions, require_base
 from builder.ports import CompileCache, CompileCaches
 from builder.project.variants import Origin, Variant
 
@@ -176,7 +176,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def typed_again(verb: str) -> str:
+def command_to_continue(verb: str) -> str:
     """Return the command that continues this run: the user's words from ``verb`` on, without ``--force``."""
     words = (word for word in sys.argv[sys.argv.index(verb) :] if word != "--force")
     return shlex.join(["./run", *words])
@@ -205,7 +205,7 @@ def document_console(wiring: Wiring) -> Console:
     return console
 
 
-def wishes(
+def plan_options(
     base: str = "auto",
     origin: str | None = None,
     profile: str | None = None,
@@ -215,7 +215,7 @@ def wishes(
     mixed: bool = False,
     release: bool = False,
     offline: bool = False,
-) -> Wishes:
+) -> PlanOptions:
     """Return the flags on what to build, as values.
 
     Raises ``ValidationError`` for a wrong value or ``--mixed --release``.
@@ -226,7 +226,7 @@ def wishes(
             "--release cannot be had with it",
             advice="Leave one of them out.",
         )
-    return Wishes(
+    return PlanOptions(
         base=base,
         offline=offline,
         origin=enum_value(Origin, "origin", origin),
@@ -310,7 +310,7 @@ class ChosenVariants:
     names: tuple[str, ...]
     every: bool
     """Whether ``--all`` was given."""
-    wishes: Wishes
+    plan_options: PlanOptions
     builders: Mapping[str, str | None]
     """The values of ``--builder`` and ``--context``, by the names of these flags."""
 
@@ -320,7 +320,7 @@ class ChosenVariants:
         Raises ``ValidationError`` for an unknown variant or base, and ``NothingToDoError`` if no variant is
         named.
         """
-        require_base(self.wiring.project, self.wishes.base)
+        require_base(self.wiring.project, self.plan_options.base)
         return pick_variants(self.wiring.project, self.names, self.every)
 
     def builds(
@@ -343,7 +343,7 @@ class ChosenVariants:
         """
         variants, wiring = self.variants(), self.wiring
         options = BuildOptions(
-            wishes=self.wishes,
+            plan_options=self.plan_options,
             force=force,
             jobs=None if jobs is None else _jobs(jobs),
             memory=None if memory is None else _memory(memory),
@@ -360,7 +360,7 @@ class ChosenVariants:
         }
 
 
-def over_variants(
+def variant_verb(
     without: Sequence[str] = (), **own: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a task of a function of ``ChosenVariants`` and of its own flags.
@@ -392,7 +392,7 @@ def over_variants(
                 wiring=make_wiring(dist, offline=offline),
                 names=tuple(variant),
                 every=all,
-                wishes=wishes(
+                plan_options=plan_options(
                     base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
                 ),
                 builders={"builder": builder, "context": context},
@@ -598,7 +598,7 @@ def program(namespace: Collection | None = None) -> Verbs:
     return Verbs(name="ortpacks", binary="./run", binary_names=["./run"], namespace=namespace)
 
 
-def hand_over() -> None:
+def restart_through_run() -> None:
     """Replace the process by ``./run`` with the same words if it is Invoke itself (``invoke build``)."""
     if "invoke.main" in sys.modules:
         os.execv(ROOT / "run", ["./run", *sys.argv[1:]])  # noqa: S606 - it replaces this process

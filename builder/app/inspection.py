@@ -35,14 +35,14 @@ from builder.formats.package_names import Profile
 from builder.formats.session_log import CPU_PROVIDER, EVERY_NODE, explanation_of
 from builder.formats.text import abridged, printable, shortened
 from builder.gpu.architectures import Capability
-from builder.inspector.answers import Asked
+from builder.inspector.answers import InspectOptions
 from builder.inspector.answers import show as show_answer
-from builder.inspector.sources import look_inside as read_sources
+from builder.inspector.sources import inspect_sources as read_sources
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
 from builder.package.promise import InspectedSource
 from builder.pipeline.inspect import read_file
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.ports import Reporter
 from builder.report.changes import changes_map
 from builder.report.heatmap import heat_maps
@@ -87,7 +87,9 @@ def opener(wiring: Wiring, reporter: Reporter) -> Opener:
     )
 
 
-def look_inside(wiring: Wiring, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
+def inspect_sources(
+    wiring: Wiring, sources: Sequence[str], *, deep: bool = False
+) -> tuple[InspectedSource, ...]:
     """Inspect each source, a file, folder or URL, and return what was found.
 
     With ``deep`` also unpack images.
@@ -98,16 +100,20 @@ def look_inside(wiring: Wiring, sources: Sequence[str], *, deep: bool = False) -
 
 
 def show(
-    wiring: Wiring, sources: Sequence[InspectedSource], asked: Asked, html: Path | None, picture: Path | None
+    wiring: Wiring,
+    sources: Sequence[InspectedSource],
+    options: InspectOptions,
+    html: Path | None,
+    picture: Path | None,
 ) -> None:
     """Show what ``answers.show`` shows, and write a page to ``html`` and a picture to ``picture``."""
     maps = heat_maps(sources)
-    if asked.diff:
+    if options.diff:
         old, new = sources
         maps = (changes_map(old, new, compare(old.libraries, new.libraries)), *maps)
     views = ((html, page), (picture, svg))
     files = {path: view(maps, wiring.loader).encode() for path, view in views if path}
-    show_answer(sources, asked, files, wiring.console.show, wiring.reporter.say)
+    show_answer(sources, options, files, wiring.console.show, wiring.reporter.say)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,25 +135,25 @@ def require_alone(*others: object) -> None:
         )
 
 
-def show_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
+def show_operators(wiring: Wiring, source: str, plan_options: PlanOptions, *, as_json: bool) -> None:
     """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
     console = _stderr_console(wiring)
     with _provider(wiring, console, source) as provider:
-        runtime = tools_of(wiring, wishes, console).card_runtime()
+        runtime = tools_of(wiring, plan_options, console).card_runtime()
         table = _table(wiring, provider, runtime, console)
     wiring.console.show(
         json.dumps(to_json(table), indent=2) if as_json else operators.text(provider.label, table)
     )
 
 
-def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+def show_model(wiring: Wiring, source: str, model: Path, plan_options: PlanOptions, *, as_json: bool) -> None:
     """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
 
     Raises what ``read_onnx`` does, and ``CheckFailedError`` if ONNX Runtime refuses the model.
     """
     file, console, name = read_onnx(model), _stderr_console(wiring), shortened(model.name)
     with _provider(wiring, console, source) as provider:
-        runtime = tools_of(wiring, wishes, console).card_runtime()
+        runtime = tools_of(wiring, plan_options, console).card_runtime()
         with console.step(f"open {name} on a virtual card"):
             models = [ModelToOpen(model=model.absolute())]
             (opening,) = open_models(provider.folder, models, _card(provider), runtime=runtime)

@@ -20,7 +20,7 @@ from builder.files.disk import is_writable
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
-from builder.pipeline.plan import Decision, Wishes, decide
+from builder.pipeline.plan import Decision, PlanOptions, decide
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import LOCK_MISSING, Lock
@@ -64,9 +64,9 @@ def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
 
 
 def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
-    wishes = Wishes(profile=Profile.FULL, host=Host.WHEEL)
+    plan_options = PlanOptions(profile=Profile.FULL, host=Host.WHEEL)
     decisions = Decision(value=base, reason="golden"), Decision(value=origin, reason="golden")
-    return widened(decide(project, project.variants[variant], wishes, *decisions))
+    return widened(decide(project, project.variants[variant], plan_options, *decisions))
 
 
 def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:

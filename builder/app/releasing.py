@@ -256,7 +256,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
     require_place(folder, wheels=wiring.project.bundle.wheels)
-    host.require_room(tag, _listed_files(wiring))
+    host.require_disk_space(tag, _listed_files(wiring))
     waits = f"waiting: another run writes to {folder.root}"
     # A dry run writes nothing, so it needs no lock
     with nullcontext() if options.dry_run else folder.locked(lambda: wiring.reporter.say(waits)):

@@ -11,9 +11,9 @@ from itertools import groupby
 from pathlib import Path
 
 from builder.app.verb_answers import CleanAnswer, clean_answer
+from builder.builds.disk_needs import by_step, disk_lines
 from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
-from builder.builds.room import by_step, room_lines
-from builder.builds.variant_build import BuildOptions, VariantBuild, room_together
+from builder.builds.variant_build import BuildOptions, VariantBuild, joint_disk_needs
 from builder.builds.wiring import Wiring
 from builder.config.new_variant import with_variant
 from builder.console import Console
@@ -311,9 +311,9 @@ def plans_json(builds: Mapping[str, VariantBuild]) -> str:
     """Return the plans as one JSON document (``docs/schemas/plan.schema.json``)."""
     plans = [one.forecast() for one in builds.values()]
     together = [
-        {"variant": room.step, "bytes": room.size, "folder": str(room.folder)}
-        for room in by_step(room_together(builds))
-        if room.size
+        {"variant": need.step, "bytes": need.size, "folder": str(need.folder)}
+        for need in by_step(joint_disk_needs(builds))
+        if need.size
     ]
     return json.dumps({"format": 1, "plans": plans, "together": together}, indent=2)
 
@@ -323,11 +323,11 @@ def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
     for one in builds.values():
         one.show_plan()
     if len(builds) > 1:
-        for line in room_lines(room_together(builds)):
+        for line in disk_lines(joint_disk_needs(builds)):
             wiring.reporter.say(line)
 
 
-def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
+def show_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
     """Print each plan's differences from the official build, a line each, then the version's notes."""
     for plan in plans:
         console.show("\n".join(_lines(explain(plan))))

@@ -22,7 +22,7 @@ from builder.pipeline.compile import (
     lay_out,
     virtual_card,
 )
-from builder.pipeline.plan import Decision, Wishes, choose_base, decide
+from builder.pipeline.plan import Decision, PlanOptions, choose_base, decide
 from builder.pipeline.render import render
 from builder.pipeline.selftest import Outputs, SelftestBench, Tensor
 from builder.ports import Inspector, Reporter
@@ -109,7 +109,7 @@ class CheckTools:
         """Write the context of the tools and return the Dockerfiles of a package that compiles nothing."""
         base = Decision(value=self._base, reason="")
         repacked = Decision(value=Origin.WHEEL, reason="")
-        plan = decide(self._wiring.project, _NOBODY, Wishes(), base, repacked)
+        plan = decide(self._wiring.project, _NOBODY, PlanOptions(), base, repacked)
         rendered = render(plan, self._wiring.lock, self._wiring.loader)
         lay_out(
             plan,
@@ -145,9 +145,9 @@ class CheckTools:
         return hashlib.sha256("\n".join((rendered.toolchain_key, *times, *texts)).encode()).hexdigest()
 
 
-def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter) -> CheckTools:
+def tools_of(wiring: Wiring, plan_options: PlanOptions, reporter: Reporter) -> CheckTools:
     """Return the tools of the base that the flags choose."""
-    base = choose_base(wiring.project, wishes, wiring.engine).value
+    base = choose_base(wiring.project, plan_options, wiring.engine).value
     return CheckTools(wiring, base, reporter)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from builder.builds.room import Room, by_step
+from builder.builds.disk_needs import DiskNeed, by_step
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
@@ -116,7 +116,7 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
 
 
 def forecast(
-    plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None, rooms: Iterable[Room]
+    plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None, needs: Iterable[DiskNeed]
 ) -> dict[str, object]:
     """Return a plan with its time and disk space for JSON (``docs/schemas/plan.schema.json``).
 
@@ -144,9 +144,9 @@ def forecast(
         "widened_by": [str(arch) for arch in plan.added],
         "compile": compiled if work.total else None,
         "room": [
-            {"step": room.step, "bytes": room.size, "folder": str(room.folder)}
-            for room in by_step(rooms)
-            if room.size
+            {"step": need.step, "bytes": need.size, "folder": str(need.folder)}
+            for need in by_step(needs)
+            if need.size
         ],
     }
 

@@ -41,7 +41,7 @@ from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
 from builder.pipeline.check import check, say_report
 from builder.pipeline.gather import PackageSources, gather, originals
 from builder.pipeline.image import PLATFORMS
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Inspector, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
@@ -57,7 +57,7 @@ class Packer:
     place: Workplace
     plan: BuildPlan
     rendered: Rendered
-    wishes: Wishes
+    plan_options: PlanOptions
     began: float
     """Start of the build, in seconds since 1970."""
     tools: CheckTools | None
@@ -109,11 +109,13 @@ class Packer:
                 bundled[0],
                 manifests[0],
                 self.wiring.dist,
-                command=command_of(self.plan, self.wishes),
+                command=command_of(self.plan, self.plan_options),
                 artifact=self.place.artifact if self.plan.origin is Origin.SOURCE else None,
                 clock=time.time,
             )
-        return tuple(self._settle(one, manifest) for one, manifest in zip(bundled, manifests, strict=True))
+        return tuple(
+            self._publish_to_dist(one, manifest) for one, manifest in zip(bundled, manifests, strict=True)
+        )
 
     @property
     def _base_parts(self) -> tuple[Resource, ...]:
@@ -158,7 +160,7 @@ class Packer:
             work=self.place.root,
         )
 
-    def _settle(self, one: Bundled, manifest: Manifest) -> Bundled:
+    def _publish_to_dist(self, one: Bundled, manifest: Manifest) -> Bundled:
         """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
         dist, checksums = self.wiring.dist, self.wiring.checksums
         provenance = dist / provenance_name(one.archive)
@@ -175,7 +177,7 @@ class Packer:
         used = {item: pins[item.key] for item in used_inputs(self.plan, self.rendered) if item.key in pins}
         parts = {file.name: one.sums[file.name] for file in one.files[:-1]}
         run = PackageRun(
-            command=command_of(self.plan, self.wishes),
+            command=command_of(self.plan, self.plan_options),
             started=self.began,
             finished=time.time(),
             revision=revision_of(root, self.wiring.runner),
@@ -220,7 +222,7 @@ def write_record(
     return path
 
 
-def command_of(plan: BuildPlan, wishes: Wishes) -> str:
+def command_of(plan: BuildPlan, plan_options: PlanOptions) -> str:
     """Return the command that makes the plan's package on any machine.
 
     The command names a base where the base determines the version. Other flags are included if they were
@@ -228,17 +230,17 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
     is ``auto``, since asking for either means compiling.
     """
     ours = plan.project.onnxruntime
-    origin = wishes.origin or ours.origin
+    origin = plan_options.origin or ours.origin
     flags = {"variant": plan.variant.name}
-    if wishes.profile and plan.profile and _is_named(wishes.profile, ours.profile, origin):
-        flags["profile"] = wishes.profile.value
-    if wishes.host and plan.profile and _is_named(wishes.host, ours.host, origin):
-        flags["host"] = wishes.host.value
+    if plan_options.profile and plan.profile and _is_named(plan_options.profile, ours.profile, origin):
+        flags["profile"] = plan_options.profile.value
+    if plan_options.host and plan.profile and _is_named(plan_options.host, ours.host, origin):
+        flags["host"] = plan_options.host.value
     if origin is not ours.origin:
         flags["origin"] = origin.value
     words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version_flags(plan)]
-    words += ["--release"] if wishes.release else []
-    if wishes.widen and not plan.project.packages[plan.variant.name].widen:
+    words += ["--release"] if plan_options.release else []
+    if plan_options.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")
     if plan.variant.platform != plan.project.packages[plan.variant.name].platform:
         return " ".join(["./run image", *words, f"--platform {PLATFORMS[plan.variant.platform]}"])

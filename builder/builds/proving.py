@@ -27,7 +27,7 @@ from builder.package.archive import Member, manifest_of
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
 from builder.pipeline.check import check, require_checked, say_report
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.pipeline.selftest import SelftestBench, SelftestTrial, selftest
 from builder.pipeline.verify import Verifier, verify
 from builder.ports import Reporter
@@ -37,7 +37,11 @@ from builder.report.card_grid import Grid, page
 
 
 def verify_packages(
-    wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: CardRequest | None, grid: Path | None
+    wiring: Wiring,
+    packages: Sequence[Path],
+    plan_options: PlanOptions,
+    cards: CardRequest | None,
+    grid: Path | None,
 ) -> None:
     """Check packages from their archives alone, and run models of those for Linux in a bare container.
 
@@ -49,7 +53,7 @@ def verify_packages(
     failed: list[CheckFailedError] = []
     for package in packages:
         manifest = manifest_of(package, wiring.archive(wiring.reporter))
-        tools = tools_of(wiring, wishes, wiring.reporter) if manifest.platform == LINUX else None
+        tools = tools_of(wiring, plan_options, wiring.reporter) if manifest.platform == LINUX else None
         tried = None
         if tools and cards and manifest.provider == CUDA:
             trials = wiring.trials(wiring.store(wiring.lock))
@@ -135,7 +139,7 @@ def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
     return store.unpack(Input.parse(wheel.source))
 
 
-def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
+def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], plan_options: PlanOptions) -> None:
     """Check the package at ``path``, by our reader and cuobjdump, against ``variants`` or its manifest.
 
     If there is a manifest, the files are also compared with it. Raises ``ValidationError`` for a path that
@@ -161,7 +165,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
             )
         inspector = None
         if any(one.provider == CUDA for one in variants):
-            inspector = tools_of(wiring, wishes, wiring.reporter).inspector()
+            inspector = tools_of(wiring, plan_options, wiring.reporter).inspector()
         for variant in variants:
             report = check(
                 members, variant, wiring.project.check, inspector, wiring.reporter, digests=digests

@@ -28,12 +28,12 @@ from builder.pipeline.image import (
     architecture,
     commit_of,
     dockerfile,
-    hold_to_budget,
     labels,
     layers,
     local_tags,
     own_size,
     published_tags,
+    require_budget,
     require_same,
     size_on_disk,
     write_layer,
@@ -133,14 +133,14 @@ class RuntimeImage:
             also = f", also {tags[1]}, which compose.yaml starts" if tags[1:] else ""
             self._reporter.say(f"image {tags[0]}  {size / 1e6:,.0f} MB in {len(built)} layers{also}")
             if manifest.provider != CUDA:
-                hold_to_budget(manifest, size, wiring.project.image.budget)
+                require_budget(manifest, size, wiring.project.image.budget)
             entry = None
             if self._push_to:
                 image, entry = self._push(request, contents, built, self._push_to)
                 size = own_size(names, image)
                 self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
-                    hold_to_budget(manifest, size, wiring.project.image.budget)
+                    require_budget(manifest, size, wiring.project.image.budget)
         return MadeImage(tag=tags[0], manifest=manifest, layers=built, entry=entry)
 
     def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:

@@ -21,19 +21,19 @@ from builder.builds.artifact import (
 )
 from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
+from builder.builds.disk_needs import (
+    DiskNeed,
+    compile_needs,
+    disk_lines,
+    disk_needs,
+    engine_needs,
+    image_needs,
+    require_disk_space,
+    together,
+    tool_needs,
+)
 from builder.builds.estimate import compile_work, estimate_lines, forecast
 from builder.builds.packing import Packer
-from builder.builds.room import (
-    Room,
-    compile_rooms,
-    engine_rooms,
-    image_rooms,
-    require_room,
-    room_lines,
-    rooms,
-    together,
-    tool_rooms,
-)
 from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
 from builder.builds.wiring import Wiring
 from builder.errors import (
@@ -52,7 +52,7 @@ from builder.inside import costs
 from builder.pipeline.check import native_sm, require_checked
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
-from builder.pipeline.plan import Wishes, choose_base, coverage_to_come, plan, provider_in
+from builder.pipeline.plan import PlanOptions, choose_base, coverage_to_come, plan, provider_in
 from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
@@ -64,9 +64,9 @@ from builder.release.preflight import check_plan
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """The command line's flags on how to build; ``wishes`` has those on what to build."""
+    """The command line's flags on how to build; ``plan_options`` has those on what to build."""
 
-    wishes: Wishes
+    plan_options: PlanOptions
     builders: Builders = field(default_factory=Builders)
     """Builders that compile; without names: the current builder."""
     image_builder: str | None = None
@@ -117,14 +117,14 @@ class VariantBuild:
             decided = plan(
                 self._wiring.project,
                 self._variant,
-                self._options.wishes,
+                self._options.plan_options,
                 engine=self._wiring.engine,
                 store=self._store,
                 native_sm=native_sm,
                 reporter=self._reporter,
             )
             self._say_open_pins(decided)
-            if self._options.wishes.release:
+            if self._options.plan_options.release:
                 findings = check_plan(decided, self._wiring.lock)
                 require_no_errors(findings, f"{self._variant.name} cannot be released, so it is not built")
             return decided
@@ -143,13 +143,13 @@ class VariantBuild:
                 coverage_to_come(decided, lambda: native_sm(provider_in(decided, self._store)))
             )
         self._report_estimate(decided)
-        for line in room_lines(self._rooms(decided)):
+        for line in disk_lines(self._disk_needs(decided)):
             self._reporter.say(line)
 
     def forecast(self) -> dict[str, object]:
         """Return the plan as values for JSON, with the time and disk space of its build."""
         decided = self.plan()
-        return forecast(decided, self._costs, self._jobs(), self._rooms(decided))
+        return forecast(decided, self._costs, self._jobs(), self._disk_needs(decided))
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""
@@ -180,7 +180,7 @@ class VariantBuild:
                 return done
             self._report_estimate(decided)
             self._require_memory(decided)
-            self._require_room(self._rooms(decided))
+            self._require_space(self._disk_needs(decided))
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             packing = self._packing(decided, rendered)
@@ -207,7 +207,7 @@ class VariantBuild:
             decided = self.plan()
             self._require_compiled(decided, architectures)
             self._require_memory(decided)
-            self._require_room(self._compile_rooms(decided))
+            self._require_space(self._compile_needs(decided))
             rendered = self._render(decided)
             made = self._place.root / "ahead"
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
@@ -234,9 +234,9 @@ class VariantBuild:
         """Return whether ``build`` would build nothing. Reads every byte of the packages."""
         return bool(self._built(built_key(self.plan(), self._wiring.lock, self._wiring.code())))
 
-    def rooms_to_come(self) -> tuple[Room, ...]:
+    def disk_needs(self) -> tuple[DiskNeed, ...]:
         """Return the disk space that a build takes if nothing is up to date."""
-        return self._rooms(self.plan())
+        return self._disk_needs(self.plan())
 
     def build_beside_others(self) -> tuple[Path, ...]:
         """Build as ``build`` does, and report a failure at once, since other builds may go on for hours."""
@@ -358,16 +358,16 @@ class VariantBuild:
                 advice=f"Give --memory {heaviest}M or more, or leave it out.",
             )
 
-    def _require_room(self, needed: Sequence[Room]) -> None:
+    def _require_space(self, needed: Sequence[DiskNeed]) -> None:
         """Report the disk space that is taken. Raises ``DiskError`` if it is not free."""
-        for line in room_lines(needed):
+        for line in disk_lines(needed):
             self._reporter.say(line)
-        require_room(f"{self._variant.name} does not fit", needed)
+        require_disk_space(f"{self._variant.name} does not fit", needed)
 
-    def _rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
+    def _disk_needs(self, decided: BuildPlan) -> tuple[DiskNeed, ...]:
         wiring, lock = self._wiring, self._wiring.lock
         rendered = render(decided, lock, wiring.loader) if self._variant.is_tried_here else NOTHING_RENDERED
-        found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
+        found = disk_needs(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
             tools = self._base_of_tools(decided)
         except BuilderError:  # an engine without facts stops no build
@@ -375,23 +375,23 @@ class VariantBuild:
         if tools is None:
             return tuple(found)
         rootfs = wiring.rootfs(self._reporter)
-        beside = tool_rooms(wiring.project.bases[tools], self._store, rootfs, wiring.cache)
-        return (*found, *beside, *self._engine_rooms(decided, rendered, tools))
+        beside = tool_needs(wiring.project.bases[tools], self._store, rootfs, wiring.cache)
+        return (*found, *beside, *self._engine_needs(decided, rendered, tools))
 
-    def _compile_rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
+    def _compile_needs(self, decided: BuildPlan) -> tuple[DiskNeed, ...]:
         """Return the disk space of compiling alone."""
         wiring = self._wiring
         rendered = render(decided, wiring.lock, wiring.loader)
-        found = compile_rooms(decided, rendered, self._store, cache=wiring.cache, dist=wiring.dist)
-        return (*found, *self._engine_rooms(decided, rendered, None))
+        found = compile_needs(decided, rendered, self._store, cache=wiring.cache, dist=wiring.dist)
+        return (*found, *self._engine_needs(decided, rendered, None))
 
-    def _engine_rooms(self, decided: BuildPlan, rendered: Rendered, tools: str | None) -> Iterator[Room]:
+    def _engine_needs(self, decided: BuildPlan, rendered: Rendered, tools: str | None) -> Iterator[DiskNeed]:
         """Yield the disk space in this machine's engine; none if it does not say where it has its data."""
         engine = self._wiring.engine
         with suppress(BuilderError):  # an engine without facts stops no build
             if folder := engine.facts().folder:
                 held, here = engine.resources(), not self._options.builders
-                yield from engine_rooms(
+                yield from engine_needs(
                     decided, rendered, self._wiring.lock, held, folder, tools=tools, compiles=here
                 )
 
@@ -401,9 +401,9 @@ class VariantBuild:
         if folder is None:
             return
         decided, dist = self.plan(), self._wiring.dist
-        found = image_rooms(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
-        built = () if self.is_up_to_date() else self._rooms(decided)
-        require_room(f"the image of {self._variant.name} does not fit", [*built, *found])
+        found = image_needs(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
+        built = () if self.is_up_to_date() else self._disk_needs(decided)
+        require_disk_space(f"the image of {self._variant.name} does not fit", [*built, *found])
 
     @cached_property
     def _costs(self) -> Mapping[str, costs.Cost]:
@@ -438,7 +438,7 @@ class VariantBuild:
             self._wiring.engine.facts()
         except ToolMissingError:
             return None
-        return choose_base(self._wiring.project, self._options.wishes, self._wiring.engine).value
+        return choose_base(self._wiring.project, self._options.plan_options, self._wiring.engine).value
 
     def _render(self, decided: BuildPlan) -> Rendered:
         if not self._variant.is_tried_here:
@@ -474,7 +474,7 @@ class VariantBuild:
             place=self._place,
             plan=decided,
             rendered=rendered,
-            wishes=self._options.wishes,
+            plan_options=self._options.plan_options,
             began=self._began,
             tools=self._tools_to_try(decided),
             store=self._store,
@@ -511,32 +511,32 @@ def build_all(
     return tuple(package for name in builds for package in made[name])
 
 
-def room_together(builds: Mapping[str, VariantBuild]) -> Iterator[Room]:
+def joint_disk_needs(builds: Mapping[str, VariantBuild]) -> Iterator[DiskNeed]:
     """Yield the disk space of variants that are built at once, with the variants' names as steps."""
-    return together({name: build.rooms_to_come() for name, build in builds.items()})
+    return together({name: build.disk_needs() for name, build in builds.items()})
 
 
 def _require_room_for(builds: Mapping[str, VariantBuild], interrupt: Callable[[], None]) -> None:
-    def rooms_of(build: VariantBuild) -> tuple[Room, ...]:
+    def needs_of(build: VariantBuild) -> tuple[DiskNeed, ...]:
         try:
             build.require_engine()
-            return build.rooms_to_come()
+            return build.disk_needs()
         except BuilderError:  # the build itself will raise it
             return ()
 
-    found = side_by_side({name: partial(rooms_of, build) for name, build in builds.items()}, interrupt)
+    found = side_by_side({name: partial(needs_of, build) for name, build in builds.items()}, interrupt)
     needed = dict(zip(builds, found, strict=True))
     try:
         _require_together(needed)
     except DiskError:  # packages are read only now, since that takes seconds
-        left = {name: rooms for name, rooms in needed.items() if rooms and not builds[name].is_up_to_date()}
-        if len(left) > 1:  # a single build checks the room itself
+        left = {name: needs for name, needs in needed.items() if needs and not builds[name].is_up_to_date()}
+        if len(left) > 1:  # a single build checks its own need
             _require_together(left)
 
 
-def _require_together(needed: Mapping[str, Iterable[Room]]) -> None:
+def _require_together(needed: Mapping[str, Iterable[DiskNeed]]) -> None:
     what, advice = f"{', '.join(needed)} do not fit together", "Build fewer at once: --variant for --all. "
-    require_room(what, together(needed), advice)
+    require_disk_space(what, together(needed), advice)
 
 
 def _account(

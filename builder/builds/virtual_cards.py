@@ -62,7 +62,7 @@ class CardRequest:
     """Whether these are all known cards, so that a grid is written to each package's folder."""
 
 
-def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
+def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
     """Return the flags as values; ``None`` without flags. Raises ``ValidationError`` for a wrong value."""
     if not cards:
         for flag, value in (("--driver", driver), ("--grid", grid)):

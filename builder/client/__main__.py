@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from builder.client.cli import INTERRUPTED, main
+from builder.client.context import CommandContext
 from builder.client.output import Output
-from builder.client.world import World
 from builder.errors import DiskError
 from builder.files.disk import is_folder
 from builder.formats.text import shown
@@ -35,7 +35,7 @@ def run() -> int:
     """Run the command in ``sys.argv`` on this machine and return its exit code."""
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
     output = Output(sys.stdout, sys.stderr)
-    world = World(
+    context = CommandContext(
         surroundings=partial(_surroundings, env),
         connect=partial(_connect, env, output),
         platform=platform_of(platform.system(), platform.machine()),
@@ -50,7 +50,7 @@ def run() -> int:
     )
     _end_like_an_interrupt()
     try:
-        return main(sys.argv[1:], world, env, _home(), output.answer, output.say)
+        return main(sys.argv[1:], context, env, _home(), output.answer, output.say)
     except BrokenPipeError:  # the reader of stdout has closed it
         return BROKEN_PIPE
     except OSError as error:

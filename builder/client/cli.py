@@ -20,8 +20,8 @@ from urllib.parse import urljoin, urlsplit
 
 from builder.client import __version__
 from builder.client.commands.environment import SHELLS, library_path, separators
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.prefix import Prefix, default_prefix
-from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
 from builder.formats.oci import file_address, is_oci, parse_address
@@ -125,11 +125,11 @@ _RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
 
 Print = Callable[[str], None]
 
-Command = Callable[[World, ClientOptions], CommandAnswer]
+Command = Callable[[CommandContext, ClientOptions], CommandAnswer]
 
 
 def main(
-    argv: Sequence[str], world: World, env: Mapping[str, str], home: Path, out: Print, err: Print
+    argv: Sequence[str], context: CommandContext, env: Mapping[str, str], home: Path, out: Print, err: Print
 ) -> int:
     """Run one command and return its exit code. Raises what ``out`` raises.
 
@@ -140,10 +140,10 @@ def main(
     try:
         arguments = parsed(argv)
         if arguments.quiet:
-            world = quiet(world)
+            context = quiet(context)
         module, _ = COMMANDS[arguments.command]
         command = getattr(import_module(f"builder.client.commands.{module}"), _answer_of(arguments.command))
-        answer = cast("Command", command)(world, _options(arguments, env, home, world.platform))
+        answer = cast("Command", command)(context, _options(arguments, env, home, context.platform))
     except HelpError as wanted:
         out(str(wanted))
         return 0
@@ -167,14 +167,14 @@ def _answer_of(command: str) -> str:
     return f"answer_{command.replace('-', '_')}"
 
 
-def quiet(world: World) -> World:
-    """Return ``world`` with ``say`` and progress silenced: answers, questions and errors stay."""
+def quiet(context: CommandContext) -> CommandContext:
+    """Return ``context`` with ``say`` and progress silenced: answers, questions and errors stay."""
 
     def nobody(*_: object) -> None:
         """Ignore the message."""
 
-    connect = world.connect
-    return replace(world, say=nobody, connect=lambda: replace(connect(), progress=nobody, say=nobody))
+    connect = context.connect
+    return replace(context, say=nobody, connect=lambda: replace(connect(), progress=nobody, say=nobody))
 
 
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:

@@ -84,12 +84,12 @@ def main(options: argparse.Namespace) -> int:
         left = f", {progress.status().left}" if todo else ""
         beside = f" for this and {others} more" if todo and (others := len(joined.others())) else ""
         say(f"{len(todo)} units to compile, {options.jobs} at a time{left}{beside}")
-        tell_alone(todo, known, joined.budget)
+        report_units_alone(todo, known, joined.budget)
         costs.begin_run(tree, time.time(), options.jobs)
         note_shared(tree, options.learned.parent, now=bool(shared))
         environment = {**joined.environment(options.jobs, claims), **shared}
         status = compile_units(tree, options.jobs, options.targets, progress, environment)
-        tell_pieces(pieces.read())
+        report_pieces(pieces.read())
     learn(options, log, count)
     costs.write_record(options.record, tree)
     return status
@@ -159,14 +159,14 @@ def objects(tree: Path, targets: Sequence[str]) -> list[str]:
     return [match["output"] for match in _OBJECT.finditer(commands)]
 
 
-def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
+def report_units_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
     """Print which unit takes more MiB than ``budget``, if any: it will be compiled alone."""
     heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
     if heaviest is not None and pool.peak(known, heaviest) > budget:
         say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
 
 
-def tell_pieces(log: str) -> None:
+def report_pieces(log: str) -> None:
     """Print the number of cache hits for pieces of CUDA units (``builder.inside.nvcc``), by ccache's log."""
     found, made = costs.cache_hits(log), costs.cache_misses(log)
     if found + made:

@@ -18,7 +18,7 @@ from builder.binary.payloads.payload_bytes import has_lz4
 from builder.errors import BuilderError, os_error
 from builder.formats.text import printable
 from builder.inspector.answers import checked_options, require_all, show
-from builder.inspector.sources import look_inside
+from builder.inspector.sources import inspect_sources
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _inspect(argv: Sequence[str]) -> None:
     given = _parser().parse_args(argv)
-    asked = checked_options(
+    options = checked_options(
         given.path,
         {"--sarif": given.sarif},
         require=given.require,
@@ -93,9 +93,9 @@ def _inspect(argv: Sequence[str]) -> None:
     )
     if given.deep and not has_lz4():
         reporter.warn(_NO_LZ4)
-    sources = look_inside(opener, given.path, deep=given.deep)
-    show(sources, asked, {}, _tell, reporter.say)
-    require_all(sources, asked)
+    sources = inspect_sources(opener, given.path, deep=given.deep)
+    show(sources, options, {}, _tell, reporter.say)
+    require_all(sources, options)
 
 
 def _tell(text: str) -> None:

@@ -35,7 +35,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class InspectOptions:
     """The options of ``inspect`` that decide what it shows and checks."""
 
     as_json: bool = False
@@ -60,7 +60,7 @@ def checked_options(
     as_json: bool,
     diff: bool,
     sizes: bool,
-) -> Asked:
+) -> InspectOptions:
     """Return the options, checked before any of ``paths`` is read. Raises ``ValidationError``.
 
     ``places`` is as for ``require_places``; ``--sarif`` is one of its flags.
@@ -69,12 +69,14 @@ def checked_options(
     devices = required_devices(require, jit=jit)
     if diff:
         require_two(paths)
-    return Asked(as_json=as_json, diff=diff, sizes=sizes, devices=devices, jit=jit, sarif=places["--sarif"])
+    return InspectOptions(
+        as_json=as_json, diff=diff, sizes=sizes, devices=devices, jit=jit, sarif=places["--sarif"]
+    )
 
 
 def show(
     sources: Sequence[InspectedSource],
-    asked: Asked,
+    options: InspectOptions,
     files: Mapping[Path, bytes],
     tell: Callable[[str], None],
     say: Callable[[str], None],
@@ -83,20 +85,22 @@ def show(
 
     With ``as_json``, ``say`` is not called. Raises ``DiskError`` where a file cannot be written.
     """
-    if asked.sarif:
-        found = {one.label: tuple(findings_of(one, asked.devices, jit=asked.jit)) for one in sources}
-        files = {**files, asked.sarif: sarif(found).encode()}
+    if options.sarif:
+        found = {one.label: tuple(findings_of(one, options.devices, jit=options.jit)) for one in sources}
+        files = {**files, options.sarif: sarif(found).encode()}
     for path, data in files.items():
         write_file(path, data)
-    tell(_changes(*sources, as_json=asked.as_json) if asked.diff else _answer(sources, asked))
-    for path, data in files.items() if not asked.as_json else ():
+    tell(_changes(*sources, as_json=options.as_json) if options.diff else _answer(sources, options))
+    for path, data in files.items() if not options.as_json else ():
         say(f"{path}  {len(data):,} bytes")
 
 
-def _answer(sources: Sequence[InspectedSource], asked: Asked) -> str:
-    if asked.as_json:
+def _answer(sources: Sequence[InspectedSource], options: InspectOptions) -> str:
+    if options.as_json:
         return json.dumps(document(sources), indent=2)
-    return "\n\n".join([text(heat_maps(sources)), *(sizes_text(source) for source in sources if asked.sizes)])
+    return "\n\n".join(
+        [text(heat_maps(sources)), *(sizes_text(source) for source in sources if options.sizes)]
+    )
 
 
 def _changes(old: InspectedSource, new: InspectedSource, *, as_json: bool) -> str:
@@ -168,10 +172,10 @@ def findings_of(
     yield from check_required(source.libraries, devices, jit=jit)
 
 
-def require_all(sources: Sequence[InspectedSource], asked: Asked) -> None:
+def require_all(sources: Sequence[InspectedSource], options: InspectOptions) -> None:
     """Raise ``CheckFailedError`` as ``require_sound`` does, or where a source does not run on a device."""
     require_sound(sources)
-    _require_support(sources, asked.devices, jit=asked.jit)
+    _require_support(sources, options.devices, jit=options.jit)
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:

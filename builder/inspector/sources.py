@@ -23,7 +23,9 @@ def require_two(sources: Sequence[str]) -> None:
         )
 
 
-def look_inside(opener: Opener, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
+def inspect_sources(
+    opener: Opener, sources: Sequence[str], *, deep: bool = False
+) -> tuple[InspectedSource, ...]:
     """Return each source (file, folder or URL) inspected; with ``deep``, its images are unpacked.
 
     Raises as ``Opener.files`` does.

@@ -270,7 +270,7 @@ def size_on_disk(tars: Iterable[Path]) -> int:
     return size
 
 
-def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
+def require_budget(manifest: Manifest, size: int, budget: int) -> None:
     """Raise ``CheckFailedError`` if an image of ``size`` bytes is larger than ``budget``."""
     if size > budget:
         raise CheckFailedError(

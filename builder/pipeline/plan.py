@@ -37,7 +37,7 @@ PROVIDERS_IN_WHEELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class PlanOptions:
     """The command line's flags on what to build.
 
     ``None`` and ``"auto"`` mean the value of ``variants.yaml``.
@@ -68,7 +68,7 @@ class Decision(Generic[T]):
 def plan(
     project: Project,
     variant: Variant,
-    wishes: Wishes,
+    options: PlanOptions,
     *,
     engine: Engine,
     store: Store,
@@ -84,30 +84,30 @@ def plan(
     provider library has SASS for. Raises ``CompatibilityError`` for a set that the chosen toolchain cannot
     build, and ``TransferError`` for a requested base that cannot be reached.
     """
-    if wishes.release:
+    if options.release:
         project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
     project = project.of(variant)
     if variant.is_official:
-        decided = _repack(project, variant, wishes, engine)
+        decided = _repack(project, variant, options, engine)
         if variant.provider == CUDA:
             _require_served(decided, native_sm(provider_in(decided, store)))
         _report_decisions(decided, reporter)
-        if idle := _for_compiled_alone(wishes):
+        if idle := _for_compiled_alone(options):
             reporter.say(f"note     {', '.join(idle)}: for what is compiled, which {variant.name} is not")
         return decided
-    variant = replace(variant, widen=variant.widen or wishes.widen)
+    variant = replace(variant, widen=variant.widen or options.widen)
     read = cache(native_sm)
-    base = choose_base(project, wishes, engine)
-    wheel = ort_wheel(_released(project, wishes, base.value))
+    base = choose_base(project, options, engine)
+    wheel = ort_wheel(_released(project, options, base.value))
     origin = _choose_origin(
         project,
         variant,
-        wishes,
+        options,
         wheel,
-        patches=_missing_patches(project, wishes, base.value),
+        patches=_missing_patches(project, options, base.value),
         native_sm=lambda: read(store.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform]),
     )
-    decided = widened(decide(project, variant, wishes, base, origin))
+    decided = widened(decide(project, variant, options, base, origin))
     unread = check_is_read(wheel.spec for wheel in project.bundled)
     warnings = [*_lint(decided), *_reach_findings(decided, store, read), *unread]
     _report_decisions(decided, reporter)
@@ -129,12 +129,12 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
         )
 
 
-def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
+def _repack(project: Project, variant: Variant, options: PlanOptions, engine: Engine) -> BuildPlan:
     """Return the plan of a package that is an official wheel repacked."""
-    wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
+    wheel = variant.wheel or _of_the_release(project, variant, options, engine)
     tried = variant.is_tried_here
     base = (
-        choose_base(project, wishes, engine)
+        choose_base(project, options, engine)
         if tried
         else Decision(value=NO_BASE, reason="nothing is compiled")
     )
@@ -164,59 +164,59 @@ def _require_served(decided: BuildPlan, held: Sequence[Arch]) -> None:
         )
 
 
-def _for_compiled_alone(wishes: Wishes) -> list[str]:
-    """Return the flags among ``wishes`` that change nothing about a package that is a wheel repacked."""
+def _for_compiled_alone(options: PlanOptions) -> list[str]:
+    """Return the flags among ``options`` that change nothing about a package that is a wheel repacked."""
     given = {
-        "--origin source": wishes.origin is Origin.SOURCE,
-        "--profile": wishes.profile is not None,
-        "--host": wishes.host is not None,
-        "--widen": wishes.widen,
+        "--origin source": options.origin is Origin.SOURCE,
+        "--profile": options.profile is not None,
+        "--host": options.host is not None,
+        "--widen": options.widen,
     }
     return [flag for flag, is_given in given.items() if is_given]
 
 
-def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
+def _of_the_release(project: Project, variant: Variant, options: PlanOptions, engine: Engine) -> Input:
     """Return the wheel of the toolkit's or the release's version.
 
     An engine is used only if the base is open.
     """
     if variant.toolkit:
         return ort_wheel(project.toolkits[variant.toolkit].ort_version, variant.platform)
-    base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
-    version = _released(project, wishes, base)
+    base = choose_base(project, options, engine).value if options.base == "auto" else options.base
+    version = _released(project, options, base)
     return (
         ort_wheel(version, variant.platform) if variant.provider == CUDA else provider_wheel(variant, version)
     )
 
 
-def _released(project: Project, wishes: Wishes, base: str) -> str:
+def _released(project: Project, options: PlanOptions, base: str) -> str:
     """Return the version of the official wheels that are repacked."""
-    return project.onnxruntime.version if wishes.mixed else project.bases[base].ort_version
+    return project.onnxruntime.version if options.mixed else project.bases[base].ort_version
 
 
-def _missing_patches(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
+def _missing_patches(project: Project, options: PlanOptions, base: str) -> Sequence[str]:
     """Return the base's patches if the official wheel has the base's version; the wheel has none of them."""
-    same = _released(project, wishes, base) == project.bases[base].ort_version
+    same = _released(project, options, base) == project.bases[base].ort_version
     return project.bases[base].patches if same else ()
 
 
-def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Decision[str]:
+def choose_base(project: Project, options: PlanOptions, engine: Engine) -> Decision[str]:
     """Return the first base whose system is available: an image that is present or can be pulled, or Debian.
 
     Raises ``ValidationError`` for an unknown base, and ``TransferError`` or ``ToolMissingError`` if the
     requested base, or every base, is unavailable.
     """
-    require_base(project, wishes.base)
+    require_base(project, options.base)
     missed: list[str] = []
-    for name in project.bases if wishes.base == "auto" else (wishes.base,):
+    for name in project.bases if options.base == "auto" else (options.base,):
         system = project.bases[name].system
         if isinstance(system, SuiteSystem):
             return Decision(value=name, reason="; ".join(missed) or "asked for")
         try:
-            reason = f"{system.image.spec} {_how_to_have(system.image.spec, wishes, engine)}"
+            reason = f"{system.image.spec} {_how_to_have(system.image.spec, options, engine)}"
             return Decision(value=name, reason=reason)
         except (ToolMissingError, TransferError) as error:
-            if wishes.base == name:
+            if options.base == name:
                 raise
             missed.append(_why_not(system.image.spec, error))
     raise ToolMissingError(f"no base of variants.yaml can be had: {'; '.join(missed)}")
@@ -237,10 +237,10 @@ def _why_not(image: str, error: BuilderError) -> str:
     return f"{image} is neither here nor pullable: {error.cause or error.what}"
 
 
-def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
+def _how_to_have(image: str, options: PlanOptions, engine: Engine) -> str:
     if engine.has_image(image):
         return "is on this engine"
-    if wishes.offline:
+    if options.offline:
         raise TransferError(
             f"{image} is not on this engine", cause="--offline asks no registry", advice="Pull it first."
         )
@@ -251,18 +251,18 @@ def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
 def _choose_origin(
     project: Project,
     variant: Variant,
-    wishes: Wishes,
+    options: PlanOptions,
     wheel: Input,
     *,
     patches: Sequence[str],
     native_sm: Callable[[], Sequence[Arch]],
 ) -> Decision[Origin]:
-    wish = wishes.origin or project.onnxruntime.origin
+    wish = options.origin or project.onnxruntime.origin
     if wish is Origin.SOURCE:
         return Decision(value=Origin.SOURCE, reason="asked for")
-    if wish is Origin.AUTO and wishes.profile not in (None, Profile.FULL):
-        return Decision(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
-    if wish is Origin.AUTO and wishes.host is Host.SOURCE:
+    if wish is Origin.AUTO and options.profile not in (None, Profile.FULL):
+        return Decision(value=Origin.SOURCE, reason=f"profile {options.profile.value} was asked for")
+    if wish is Origin.AUTO and options.host is Host.SOURCE:
         return Decision(value=Origin.SOURCE, reason="host source was asked for")
     sass = native_sm()
     held = {arch.number for arch in sass}
@@ -326,11 +326,15 @@ def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]
 
 
 def decide(
-    project: Project, variant: Variant, wishes: Wishes, base: Decision[str], origin: Decision[Origin]
+    project: Project,
+    variant: Variant,
+    options: PlanOptions,
+    base: Decision[str],
+    origin: Decision[Origin],
 ) -> BuildPlan:
     """Return the plan that follows from a base and an origin, without any check."""
     compiled = origin.value is Origin.SOURCE
-    version = project.bases[base.value].ort_version if compiled else _released(project, wishes, base.value)
+    version = project.bases[base.value].ort_version if compiled else _released(project, options, base.value)
     return BuildPlan(
         project=project,
         variant=variant,
@@ -338,8 +342,8 @@ def decide(
         base_reason=base.reason,
         origin=origin.value,
         origin_reason=origin.reason,
-        profile=(wishes.profile or project.onnxruntime.profile) if compiled else None,
-        host=(wishes.host or project.onnxruntime.host) if compiled else Host.WHEEL,
+        profile=(options.profile or project.onnxruntime.profile) if compiled else None,
+        host=(options.host or project.onnxruntime.host) if compiled else Host.WHEEL,
         ort_version=version,
         ort_wheel=ort_wheel(version),
     )

@@ -21,7 +21,7 @@ from ortpacks_service.errors import RequestError
 from ortpacks_service.metrics import Metrics
 from ortpacks_service.models import FAILED, Model, Models
 from ortpacks_service.options import DETECTOR, EMBEDDER, Options
-from ortpacks_service.speech import a_frame
+from ortpacks_service.speech import silent_frame
 from ortpacks_service.store import Store, StoreError
 
 _WAITING, _STREAMS = 64, 4
@@ -90,7 +90,7 @@ class Service:
         """Open the models in a thread; ``/readyz`` shows their states."""
         if without := self._no_embedder():
             log.error(without)
-        self.models.load({self.embedder_name: self._opened}, {DETECTOR: a_frame()})
+        self.models.load({self.embedder_name: self._opened}, {DETECTOR: silent_frame()})
 
     def end(self) -> None:
         """Stop without waiting for running work; the store loses nothing if it is not closed."""

@@ -43,7 +43,7 @@ _UNKNOWN_SIZES = (0, 0x7FFFFFFF)
 """Sizes that writers of streams give for an unknown size: 0, or this maximum and more."""
 
 
-def a_frame() -> dict[str, NDArray[Any]]:
+def silent_frame() -> dict[str, NDArray[Any]]:
     """Return silence as the model's inputs, since the model does not accept made up ones."""
     return {
         "input": np.zeros((1, sum(_WINDOWS[16000])), np.float32),

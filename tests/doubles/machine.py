@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.client.cli import main
+from builder.client.context import CommandContext
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
-from builder.client.world import World
 from builder.files.http_client import Web, open_url
 from builder.files.oci_opener import OciOpener
 from tests.support.schemas import schema
@@ -55,7 +55,7 @@ class Machine:
 
     def run(self, *argv: str) -> int:
         self.out = self.err = ""
-        return main(argv, self.world(), self.env, self.home, self._out, self._err)
+        return main(argv, self.context(), self.env, self.home, self._out, self._err)
 
     def answer(self, *argv: str) -> dict[str, Any]:
         """Run a command with ``--json``, which must succeed and follow the schema, and return its output."""
@@ -72,9 +72,9 @@ class Machine:
             say=self._err,
         )
 
-    def world(self) -> World:
+    def context(self) -> CommandContext:
         missing = str(self.home / "no-such-file")
-        return World(
+        return CommandContext(
             surroundings=lambda: Surroundings(
                 env=self.env,
                 ask=asker({}),

@@ -16,7 +16,7 @@ from builder.app.verbs import write_client
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Project
 from builder.release.addresses import index_url
 from builder.release.preflight import Leniency
@@ -45,7 +45,7 @@ class _BothForms(Wiring):
 def cpu_packages(dist: Path) -> Sequence[Path]:
     """Build the package without CUDA and return its archives, zstd and gzip."""
     shop = _BothForms(ROOT, dist=dist, reporter=FakeReporter())
-    options = BuildOptions(wishes=Wishes(base="assembled"))
+    options = BuildOptions(plan_options=PlanOptions(base="assembled"))
     return VariantBuild(shop, shop.project.providers["cpu"], options, shop.reporter).build()
 
 

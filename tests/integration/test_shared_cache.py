@@ -26,7 +26,7 @@ from builder.formats.package_names import Profile
 from builder.inside.drive import SHARED
 from builder.package.build_record import CompileRecord, loads_compile
 from builder.pipeline.compile import StageBuild, export
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.ports import CompileCache, CompileCaches
 from builder.project.build_plan import Workplace
 from tests.integration.faults_world import replace
@@ -71,8 +71,10 @@ class Machine:
     def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
         """Compile ``TARGET`` and return the artifact's folder, which has a record and no libraries."""
         shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
-        wishes = Wishes(base="assembled", profile=Profile.MINIMAL)
-        build = VariantBuild(shop, shop.project.variants["legacy"], BuildOptions(wishes=wishes), reporter)
+        plan_options = PlanOptions(base="assembled", profile=Profile.MINIMAL)
+        build = VariantBuild(
+            shop, shop.project.variants["legacy"], BuildOptions(plan_options=plan_options), reporter
+        )
         place = Workplace(self._folder / "legacy")
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)

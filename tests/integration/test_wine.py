@@ -23,7 +23,7 @@ from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form, Layout
 from builder.pipeline.client_zipapp import build_client
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
 from builder.project.variants import Project
 from tests.doubles.release import archive, entry, manifest_of, member, write_index
@@ -98,7 +98,7 @@ def official() -> Path:
 def release(wine: Wine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the real package; return the folder with the package, its index and the client."""
     shop = ThinAndGzipped(ROOT, dist=tmp_path_factory.mktemp("windows"), reporter=FakeReporter())
-    options = BuildOptions(wishes=Wishes(base="assembled", mixed=True))
+    options = BuildOptions(plan_options=PlanOptions(base="assembled", mixed=True))
     VariantBuild(shop, shop.project.variants["windows"], options, shop.reporter).build()
     make_client(shop)
     return shop.dist

@@ -36,7 +36,7 @@ class FolderHost:
         """See ``release.assets.ReleaseHost.require_access`` and ``MirrorFolder.require_ours``."""
         self._mirror.require_ours()
 
-    def require_room(self, tag: str, files: tuple[Path, ...]) -> None:
+    def require_disk_space(self, tag: str, files: tuple[Path, ...]) -> None:
         """Raise ``DiskError`` unless there is space for the ``files`` that the release and its draft lack."""
         there = {(path.name, _size(path)) for folder in self._folders(tag) for path in _inside(folder)}
         sizes = {path.name: _size(path) for path in files}

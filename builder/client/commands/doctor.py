@@ -7,19 +7,21 @@ from typing import Dict, Iterator, Optional, Sequence
 
 from builder.client.commands.observe import Rights, examine, examine_failure
 from builder.client.commands.show_gpus import device_value, spelled
-from builder.client.world import ClientOptions, CommandAnswer, World, head
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.errors import CheckFailedError
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Finding, Severity
 from builder.findings.observations import Observations, SessionTrial
 
 
-def answer_doctor(world: World, options: ClientOptions, rights: Optional[Rights] = None) -> CommandAnswer:
+def answer_doctor(
+    context: CommandContext, options: ClientOptions, rights: Optional[Rights] = None
+) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
     rights = rights or Rights()
     said = options.said
     observed = (
-        examine(world, options, rights) if said is None else examine_failure(world, options, rights, said)
+        examine(context, options, rights) if said is None else examine_failure(context, options, rights, said)
     )
     findings = diagnose(observed)
     bad = any(finding.severity is Severity.ERROR for finding in findings)

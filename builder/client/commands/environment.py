@@ -7,9 +7,9 @@ import shlex
 import struct
 from typing import Callable, Dict, List, Mapping
 
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
-from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import ValidationError
 from builder.formats.package_names import HOSTS, LINUX
 from builder.formats.text import printable
@@ -70,11 +70,11 @@ SHELLS: Mapping[str, Line] = {
 }
 
 
-def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_env(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Print the variables that an application needs, as statements of a shell."""
-    values = variables(options.prefix, world.platform)
-    shell = options.dialect or ("powershell" if world.platform.startswith("win") else "sh")
-    statements = () if options.as_json else lines(values, shell, world.platform)
+    values = variables(options.prefix, context.platform)
+    shell = options.dialect or ("powershell" if context.platform.startswith("win") else "sh")
+    statements = () if options.as_json else lines(values, shell, context.platform)
     return CommandAnswer({**head("env"), "variables": values}, tuple(statements), script=True)
 
 

@@ -7,7 +7,7 @@ from typing import Dict, List
 
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select_package import (
-    Scene,
+    PackageSelection,
     choice_value,
     choose,
     explained,
@@ -15,6 +15,7 @@ from builder.client.commands.select_package import (
     note_verdict,
     remember,
 )
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
 from builder.client.install.complete import (
     CompletionMeans,
     Nearby,
@@ -27,72 +28,77 @@ from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.pip import Pip
 from builder.client.install.source import network
 from builder.client.trials.try_out import OrtTrials
-from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
 from builder.formats.package_names import WINDOWS
 from builder.formats.text import amount
 from builder.selection.choice import PackageChoice
 
 
-def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_install(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Install the package that fits. Where no package does, nothing is installed and the exit code is 0."""
-    scene = look(world, options)
-    choice = choose(scene, options.variant)
+    selection = look(context, options)
+    choice = choose(selection, options.variant)
     if choice.package is None:
-        return _nothing(world, options, scene, choice)
-    for line in () if options.as_json else explained(choice, scene):
-        world.say(line)
-    job = _job(world, options, choice, choice.package, scene)
-    _ask(world, options, job, choice.package)
+        return _nothing(context, options, selection, choice)
+    for line in () if options.as_json else explained(choice, selection):
+        context.say(line)
+    job = _job(context, options, choice, choice.package, selection)
+    _ask(context, options, job, choice.package)
     result = install(job)
-    remember(world, options, scene.located.shown, scene.located.signed)
+    remember(context, options, selection.located.shown, selection.located.signed)
     choice = replace(choice, package=result.package)
-    note_verdict(world, options, scene, choice, by_table(choice, scene, world))
+    note_verdict(context, options, selection, choice, by_table(choice, selection, context))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}
     return CommandAnswer(value, tuple(_result_lines(result)))
 
 
-def _nothing(world: World, options: ClientOptions, scene: Scene, choice: PackageChoice) -> CommandAnswer:
-    note_verdict(world, options, scene, choice, by_table(choice, scene, world))
+def _nothing(
+    context: CommandContext, options: ClientOptions, selection: PackageSelection, choice: PackageChoice
+) -> CommandAnswer:
+    note_verdict(context, options, selection, choice, by_table(choice, selection, context))
     value = {**head("install"), **choice_value(choice), "installed": None}
-    lines = (*explained(choice, scene), "Nothing was installed: use ONNX Runtime's own CPU build.")
+    lines = (*explained(choice, selection), "Nothing was installed: use ONNX Runtime's own CPU build.")
     return CommandAnswer(value, lines)
 
 
 def _job(
-    world: World, options: ClientOptions, choice: PackageChoice, package: IndexPackage, scene: Scene
+    context: CommandContext,
+    options: ClientOptions,
+    choice: PackageChoice,
+    package: IndexPackage,
+    selection: PackageSelection,
 ) -> InstallJob:
-    environments = (*site_packages(options.look_in), *world.environments)
-    around = world.around
+    environments = (*site_packages(options.look_in), *context.environments)
+    around = context.around
     libraries = library_folders(around.root, around.env.get("CONDA_PREFIX"), options.look_in)
-    pythons = (world.around.python, "python3", "python", *(["py"] if world.platform == WINDOWS else []))
-    pip = Pip(tuple(dict.fromkeys(pythons)), world.around.work)
+    pythons = (context.around.python, "python3", "python", *(["py"] if context.platform == WINDOWS else []))
+    pip = Pip(tuple(dict.fromkeys(pythons)), context.around.work)
     means = CompletionMeans(
         prefix=options.prefix,
         nearby=Nearby(options.prefix, environments, libraries),
         wheels=Wheels(options.wheels, None if options.offline else pip),
-        say=world.say,
-        free=world.free,
+        say=context.say,
+        free=context.free,
     )
     return InstallJob(
         choice=choice,
-        offers=offers(scene.index.packages, package),
+        offers=offers(selection.index.packages, package),
         layout=options.layout,
-        located=scene.located,
+        located=selection.located,
         means=means,
-        web=network(world.web, offline=options.offline),
-        now=world.now,
-        trials=OrtTrials(world.around.ask, world.around.python),
-        symlink=world.symlink,
+        web=network(context.web, offline=options.offline),
+        now=context.now,
+        trials=OrtTrials(context.around.ask, context.around.python),
+        symlink=context.symlink,
     )
 
 
-def _ask(world: World, options: ClientOptions, job: InstallJob, package: IndexPackage) -> None:
+def _ask(context: CommandContext, options: ClientOptions, job: InstallJob, package: IndexPackage) -> None:
     """Ask the user before anything is fetched, unless the folder of an offered package exists already."""
     require_ours(options.prefix)
     if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
         room = f"{amount(package.size)} to fetch at most, {amount(package.installed_size)} on the disk"
-        require_yes(world, options, f"Install {package.name} under {options.prefix.root} ({room})?")
+        require_yes(context, options, f"Install {package.name} under {options.prefix.root} ({room})?")
 
 
 def _result_lines(result: InstallResult) -> List[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional
 
 from builder.client.commands.select_package import package_value, release
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
 from builder.client.install.current import (
     detach,
     folder_in_use,
@@ -25,21 +26,20 @@ from builder.client.install.current import (
 )
 from builder.client.install.prefix import Prefix, changing, clear_parts, forget_downloads, read_info
 from builder.client.install.unpack import verify
-from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.errors import IntegrityError, NothingToDoError, TransferError
 from builder.files.disk import remove
 from builder.formats.index import Index, IndexPackage
 from builder.formats.text import amount
 
 
-def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_list(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """List the packages of the release and the installed ones, without hashing any file.
 
     The exit code is 10 where the release cannot be fetched; the installed packages are listed then too.
     """
     missed = None
     try:
-        index = _release(world, options)
+        index = _release(context, options)
     except TransferError as error:
         index, missed = None, error
     here = list(_versions(options.prefix))
@@ -63,7 +63,7 @@ def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
     return CommandAnswer(value, (*lines, f"release: {missed}"), missed.exit_code)
 
 
-def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+def answer_verify(context: CommandContext, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
     """Hash the files of the package in use; exit code 7 where one differs from the manifest."""
     verdict = verify(installed(options.prefix))
     good = f"{verdict.manifest.name}: {len(verdict.manifest.files)} files are as the manifest says"
@@ -79,13 +79,13 @@ def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noq
     return CommandAnswer(value, (good,))
 
 
-def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Switch back to the package that was in use before, after every file of it is verified."""
     prefix = options.prefix
     now, target = installed(prefix).name, _target(prefix)
-    require_yes(world, options, f"Go back from {now} to {target.name}?")
+    require_yes(context, options, f"Go back from {now} to {target.name}?")
     require_ours(prefix)
-    with changing(prefix, world.say):
+    with changing(prefix, context.say):
         clear_parts(prefix)
         now, target = installed(prefix).name, _target(prefix)
         problems = verify(target).problems
@@ -94,12 +94,12 @@ def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
                 f"{target.name} is damaged, so {now} stays in use: {'; '.join(problems)}",
                 advice="`install --index` with the index of its release brings it anew.",
             )
-        switch(prefix, target, world.symlink)
+        switch(prefix, target, context.symlink)
     value = {**head("rollback"), "from": now, "to": target.name, "folder": str(target)}
     return CommandAnswer(value, (f"In use, every file verified: {target}", f"No longer in use: {now}"))
 
 
-def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_uninstall(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Remove all packages, or with ``--old`` those that are not in use. Other programs' files stay."""
     prefix = options.prefix
     if folder_in_use(prefix) is None and not versions(prefix) and not prefix.state.is_dir():
@@ -108,9 +108,9 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
             advice="Name the folder that has one with --prefix.",
         )
     what = "all packages that are not in use" if options.old else "all packages"
-    require_yes(world, options, f"Remove {what} under {prefix.root}?", default=False)
+    require_yes(context, options, f"Remove {what} under {prefix.root}?", default=False)
     require_ours(prefix)
-    with changing(prefix, world.say):
+    with changing(prefix, context.say):
         arrived = size_of_trees((prefix.parts, prefix.downloads))
         clear_parts(prefix)
         forget_downloads(prefix)
@@ -142,11 +142,11 @@ def _target(prefix: Prefix) -> Path:
     return prefix.versions / name
 
 
-def _release(world: World, options: ClientOptions) -> Optional[Index]:
+def _release(context: CommandContext, options: ClientOptions) -> Optional[Index]:
     """Return the release's index; ``None`` with ``--installed`` and where no index is known."""
     if options.local or not options.index:
         return None
-    return release(world, options).index
+    return release(context, options).index
 
 
 def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
+from builder.client.context import ClientOptions, CommandContext
 from builder.client.install.complete import folders_of
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
@@ -20,7 +21,6 @@ from builder.client.install.unpack import Verification, manifest_in, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
-from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
 from builder.files.disk import is_file, is_folder, is_writable
@@ -68,7 +68,7 @@ class Rights:
     noexec: Allowed = mounted_noexec
 
 
-def examine(world: World, options: ClientOptions, rights: Rights) -> Observations:
+def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> Observations:
     """Return the observations of this machine and of the package in use. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file or no ONNX model, ``IntegrityError`` for a model
@@ -77,20 +77,20 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Observation
     files = [model_file(text, text, "Give a model's path.") for text in options.models]
     verdict, installed, broken = _package(options.prefix)
     observed = replace(
-        _machine(world, rights),
+        _machine(context, rights),
         broken=broken,
-        distributions=tuple(distributions((*world.environments, *options.look_in))),
-        cache=_cache(world, rights),
+        distributions=tuple(distributions((*context.environments, *options.look_in))),
+        cache=_cache(context, rights),
     )
-    places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
+    places = [Path(context.around.env.get("TMPDIR") or _TEMPORARY)]
     if verdict is not None:
         places.insert(0, verdict.folder)
-        trial, models = _trials(verdict, observed, world, files)
+        trial, models = _trials(verdict, observed, context, files)
         observed = replace(
             observed,
             installed=installed,
-            host=_elsewhere(verdict.folder, world.around.env),
-            shadows=tuple(_shadows(verdict, world)),
+            host=_elsewhere(verdict.folder, context.around.env),
+            shadows=tuple(_shadows(verdict, context)),
             trial=trial,
             models=models,
         )
@@ -101,7 +101,9 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Observation
     return replace(observed, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
 
-def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Observations:
+def examine_failure(
+    context: CommandContext, options: ClientOptions, rights: Rights, said: str
+) -> Observations:
     """Return the machine, the package in use, and the failed session that the error text ``said`` is of.
 
     The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
@@ -115,14 +117,14 @@ def examine_failure(world: World, options: ClientOptions, rights: Rights, said: 
         raise ConfigError("--said: no words. Give the error's text in quotes.")
     failure, code = reason(words, words)
     trial = SessionTrial(CUDA, failure, code)
-    return replace(_machine(world, rights), installed=installed, broken=broken, trial=trial)
+    return replace(_machine(context, rights), installed=installed, broken=broken, trial=trial)
 
 
-def _machine(world: World, rights: Rights) -> Observations:
-    found, env, root = detect(world.around), world.around.env, world.around.root
+def _machine(context: CommandContext, rights: Rights) -> Observations:
+    found, env, root = detect(context.around), context.around.env, context.around.root
     linux = found.system.os == "linux"
     return Observations(
-        platform=world.platform,
+        platform=context.platform,
         system=found.system,
         kernel=look_at_kernel(root, rights.may_use) if linux else Kernel(),
         replies={probe.name: probe for probe in found.probes},
@@ -182,14 +184,14 @@ def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
         return named
 
 
-def _shadows(verdict: Verification, world: World) -> Iterator[Shadow]:
-    if not world.platform.startswith("linux"):
+def _shadows(verdict: Verification, context: CommandContext) -> Iterator[Shadow]:
+    if not context.platform.startswith("linux"):
         return iter(())
-    return shadows(verdict.folder, verdict.manifest, world.around.env)
+    return shadows(verdict.folder, verdict.manifest, context.around.env)
 
 
 def _trials(
-    verdict: Verification, observed: Observations, world: World, files: Iterable[Path]
+    verdict: Verification, observed: Observations, context: CommandContext, files: Iterable[Path]
 ) -> Tuple[Optional[SessionTrial], Tuple[ModelTrial, ...]]:
     """Run a session of one node, and open the user's models, in a package whose files are whole.
 
@@ -202,15 +204,15 @@ def _trials(
         return None, ()
     no_gpu = manifest.provider == CUDA and not observed.reply("libcuda").devices
     provider = CPU if no_gpu else manifest.provider
-    trials = OrtTrials(world.around.ask, world.around.python)
+    trials = OrtTrials(context.around.ask, context.around.python)
     # The node first: its time limit allows for a cold disk and the driver's compiler, a model's does not.
     one_node = trials.compute(host, provider)
     opened = [ModelTrial(str(file), provider, trials.open(host, provider, file).failure) for file in files]
     return one_node, tuple(opened)
 
 
-def _cache(world: World, rights: Rights) -> Cache:
-    env = world.around.env
+def _cache(context: CommandContext, rights: Rights) -> Cache:
+    env = context.around.env
     home = env.get("HOME")
     named = env.get("CUDA_CACHE_PATH") or (f"{home}/.nv/ComputeCache" if home else "")
     size = env.get("CUDA_CACHE_MAXSIZE", "")

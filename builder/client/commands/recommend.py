@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.select_package import ModelVerdict, Scene, choose, look, note_verdict
+from builder.client.commands.select_package import ModelVerdict, PackageSelection, choose, look, note_verdict
 from builder.client.commands.show_gpus import profile_value
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.current import installed
 from builder.client.install.unpack import verify
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
-from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import IntegrityError
 from builder.files.package_tar import bad_package
 from builder.formats.manifest import Manifest, ModelRule
@@ -38,52 +38,56 @@ class Attempt:
     model needs; ``None`` for any other reason."""
 
 
-def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_recommend(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Recommend a model for this machine.
 
     With ``--try`` model files are opened in the installed package, and ``gpu-info.json`` gets the result.
     """
-    scene = look(world, options)
-    choice = choose(scene, options.variant)
-    verdict = by_table(choice, scene, world)
+    selection = look(context, options)
+    choice = choose(selection, options.variant)
+    verdict = by_table(choice, selection, context)
     attempts: Sequence[Attempt] = ()
     if options.models:
-        rules = tuple(_fitting(scene.index.models, verdict.vram_mib, world))
-        trials = OrtTrials(world.around.ask, world.around.python)
-        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, trials))
+        rules = tuple(_fitting(selection.index.models, verdict.vram_mib, context))
+        trials = OrtTrials(context.around.ask, context.around.python)
+        attempts = tuple(_try_models(rules, _files(options.models, rules, selection), options, trials))
         verdict = _by_trial(rules, attempts, verdict)
-        note_verdict(world, options, scene, choice, verdict)
+        note_verdict(context, options, selection, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
     profile = profile_value(choice.device if choice.on_gpu else None)
     value = {
         **head("recommend"),
-        **_value(verdict, attempts, world),
+        **_value(verdict, attempts, context),
         "profile": profile,
         "notes": list(notes),
     }
-    return CommandAnswer(value, (*map(_attempt_line, attempts), _summary(verdict, world), *notes))
+    return CommandAnswer(value, (*map(_attempt_line, attempts), _summary(verdict, context), *notes))
 
 
-def by_table(choice: PackageChoice, scene: Scene, world: World) -> ModelVerdict:
+def by_table(choice: PackageChoice, selection: PackageSelection, context: CommandContext) -> ModelVerdict:
     """Return the first model of the index's table whose minimums this machine meets."""
     own = choice.device.memory_mib if choice.on_gpu and choice.device else None
-    vram = usable_vram(world.platform, world.ram_gib * 1024, own)
-    rule = recommend(scene.index.models, vram, world.cores, world.ram_gib)
+    vram = usable_vram(context.platform, context.ram_gib * 1024, own)
+    rule = recommend(selection.index.models, vram, context.cores, context.ram_gib)
     return ModelVerdict(rule.model if rule else None, rule.device if rule else None, vram)
 
 
-def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> Iterator[ModelRule]:
+def _fitting(
+    models: Sequence[ModelRule], vram: Optional[int], context: CommandContext
+) -> Iterator[ModelRule]:
     """Return every line of the table whose minimums this machine meets, in the table's order."""
-    return (rule for rule in models if recommend([rule], vram, world.cores, world.ram_gib) is not None)
+    return (rule for rule in models if recommend([rule], vram, context.cores, context.ram_gib) is not None)
 
 
-def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Mapping[str, Path]:
+def _files(
+    given: Sequence[str], rules: Sequence[ModelRule], selection: PackageSelection
+) -> Mapping[str, Path]:
     """Return the path of each model.
 
     A path without a name belongs to the recommended model; where the table has none that fits, to a model of
     the file's own name. Raises ``ValidationError`` or ``IntegrityError``, as ``model_file`` does.
     """
-    known = [rule.model for rule in scene.index.models]
+    known = [rule.model for rule in selection.index.models]
     table = ", ".join(known) or "it is empty"
     advice = f"Give a model's path, or NAME=PATH with a name of the index's table: {table}."
     files: Dict[str, Path] = {}
@@ -196,22 +200,22 @@ def _nodes(placement: Optional[Placement]) -> str:
     )
 
 
-def _summary(verdict: ModelVerdict, world: World) -> str:
+def _summary(verdict: ModelVerdict, context: CommandContext) -> str:
     memory = f"{verdict.vram_mib} MiB of GPU memory" if verdict.vram_mib else "no usable GPU memory"
     how = "tried out, " if verdict.tested else ""
     model = verdict.model or "no model of the table fits"
-    return f"{model}: {how}{memory}, {world.cores} cores, {world.ram_gib} GiB of RAM"
+    return f"{model}: {how}{memory}, {context.cores} cores, {context.ram_gib} GiB of RAM"
 
 
-def _value(verdict: ModelVerdict, attempts: Sequence[Attempt], world: World) -> Dict[str, object]:
+def _value(verdict: ModelVerdict, attempts: Sequence[Attempt], context: CommandContext) -> Dict[str, object]:
     return {
         "model": verdict.model,
         "device": verdict.device,
         "tested": verdict.tested,
         "attempts": [_attempt(attempt) for attempt in attempts],
         "vram_mib": verdict.vram_mib,
-        "cores": world.cores,
-        "ram_gib": world.ram_gib,
+        "cores": context.cores,
+        "ram_gib": context.ram_gib,
     }
 
 

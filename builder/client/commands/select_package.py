@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from builder.client.commands.show_gpus import device_value, spelled
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.prefix import changing, write_json
 from builder.client.install.source import Located, locate, network
 from builder.client.probe.detect import Detection, detect
-from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
 from builder.findings.observations import Outcome
 from builder.formats import model_table
@@ -25,23 +25,26 @@ from builder.selection.choice import lines as table_lines
 from builder.selection.reasons import lacking, limits, refusal
 from builder.selection.select import only, select
 
-if TYPE_CHECKING:  # as in builder.client.world
+if TYPE_CHECKING:  # as in builder.client.context
     from builder.client.install.signed import Trust
     from builder.formats.trust import SignedRelease
 
 
-def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_select(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Show the package that this machine should run, and the reason against each other package."""
-    scene = look(world, options)
-    choice = choose(scene, options.variant)
-    lines = explained(choice, scene)
+    selection = look(context, options)
+    choice = choose(selection, options.variant)
+    lines = explained(choice, selection)
     if options.explain:
-        lines += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
+        lines += [
+            "",
+            *table_lines(choice, selection.devices, selection.index, selection.platform, selection.glibc),
+        ]
     return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(lines))
 
 
 @dataclass(frozen=True)
-class Scene:
+class PackageSelection:
     """The packages to choose from, and the machine to choose for."""
 
     found: Detection
@@ -61,37 +64,39 @@ class Scene:
         return self.located.index
 
 
-def release(world: World, options: ClientOptions) -> Located:
+def release(context: CommandContext, options: ClientOptions) -> Located:
     """Return the release that the user named, with its signatures verified if the client has a root."""
-    return locate(options.index, network(world.web, offline=options.offline), trust_of(world, options))
+    return locate(options.index, network(context.web, offline=options.offline), trust_of(context, options))
 
 
-def remember(world: World, options: ClientOptions, place: str, signed: Optional[SignedRelease]) -> None:
+def remember(
+    context: CommandContext, options: ClientOptions, place: str, signed: Optional[SignedRelease]
+) -> None:
     """Store the version of the signed release that was taken from ``place``."""
-    trust = trust_of(world, options)
+    trust = trust_of(context, options)
     if trust is not None and signed is not None:
-        with changing(options.prefix, world.say):
+        with changing(options.prefix, context.say):
             trust.remember(place, signed)
 
 
-def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
+def trust_of(context: CommandContext, options: ClientOptions) -> Optional[Trust]:
     """Return the keys that a release must be signed by; ``None`` where no signature is required."""
     if options.root is None:
         return None
     from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it
 
-    return Trust(options.root, world.now(), options.prefix)
+    return Trust(options.root, context.now(), options.prefix)
 
 
-def look(world: World, options: ClientOptions) -> Scene:
+def look(context: CommandContext, options: ClientOptions) -> PackageSelection:
     """Read the index and detect the GPUs."""
-    located = release(world, options)
+    located = release(context, options)
     if options.table is not None:
         models = _models(options.table)
         located = replace(located, index=replace(located.index, models=models))
-    found = detect(world.around)
+    found = detect(context.around)
     devices = only(found.devices, options.device) if options.device else found.devices
-    return Scene(found, located, devices, world.platform)
+    return PackageSelection(found, located, devices, context.platform)
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
@@ -104,48 +109,50 @@ def _models(file: Path) -> Tuple[ModelRule, ...]:
         raise ValidationError(f"--models {file}: not UTF-8 text.") from error
 
 
-def choose(scene: Scene, variant: Optional[str]) -> PackageChoice:
+def choose(selection: PackageSelection, variant: Optional[str]) -> PackageChoice:
     """Return the package that this machine should run.
 
     ``variant`` limits the choice to packages of this variant or name. Raises ``ValidationError`` or
     ``NoCompatiblePackageError`` where there is none.
     """
-    return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
+    return _select(selection, selection.index) if variant is None else _as_asked(variant, selection)
 
 
-def _select(scene: Scene, index: Index) -> PackageChoice:
-    hidden = [device for device in scene.found.devices if device not in scene.devices]
-    return select(scene.devices, index, scene.platform, scene.glibc, hidden)
+def _select(selection: PackageSelection, index: Index) -> PackageChoice:
+    hidden = [device for device in selection.found.devices if device not in selection.devices]
+    return select(selection.devices, index, selection.platform, selection.glibc, hidden)
 
 
-def _as_asked(variant: str, scene: Scene) -> PackageChoice:
+def _as_asked(variant: str, selection: PackageSelection) -> PackageChoice:
     """Return the choice for ``--variant``, also where no GPU here runs it.
 
     An image for another machine can be built with it.
     """
-    mine = tuple(package for package in scene.index.packages if variant in (package.variant, package.name))
+    mine = tuple(
+        package for package in selection.index.packages if variant in (package.variant, package.name)
+    )
     if not mine:
-        names = sorted({package.variant for package in scene.index.packages})
+        names = sorted({package.variant for package in selection.index.packages})
         raise ValidationError(
             f"--variant {variant}: the index has {', '.join(names)}. A package's name is taken too: that of "
             "its archive, without .tar.zst."
         )
-    choice = _select(scene, replace(scene.index, packages=mine))
+    choice = _select(selection, replace(selection.index, packages=mine))
     if choice.package is not None:
         asked = f"{choice.package.name}, as asked with --variant."
         return choice if choice.device is not None else replace(choice, summary=asked)
-    fitting = [item for item in distinct(mine) if item.platform == scene.platform]
+    fitting = [item for item in distinct(mine) if item.platform == selection.platform]
     if not fitting:
         raise NoCompatiblePackageError(
-            f"--variant {variant}: it has no package for {scene.platform}.",
+            f"--variant {variant}: it has no package for {selection.platform}.",
             advice="`list` shows all packages of the release.",
         )
     best = min(fitting, key=lambda item: (lacking(item), item.size))
-    return replace(choice, package=best, summary=_warning(best, scene), notes=limits(best))
+    return replace(choice, package=best, summary=_warning(best, selection), notes=limits(best))
 
 
-def _warning(package: IndexPackage, scene: Scene) -> str:
-    reasons = [refusal(package, device, scene.platform, scene.glibc) for device in scene.devices]
+def _warning(package: IndexPackage, selection: PackageSelection) -> str:
+    reasons = [refusal(package, device, selection.platform, selection.glibc) for device in selection.devices]
     why = "; ".join(reason for reason in reasons if reason) or "no NVIDIA GPU was found"
     return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."
 
@@ -164,15 +171,19 @@ class ModelVerdict:
 
 
 def note_verdict(
-    world: World, options: ClientOptions, scene: Scene, choice: PackageChoice, verdict: ModelVerdict
+    context: CommandContext,
+    options: ClientOptions,
+    selection: PackageSelection,
+    choice: PackageChoice,
+    verdict: ModelVerdict,
 ) -> None:
     """Write ``gpu-info.json``, whole or not at all. Where it cannot be written, the user gets a message."""
     prefix = options.prefix
     try:
-        with changing(prefix, world.say):
-            write_json(prefix, prefix.gpu_info, _gpu_info(choice, scene.found, verdict, world.now()))
+        with changing(prefix, context.say):
+            write_json(prefix, prefix.gpu_info, _gpu_info(choice, selection.found, verdict, context.now()))
     except DiskError as error:
-        world.say(f"{prefix.gpu_info}: not written: {error}")
+        context.say(f"{prefix.gpu_info}: not written: {error}")
 
 
 def _gpu_info(
@@ -206,10 +217,10 @@ def _largest(found: Detection) -> Optional[Device]:
     return max(found.devices, key=lambda device: device.memory_mib or 0, default=None)
 
 
-def explained(choice: PackageChoice, scene: Scene) -> List[str]:
+def explained(choice: PackageChoice, selection: PackageSelection) -> List[str]:
     """Return lines with the choice, the reasons against other packages, and notes for the user."""
     lines = [choice.summary]
-    mine = {package.name for package in scene.index.packages if package.platform == scene.platform}
+    mine = {package.name for package in selection.index.packages if package.platform == selection.platform}
     lines += [f"  not {other.package}: {other.reason}" for other in choice.reasons if other.package in mine]
     elsewhere = sum(other.package not in mine for other in choice.reasons)
     if elsewhere:
@@ -218,8 +229,8 @@ def explained(choice: PackageChoice, scene: Scene) -> List[str]:
         lines.append(
             "  the first start takes minutes: the driver compiles the code for this GPU, and keeps it"
         )
-    if not choice.on_gpu and not scene.found.devices:
-        missed = (probe for probe in scene.found.probes if probe.outcome is not Outcome.FOUND)
+    if not choice.on_gpu and not selection.found.devices:
+        missed = (probe for probe in selection.found.probes if probe.outcome is not Outcome.FOUND)
         lines += [f"  {probe.name}: {probe.detail}" for probe in missed]
     lines += [f"  also here: {spelled(device)}" for device in choice.others if choice.on_gpu]
     lines += [f"  {note}" for note in choice.notes]

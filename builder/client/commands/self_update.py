@@ -17,8 +17,8 @@ from typing import Dict, Optional, Tuple, Union
 
 from builder.client import __version__
 from builder.client.commands.select_package import remember, trust_of
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
 from builder.client.install.source import beside, network, shown_place
-from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
 from builder.files.digest import Digest, require_bytes, sha256_of
 from builder.files.disk import disk_errors, rename, sync_file
@@ -51,11 +51,11 @@ class _Offer:
     signed: Optional[SignedRelease]
 
 
-def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
+def answer_self_update(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Replace this program by that of the newest release, after verifying it; a copy of this one is kept."""
-    own = _own(world)
-    web = network(world.web, offline=options.offline)
-    offer = _offer(world, options, web)
+    own = _own(context)
+    web = network(context.web, offline=options.offline)
+    offer = _offer(context, options, web)
     same = sha256_of(own) == offer.sha256
     value: Dict[str, object] = {
         **head("self-update"),
@@ -71,9 +71,9 @@ def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
     if options.check:
         what = f"The release has another {CLIENT} than this {__version__}. `self-update` takes it."
         return CommandAnswer(value, (what,))
-    require_yes(world, options, f"Replace {own} by that of {offer.shown}?")
-    remember(world, options, offer.shown, offer.signed)  # a disk that refuses it stops before the program
-    version = _replace(world, own, offer, web, options.root)
+    require_yes(context, options, f"Replace {own} by that of {offer.shown}?")
+    remember(context, options, offer.shown, offer.signed)  # a disk that refuses it stops before the program
+    version = _replace(context, own, offer, web, options.root)
     before = _previous(own)
     lines = (
         f"{own} is {version} now; it was {__version__}.",
@@ -82,12 +82,12 @@ def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
     return CommandAnswer({**value, "to": version, "previous": str(before)}, lines)
 
 
-def _own(world: World) -> Path:
+def _own(context: CommandContext) -> Path:
     """Return the file of this program.
 
     Raises ``NothingToDoError`` where git or pip updates the program instead.
     """
-    own = world.program
+    own = context.program
     if own is None:
         raise NothingToDoError(
             "This is no ortpacks.pyz but its sources.", advice="Update them as you got them: git pull, say."
@@ -99,7 +99,7 @@ def _own(world: World) -> Path:
     return own
 
 
-def _offer(world: World, options: ClientOptions, web: Web) -> _Offer:
+def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offer:
     """Return the client of the release.
 
     Raises ``ConfigError`` where no release is named, ``IntegrityError`` for a release that is not signed,
@@ -111,7 +111,7 @@ def _offer(world: World, options: ClientOptions, web: Web) -> _Offer:
     if isinstance(index, Path) and index.is_dir():
         index /= INDEX
     look, shown = beside(index, web), shown_place(index)
-    trust = trust_of(world, options)
+    trust = trust_of(context, options)
     if trust is not None:
         release = trust.require_release(shown, look)
         found = release.files.get(CLIENT)
@@ -137,7 +137,7 @@ def _listed(sums: bytes, shown: str) -> str:
     raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
 
 
-def _replace(world: World, own: Path, offer: _Offer, web: Web, root: Optional[bytes]) -> str:
+def _replace(context: CommandContext, own: Path, offer: _Offer, web: Web, root: Optional[bytes]) -> str:
     """Fetch and verify the new client, replace this program by it, and return its version.
 
     Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
@@ -148,7 +148,7 @@ def _replace(world: World, own: Path, offer: _Offer, web: Web, root: Optional[by
         try:
             version = _newer(part, offer.shown, root)
             shutil.copymode(own, part)
-            _try(world, part)
+            _try(context, part)
             sync_file(part)
             _keep(own)
             rename(part, own)
@@ -203,9 +203,9 @@ def _numbers(version: str) -> Tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _try(world: World, part: Path) -> None:
+def _try(context: CommandContext, part: Path) -> None:
     """Raise ``LoadError`` where the new client does not start with this Python."""
-    around = world.around
+    around = context.around
     try:
         answer = around.ask([around.python, "-I", str(part), "--version"], _SECONDS)
         said = answer.stderr.strip().rpartition("\n")[2] if answer.code else ""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, Optional
 
+from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.probe.detect import detect
-from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.gpu.device_profiles import profile_of
 from builder.gpu.devices import Device
 
 
-def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+def answer_detect(context: CommandContext, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
     """Show the GPUs and the answer of each probe."""
-    found = detect(world.around)
+    found = detect(context.around)
     devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
     probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
     value = {
         **head("detect"),
-        "platform": world.platform,
+        "platform": context.platform,
         "driver": found.driver,
         "cuda": found.cuda,
         "system": asdict(found.system),

@@ -105,10 +105,10 @@ def _require_space(
     copied = [entry for entry, place in found.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest
-    require_room(means, needed, "for NVIDIA's libraries and the wheels they come in")
+    require_disk_space(means, needed, "for NVIDIA's libraries and the wheels they come in")
 
 
-def require_room(means: CompletionMeans, needed: int, what: str) -> None:
+def require_disk_space(means: CompletionMeans, needed: int, what: str) -> None:
     """Raise ``DiskError`` unless ``needed`` bytes and ``SPARE_BYTES`` are free under the prefix.
 
     ``what`` completes the message's "bytes are needed …".

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
-from builder.client.install.complete import CompletionMeans, complete, require_room, survey
+from builder.client.install.complete import CompletionMeans, complete, require_disk_space, survey
 from builder.client.install.current import (
     Symlink,
     in_use,
@@ -63,7 +63,7 @@ class InstallJob:
 
 
 @dataclass(frozen=True)
-class Made:
+class PlacedPackage:
     """A whole package in its folder."""
 
     folder: Path
@@ -77,7 +77,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class InstallResult(Made):
+class InstallResult(PlacedPackage):
     """The package that is in use now, and the older packages that were kept or removed."""
 
     previous: Optional[str]
@@ -106,43 +106,43 @@ def install(job: InstallJob) -> InstallResult:
 
 def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult:
     remove_leftovers(job.prefix, wanted)
-    made = _there(job, wanted) or _bring(job, wanted)
-    if not made.fresh:
-        _describe(job, made.folder, made.package, made.manifest)
-    upgrade = _upgrade(job, made)
-    remember(job.prefix, made.folder.name)
-    switch(job.prefix, made.folder, job.symlink)
+    placed = _there(job, wanted) or _bring(job, wanted)
+    if not placed.fresh:
+        _describe(job, placed.folder, placed.package, placed.manifest)
+    upgrade = _upgrade(job, placed)
+    remember(job.prefix, placed.folder.name)
+    switch(job.prefix, placed.folder, job.symlink)
     if job.prefix.pointer.is_file():  # the switch made no link: libsPath must name the folder
-        _describe(job, made.folder, made.package, made.manifest)
+        _describe(job, placed.folder, placed.package, placed.manifest)
     forget_downloads(job.prefix)
-    return _settle(job, made, upgrade)
+    return _drop_older(job, placed, upgrade)
 
 
-def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
+def _upgrade(job: InstallJob, placed: PlacedPackage) -> Optional[str]:
     """Return why the package in use is replaced, where it lacks kernels and the new one lacks none.
 
     ``None`` in any other case.
     """
     current = in_use(job.prefix)
-    if current is None or made.manifest.onnxruntime.cannot_run:
+    if current is None or placed.manifest.onnxruntime.cannot_run:
         return None
     try:
         old = manifest_in(job.prefix.versions / current)
     except (IntegrityError, ConfigError):
         return None
     found = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
-    return f"{old.name} gives way to {made.manifest.name}. {found.means}" if found else None
+    return f"{old.name} gives way to {placed.manifest.name}. {found.means}" if found else None
 
 
-def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResult:
+def _drop_older(job: InstallJob, placed: PlacedPackage, upgrade: Optional[str]) -> InstallResult:
     """Remove all packages but the one in use and the one before it, and return the result."""
     previous = previous_package(job.prefix)
-    old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
+    old = [folder for folder in versions(job.prefix) if folder.name not in {placed.folder.name, previous}]
     if previous is None:  # without a history it is unknown which package was in use before
         old = []
     freed = _remove_older(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
-    return InstallResult(**vars(made), previous=previous, dropped=dropped, freed=freed, upgrade=upgrade)
+    return InstallResult(**vars(placed), previous=previous, dropped=dropped, freed=freed, upgrade=upgrade)
 
 
 def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
@@ -154,7 +154,7 @@ def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
         return 0
 
 
-def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
+def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[PlacedPackage]:
     """Return a wanted package that is installed and whole; ``None`` where none is.
 
     The package in use is examined first. Raises ``LoadError`` where its libraries do not load.
@@ -165,7 +165,9 @@ def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
         manifest = whole(folder) if folder.is_dir() else None
         if manifest is not None:
             why = f"Layout {package.layout}: it is there."
-            return Made(folder, package, manifest, _try_out(job, folder, manifest), fresh=False, why=why)
+            return PlacedPackage(
+                folder, package, manifest, _try_out(job, folder, manifest), fresh=False, why=why
+            )
     return None
 
 
@@ -187,13 +189,13 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
     return len(survey(absent, nearby)) == len(absent)
 
 
-def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Made:
+def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> PlacedPackage:
     if not any(readable(form_of(offer.file)) for offer in wanted):
         _bring_zstd(job.means)
     package, why = _pick(job, wanted)
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
-    return Made(folder, package, manifest, tried, fresh=True, why=why)
+    return PlacedPackage(folder, package, manifest, tried, fresh=True, why=why)
 
 
 def _bring_zstd(means: CompletionMeans) -> None:
@@ -209,7 +211,7 @@ def _fetch(job: InstallJob, package: IndexPackage) -> Path:
     Raises ``DiskError`` without space for the archive and its files, both of which are then on the disk.
     """
     needed = coming(package, job.located, job.prefix) + package.unpacked_size
-    require_room(job.means, needed, f"to install {package.name}")
+    require_disk_space(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)
 
 

@@ -20,7 +20,7 @@ from builder.files.disk import disk_errors, remove, rename, set_mode, sync_file
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import FOLDER_MODE, PROVIDER_LIBRARIES, stem
 
-if TYPE_CHECKING:  # as in builder.client.world
+if TYPE_CHECKING:  # as in builder.client.context
     from datetime import datetime
 
     from builder.formats.index import IndexPackage

@@ -20,7 +20,7 @@ from builder.formats.oci import file_address, is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import without_userinfo
 
-if TYPE_CHECKING:  # as in builder.client.world
+if TYPE_CHECKING:  # as in builder.client.context
     from builder.client.install.signed import Trust
     from builder.formats.trust import SignedRelease
 

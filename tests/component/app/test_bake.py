@@ -11,11 +11,11 @@ import pytest
 from builder.app.verbs import bake
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import NothingToDoError, ValidationError
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Origin
 from tests.support.factories.workplace import Site
 
-WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
+WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def site(root: Path, tmp_path: Path) -> Site:
     return Site(root, tmp_path)
 
 
-def baked(site: Site, *names: str, out: Path | None = None, wishes: Wishes = WISHES) -> Path:
-    project, options = site.shop.project, BuildOptions(wishes=wishes)
+def baked(site: Site, *names: str, out: Path | None = None, plan_options: PlanOptions = WISHES) -> Path:
+    project, options = site.shop.project, BuildOptions(plan_options=plan_options)
     builds = {name: VariantBuild(site.shop, project.packages[name], options, site.reporter) for name in names}
     bake(site.shop, builds, str(out) if out else None)
     return out or site.dist / "bake"
@@ -68,7 +68,7 @@ def test_inputs_are_links_into_the_cache(site: Site) -> None:
 
 def test_nvidias_base_reaches_a_network(site: Site) -> None:
     site.engine.images.add("nvidia/cuda:12.9.1-devel-ubuntu22.04")
-    folder = baked(site, "legacy", wishes=Wishes(base="nvidia", origin=Origin.SOURCE))
+    folder = baked(site, "legacy", plan_options=PlanOptions(base="nvidia", origin=Origin.SOURCE))
     target = json.loads((folder / "docker-bake.json").read_text())["target"]["legacy"]
     assert "--network" not in (folder / target["context"] / target["dockerfile"]).read_text()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builder.adapters.archive.split import split_archive
-from builder.app.inspection import look_inside, show
+from builder.app.inspection import inspect_sources, show
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, IntegrityError
@@ -81,7 +81,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def looked(shop: Wiring, source: Path) -> InspectedSource:
-    (found,) = look_inside(shop, [str(source)])
+    (found,) = inspect_sources(shop, [str(source)])
     return found
 
 
@@ -228,7 +228,7 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
     place.mkdir()
     old.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
     written(new, content(package(cudnn="9.28.0.42")))
-    both = look_inside(shop, [str(old), str(new)])
+    both = inspect_sources(shop, [str(old), str(new)])
     shop.console = Console(env={}, stream=(out := io.StringIO()))
     show(shop, both, Asked(as_json=True, diff=True), None, None)
     said = json.loads(out.getvalue())

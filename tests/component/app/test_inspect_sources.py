@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.app.command_line import with_flags
-from builder.app.inspection import look_inside
+from builder.app.inspection import inspect_sources
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
 from builder.inspector.answers import require_sound, required_devices
@@ -42,7 +42,7 @@ def sources(tmp_path: Path) -> list[str]:
 
 
 def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: list[str]) -> None:
-    reports = look_inside(shop, sources)
+    reports = inspect_sources(shop, sources)
     assert [(one.label, [item.name for item in one.libraries]) for one in reports] == [
         (sources[0], ["liba.so"]),
         (sources[1], ["capi/libb.so", "capi/libplain.so"]),
@@ -52,7 +52,7 @@ def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: l
 
 
 def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str]) -> None:
-    reports = look_inside(shop, sources)
+    reports = inspect_sources(shop, sources)
     require_sound(reports[:2])
     with pytest.raises(CheckFailedError) as caught:
         require_sound(reports)
@@ -64,14 +64,14 @@ def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list
 def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Wiring, tmp_path: Path) -> None:
     with serve(FileServer({})) as server:
         with pytest.raises(ValidationError, match=r"gone\.so is neither a file nor a folder\."):
-            look_inside(shop, [f"{server.url}/a.whl", str(tmp_path / "gone.so")])
+            inspect_sources(shop, [f"{server.url}/a.whl", str(tmp_path / "gone.so")])
         assert server.requests == []
 
 
 def test_a_password_in_a_url_is_not_in_the_report(shop: Wiring) -> None:
     with serve(FileServer({"liba.so": LIBRARY})) as server:
         url = server.url.replace("//", "//me:secret@")
-        (found,) = look_inside(shop, [f"{url}/liba.so"])
+        (found,) = inspect_sources(shop, [f"{url}/liba.so"])
     assert found.label == f"{server.url}/liba.so".replace("//", "//…@", 1)
 
 
@@ -147,7 +147,7 @@ def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -
     (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
     (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
     (tmp_path / "liboutside").write_bytes(LIBRARY)
-    reports = look_inside(shop, [str(folder)])
+    reports = inspect_sources(shop, [str(folder)])
     assert [item.name for item in reports[0].libraries if not item.problem] == [
         "libcudart.so.12",
         "libcudnn_ops.so.9",

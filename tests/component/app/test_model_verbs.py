@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 from builder.app.inspection import show_model, show_operators
 from builder.console import Console
 from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.ports import Completed
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf
@@ -102,11 +102,11 @@ class Desk:
     out: io.StringIO
 
     def operators(self, source: Path, *, as_json: bool = False) -> str:
-        show_operators(self.site.shop, str(source), Wishes(base="assembled"), as_json=as_json)
+        show_operators(self.site.shop, str(source), PlanOptions(base="assembled"), as_json=as_json)
         return self.out.getvalue()
 
     def model(self, source: Path, model: Path, *, as_json: bool = False) -> str:
-        show_model(self.site.shop, str(source), model, Wishes(base="assembled"), as_json=as_json)
+        show_model(self.site.shop, str(source), model, PlanOptions(base="assembled"), as_json=as_json)
         return self.out.getvalue()
 
     def knows(self, table: Mapping[str, object]) -> None:

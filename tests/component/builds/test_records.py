@@ -20,7 +20,7 @@ from builder.errors import ConfigError, NothingToDoError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import Host, PackageName, Profile
 from builder.pipeline.bundle import BundlePorts, discard
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
 from builder.project.variants import OnnxRuntime, Origin
@@ -176,8 +176,8 @@ def test_the_command_names_what_variants_yaml_does_not_say(
     said = OnnxRuntime(
         version="1.23.2", origin=Origin(origin), host=Host.WHEEL, profile=Profile(profile), tensorrt=False
     )
-    wishes = Wishes(**given)  # type: ignore[arg-type]
-    found = command_of(decided(root, said, profile=wishes.profile or said.profile), wishes)
+    plan_options = PlanOptions(**given)  # type: ignore[arg-type]
+    found = command_of(decided(root, said, profile=plan_options.profile or said.profile), plan_options)
     assert found == f"./run build {command} --base assembled"
 
 
@@ -187,19 +187,19 @@ def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(root: Pa
     legacy = replace(project.variants["legacy"], widen=said)
     made = decided(root, project.onnxruntime, profile=Profile.LEAN)
     plan = replace(made, project=replace(made.project, variants={"legacy": legacy}), variant=legacy)
-    assert command_of(plan, Wishes(widen=True)).endswith(" --widen") == (not said)
-    assert "--widen" not in command_of(plan, Wishes())
+    assert command_of(plan, PlanOptions(widen=True)).endswith(" --widen") == (not said)
+    assert "--widen" not in command_of(plan, PlanOptions())
 
 
 def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) -> None:
     said = OnnxRuntime(
         version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
     )
-    wishes = Wishes(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
+    plan_options = PlanOptions(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
     plan = replace(
         decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2"
     )
-    assert command_of(plan, wishes) == "./run build --variant legacy --origin wheel --base nvidia"
+    assert command_of(plan, plan_options) == "./run build --variant legacy --origin wheel --base nvidia"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_command_makes_the_package_of_this_version_again(
     project = Wiring(root).project
     plan = replace(decided(root, project.onnxruntime, profile=None), variant=project.packages[name])
     plan = replace(plan, origin=Origin.WHEEL, base=base, ort_version=version)
-    assert command_of(plan, Wishes(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
+    assert command_of(plan, PlanOptions(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
 
 
 def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildPlan:

@@ -22,7 +22,7 @@ from builder.formats import manifest as manifest_format
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Completed
 from builder.project.variants import Project
@@ -66,7 +66,7 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def road(site: Site, name: str, *, force: bool = False) -> VariantBuild:
-    options = BuildOptions(wishes=Wishes(), force=force)
+    options = BuildOptions(plan_options=PlanOptions(), force=force)
     return VariantBuild(site.shop, site.shop.project.providers[name], options, site.reporter)
 
 
@@ -155,16 +155,16 @@ def test_what_tries_the_package_takes_room_where_an_engine_answers(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = {"unpacked", "inputs", "packages", "proof"}
-    assert {room.step for room in road(site, "cpu").rooms_to_come()} == steps
+    assert {need.step for need in road(site, "cpu").disk_needs()} == steps
     engine = FakeEngine()
     near = replace(engine.facts(), folder=site.dist)
     monkeypatch.setattr(engine, "facts", lambda: near)
     site.use(engine)
-    assert {room.step for room in road(site, "cpu").rooms_to_come()} == steps | {
+    assert {need.step for need in road(site, "cpu").disk_needs()} == steps | {
         "check tools",
         "file systems",
     }
-    assert {room.step for room in road(site, "directml").rooms_to_come()} == steps
+    assert {need.step for need in road(site, "directml").disk_needs()} == steps
 
 
 def test_there_is_a_full_package_even_where_only_thin_ones_are_asked_for(site: Site) -> None:
@@ -251,12 +251,12 @@ def test_a_package_is_proved_from_its_archive_alone(site: Site, name: str) -> No
 
 def test_a_package_of_any_machine_is_checked_without_an_engine(site: Site) -> None:
     package, _ = road(site, "directml").build()
-    check_package(site.shop, package, (), Wishes())
+    check_package(site.shop, package, (), PlanOptions())
     assert "check directml" in site.reporter.lines
     assert site.engine.builds == []
     cpu = site.shop.project.providers["cpu"]
     with pytest.raises(CheckFailedError, match=r"E012 lib/libonnxruntime\.so\.1"):
-        check_package(site.shop, package, (cpu,), Wishes())
+        check_package(site.shop, package, (cpu,), PlanOptions())
 
 
 def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(site: Site, tmp_path: Path) -> None:

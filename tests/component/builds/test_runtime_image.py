@@ -28,7 +28,7 @@ from builder.errors import CheckFailedError, DiskError, IntegrityError, NothingT
 from builder.formats.package_names import LINUX
 from builder.package.attestations import Part
 from builder.pipeline.image import ImageWheel, write_layer
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.ports import ImageBuild, PushedImage
 from builder.project.variants import Origin
 from tests.component.builds.test_variant_build import Kit
@@ -64,9 +64,9 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def road(site: Site, name: str) -> VariantBuild:
-    wishes = Wishes(base="assembled", origin=None if name == "cpu" else Origin.SOURCE)
+    plan_options = PlanOptions(base="assembled", origin=None if name == "cpu" else Origin.SOURCE)
     variant = site.shop.project.packages[name]
-    return VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter)
+    return VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter)
 
 
 def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:

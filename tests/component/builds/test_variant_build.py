@@ -21,7 +21,7 @@ import pytest
 from builder.adapters.compile_cache import FolderCache
 from builder.builds.builders import Builders
 from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, VariantBuild, build_all, room_together
+from builder.builds.variant_build import BuildOptions, VariantBuild, build_all, joint_disk_needs
 from builder.errors import (
     BuilderError,
     CheckFailedError,
@@ -35,7 +35,7 @@ from builder.errors import (
     VariantsFailedError,
 )
 from builder.formats.package_names import Host, Profile
-from builder.pipeline.plan import Wishes, plan
+from builder.pipeline.plan import PlanOptions, plan
 from builder.pipeline.selftest import SelftestBench
 from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
 from builder.project.build_plan import BuildPlan
@@ -55,7 +55,7 @@ BESIDE = {
     *(f"{archive}.provenance.json" for archive in (PACKAGE, THIN, GZIPPED)),
 }
 
-WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
+WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
 
 
 class Kit:
@@ -101,13 +101,15 @@ def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def road(site: Site, variant: str = "legacy", /, *, force: bool = False, **wishes: Enum) -> VariantBuild:
-    options = BuildOptions(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
+def road(
+    site: Site, variant: str = "legacy", /, *, force: bool = False, **plan_options: Enum
+) -> VariantBuild:
+    options = BuildOptions(plan_options=replace(WISHES, **plan_options), force=force)  # type: ignore[arg-type]
     return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)
 
 
 def cached(site: Site, **caches: CompileCache) -> VariantBuild:
-    options = BuildOptions(wishes=WISHES, caches=CompileCaches(**caches))
+    options = BuildOptions(plan_options=WISHES, caches=CompileCaches(**caches))
     return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
 
 
@@ -145,8 +147,8 @@ def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_t
     lines = site.reporter.lines
     told = [index for index, line in enumerate(lines) if line.startswith("time     about ")]
     assert len(told) == 1
-    (room,) = [index for index, line in enumerate(lines) if line.startswith("room     ")]
-    assert told[0] < room < lines.index("render legacy")
+    (need,) = [index for index, line in enumerate(lines) if line.startswith("room     ")]
+    assert told[0] < need < lines.index("render legacy")
     lines.clear()
     road(site).build()
     assert not any(line.startswith("time ") for line in lines)
@@ -353,7 +355,7 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
 
 
 def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -> None:
-    options = BuildOptions(wishes=WISHES, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy")
+    options = BuildOptions(plan_options=WISHES, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy")
     VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
     road(site, force=True).build()
     first, second = site.engine.builds
@@ -363,7 +365,7 @@ def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -
 
 def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
     """The heaviest unit, conv.cc.o, took 1,946 MiB (builder/inside/costs.tsv)."""
-    options = BuildOptions(wishes=WISHES, memory=1900 << 20)
+    options = BuildOptions(plan_options=WISHES, memory=1900 << 20)
     build = VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build
     with pytest.raises(ValidationError) as refused:
         build()
@@ -375,7 +377,7 @@ def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_
 
 
 def compiles_on(site: Site, *names: str) -> VariantBuild:
-    options = BuildOptions(wishes=WISHES, builders=Builders(names))
+    options = BuildOptions(plan_options=WISHES, builders=Builders(names))
     return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
 
 
@@ -498,9 +500,9 @@ def test_variants_that_do_not_fit_together_are_not_begun(
     site.compiles = every_sm
     names = ("legacy", "modern")
     builds = {name: road(site, name) for name in names}
-    sizes = {name: sum(room.size for room in build.rooms_to_come()) for name, build in builds.items()}
+    sizes = {name: sum(need.size for need in build.disk_needs()) for name, build in builds.items()}
     assert min(sizes.values()) > 10**8
-    needed = sum(room.size for room in room_together(builds))
+    needed = sum(need.size for need in joint_disk_needs(builds))
 
     def build(free: int) -> tuple[Path, ...]:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
@@ -624,6 +626,6 @@ def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(s
     assert str(refused.value) == "--arch: legacy is not compiled for 75, 90. It has 50, 52, 60, 61, 70."
     cpu = site.shop.project.packages["cpu"]
     with pytest.raises(NothingToDoError) as nothing:
-        VariantBuild(site.shop, cpu, BuildOptions(wishes=WISHES), site.reporter).compile(["50"])
+        VariantBuild(site.shop, cpu, BuildOptions(plan_options=WISHES), site.reporter).compile(["50"])
     assert str(nothing.value).startswith("Nothing is compiled for cpu: onnxruntime==1.21.0 holds")
     assert site.built() == []

@@ -12,7 +12,7 @@ import pytest
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 from builder.formats.package_names import LINUX, Host, Profile
 from builder.gpu.architectures import Arch
-from builder.pipeline.plan import PROVIDERS_IN_WHEELS, Wishes, plan
+from builder.pipeline.plan import PROVIDERS_IN_WHEELS, PlanOptions, plan
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin, Project, Variant
@@ -88,12 +88,12 @@ class Desk:
         *,
         engine: FakeEngine | None = None,
         of: Project | None = None,
-        **wishes: object,
+        **plan_options: object,
     ) -> BuildPlan:
         return plan(
             of or project(),
             variant,
-            Wishes(**wishes),  # type: ignore[arg-type]
+            PlanOptions(**plan_options),  # type: ignore[arg-type]
             engine=engine or FakeEngine(images={IMAGE}),
             store=self.store,
             native_sm=self.native_sm,
@@ -126,7 +126,7 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
 
 
 @pytest.mark.parametrize(
-    ("engine", "wishes", "base", "reason"),
+    ("engine", "plan_options", "base", "reason"),
     [
         (FakeEngine(images={IMAGE}), {}, "nvidia", f"{IMAGE} is on this engine"),
         (FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}), {}, "nvidia", f"{IMAGE} can be pulled"),
@@ -149,9 +149,9 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
     ],
 )
 def test_the_base_and_why(
-    desk: Desk, engine: FakeEngine, wishes: dict[str, Any], base: str, reason: str
+    desk: Desk, engine: FakeEngine, plan_options: dict[str, Any], base: str, reason: str
 ) -> None:
-    decided = desk.plan(MODERN, engine=engine, **wishes)
+    decided = desk.plan(MODERN, engine=engine, **plan_options)
     assert (decided.base, decided.base_reason) == (base, reason)
 
 
@@ -215,7 +215,7 @@ def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk)
 
 
 @pytest.mark.parametrize(
-    ("variant", "wishes", "decided", "reason"),
+    ("variant", "plan_options", "decided", "reason"),
     [
         (MODERN, {"origin": Origin.SOURCE}, (Origin.SOURCE, Profile.LEAN, Host.WHEEL), "asked for"),
         (
@@ -242,10 +242,10 @@ def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk)
     ],
 )
 def test_what_is_compiled_by_the_flags(
-    desk: Desk, variant: Variant, wishes: dict[str, Any], decided: tuple[object, ...], reason: str
+    desk: Desk, variant: Variant, plan_options: dict[str, Any], decided: tuple[object, ...], reason: str
 ) -> None:
     """An empty ``reason`` stands for a decision that follows from reading the wheel."""
-    made = desk.plan(variant, **wishes)
+    made = desk.plan(variant, **plan_options)
     assert (made.origin, made.profile, made.host) == decided
     assert (made.origin_reason == reason) == bool(reason)
     assert bool(desk.read) == (not reason)

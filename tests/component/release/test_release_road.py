@@ -18,7 +18,7 @@ from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, ReleaseConflictError
 from builder.formats.manifest import Manifest, loads
 from builder.formats.package_names import Layout, Profile
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
@@ -35,7 +35,7 @@ EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
 
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
-RELEASE = Wishes(base="assembled", release=True)
+RELEASE = PlanOptions(base="assembled", release=True)
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def of_profile(site: Site, profile: Profile) -> None:
     site.shop.__dict__["project"] = replace(project, onnxruntime=onnxruntime)
 
 
-def build(site: Site, name: str, wishes: Wishes) -> list[Manifest]:
+def build(site: Site, name: str, plan_options: PlanOptions) -> list[Manifest]:
     variant = site.shop.project.packages[name]
     # The fake engine's self-test answers are for packages with CUDA: others are built without an engine.
     site.use(site.engine if name in site.shop.project.variants else NoEngine())
-    made = VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter).build()
+    made = VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter).build()
     archive = site.shop.archive(site.reporter)
     return [loads(archive.read_manifest(path), path.name) for path in made]
 
@@ -78,7 +78,7 @@ def publish(site: Site, github: GitHubDouble, options: PublishOptions) -> str:
 
 def test_what_build_all_makes_is_published_without_any_allowance(site: Site, github: GitHubDouble) -> None:
     names = [name for name, variant in site.shop.project.packages.items() if variant.in_all]
-    made = [one for name in names for one in build(site, name, Wishes(base="assembled"))]
+    made = [one for name in names for one in build(site, name, PlanOptions(base="assembled"))]
     told = {(one.variant, one.layout, one.onnxruntime.version, one.onnxruntime.profile) for one in made}
     cuda = {
         (name, layout, "1.21.0", "full")
@@ -144,21 +144,21 @@ def test_a_release_of_less_than_the_full_profile_is_refused_before_anything_is_c
     site: Site, profile: Profile, how: str
 ) -> None:
     of_profile(site, profile if how == "variants.yaml" else Profile.FULL)
-    wishes = RELEASE if how == "variants.yaml" else replace(RELEASE, profile=profile)
+    plan_options = RELEASE if how == "variants.yaml" else replace(RELEASE, profile=profile)
     with pytest.raises(
         CheckFailedError,
         match=f"R008 ortpacks-legacy-.*-{profile.value}-linux-x64: Build with --profile full",
     ):
-        build(site, "legacy", wishes)
+        build(site, "legacy", plan_options)
     assert site.built() == []
     assert list(site.dist.glob("*.tar.zst")) == []
 
 
 def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_compiled(site: Site) -> None:
     site.engine.images.add(IMAGE)
-    wishes = Wishes(base="nvidia", origin=Origin.SOURCE, release=True)
+    plan_options = PlanOptions(base="nvidia", origin=Origin.SOURCE, release=True)
     with pytest.raises(CheckFailedError, match=r"R009 image:nvidia/cuda\S+ no pin"):
-        build(site, "legacy", wishes)
+        build(site, "legacy", plan_options)
     assert site.built() == []
     pins = {
         key: Pin(revision="1" * 40) if pin == Pin() and not key.startswith(InputKind.IMAGE.value) else pin
@@ -166,11 +166,14 @@ def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_c
     }
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
     with pytest.raises(CheckFailedError, match="R009"):  # the commit of the source alone is not enough
-        build(site, "legacy", wishes)
+        build(site, "legacy", plan_options)
     pins = {key: Pin(revision="sha256:" + "1" * 64) if pin == Pin() else pin for key, pin in pins.items()}
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
     road = VariantBuild(
-        site.shop, site.shop.project.variants["legacy"], BuildOptions(wishes=wishes), site.reporter
+        site.shop,
+        site.shop.project.variants["legacy"],
+        BuildOptions(plan_options=plan_options),
+        site.reporter,
     )
     assert road.plan().base == "nvidia"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from builder.client.context import CommandContext
 from builder.client.probe.processes import ProcessAnswer
-from builder.client.world import World
 from builder.files.http_client import Web, open_url
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
@@ -37,9 +37,9 @@ class Quick(Machine):
 
     tick: float = 0.0
 
-    def world(self) -> World:
-        world = super().world()
-        return replace(world, surroundings=lambda: replace(world.around, ask=no_children))
+    def context(self) -> CommandContext:
+        context = super().context()
+        return replace(context, surroundings=lambda: replace(context.around, ask=no_children))
 
     def web(self) -> Web:
         return replace(super().web(), open=partial(open_url, clock=ticking(self.tick)))

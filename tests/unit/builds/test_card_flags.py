@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from builder.builds.virtual_cards import asked_for
+from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError
 from builder.gpu.table import CAPABILITIES
 from builder.virtualcard.sessions import DRIVER
 
 
 def test_no_card_is_asked_for() -> None:
-    assert asked_for([], None, None) is None
+    assert card_request([], None, None) is None
 
 
 def test_cards_by_name_and_all_of_them() -> None:
-    some = asked_for(["8.6", "5.2", "8.6"], "535.54.03", None)
+    some = card_request(["8.6", "5.2", "8.6"], "535.54.03", None)
     assert some is not None
     assert [str(one) for one in some.capabilities] == ["8.6", "5.2"]
     assert (some.driver, some.whole) == ("535.54.03", False)
-    every = asked_for(["all"], None, "cards.md")
+    every = card_request(["all"], None, "cards.md")
     assert every is not None
     assert (every.capabilities, every.driver, every.whole) == (CAPABILITIES, DRIVER, True)
 
@@ -36,6 +36,6 @@ def test_cards_by_name_and_all_of_them() -> None:
 )
 def test_what_is_no_card(cards: list[str], driver: str | None, grid: str | None, words: str) -> None:
     with pytest.raises(ValidationError) as error:
-        asked_for(cards, driver, grid)
+        card_request(cards, driver, grid)
     assert words in str(error.value)
     assert error.value.exit_code == 2

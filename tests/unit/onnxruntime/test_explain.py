@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.app.verbs import tell_explanation
+from builder.app.verbs import show_explanation
 from builder.console import Console
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
@@ -210,7 +210,7 @@ def test_repacked_is_the_official_build_itself(project: Project) -> None:
 def test_what_is_shown(project: Project) -> None:
     stream = io.StringIO()
     plans = [planned(project, "1.23.2"), planned(project, "1.23.2", variant="modern", profile=None)]
-    tell_explanation(Console(env={}, stream=stream), plans)
+    show_explanation(Console(env={}, stream=stream), plans)
     lines = stream.getvalue().splitlines()
     assert lines[0] == (
         "latest: profile full on base nvidia, against the official build of ONNX Runtime 1.23.2"

@@ -1,4 +1,4 @@
-"""Tests of provenance as a recipe: its wishes, refusal of foreign commands, and the tree's
+"""Tests of provenance as a recipe: its plan_options, refusal of foreign commands, and the tree's
 differences from it."""
 
 from __future__ import annotations

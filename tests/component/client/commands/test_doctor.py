@@ -17,11 +17,11 @@ import pytest
 
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
+from builder.client.context import ClientOptions, CommandAnswer
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
-from builder.client.world import ClientOptions, CommandAnswer
 from builder.findings.observations import SessionTrial
 from builder.pipeline.client_zipapp import build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
@@ -77,7 +77,7 @@ def examined(
 ) -> CommandAnswer:
     around = machine(root, env=env, **(driver or {}))  # type: ignore[arg-type]
     return answer_doctor(
-        replace(home.world(), surroundings=lambda: around), ClientOptions(Prefix(home.prefix), None), rights
+        replace(home.context(), surroundings=lambda: around), ClientOptions(Prefix(home.prefix), None), rights
     )
 
 
@@ -124,7 +124,7 @@ def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
     (folder / HOST).write_bytes(b"damaged, which nobody looks at")
     around = machine(tmp_path / "root", env={}, **driver)  # type: ignore[arg-type]
     options = ClientOptions(Prefix(home.prefix), None, said=said)
-    answer = answer_doctor(replace(home.world(), surroundings=lambda: around), options)
+    answer = answer_doctor(replace(home.context(), surroundings=lambda: around), options)
     assert (codes(answer), answer.code) == (wanted, 6)
 
 
@@ -204,7 +204,7 @@ def test_a_transformer_in_a_lean_package(
     model = put(tmp_path / "minilm.onnx", ort_calls.model())
     around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
     options = ClientOptions(Prefix(home.prefix), None, models=(str(model),))
-    answer = answer_doctor(replace(home.world(), surroundings=lambda: around), options)
+    answer = answer_doctor(replace(home.context(), surroundings=lambda: around), options)
     assert {"D211", "D404"} <= set(codes(answer))
     text = "\n".join(answer.lines)
     assert f"D404 error: {model} does not open with cuda: {why}." in text

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.world import World
+from builder.client.context import CommandContext
 from tests.support.faults.client import (
     NEW,
     OLD,
@@ -141,8 +141,8 @@ class Clock(Quick):
 
     year: int = 2026
 
-    def world(self) -> World:
-        return replace(super().world(), now=lambda: datetime(self.year, 1, 1, tzinfo=UTC))
+    def context(self) -> CommandContext:
+        return replace(super().context(), now=lambda: datetime(self.year, 1, 1, tzinfo=UTC))
 
 
 def test_a_calendar_that_goes_back_changes_nothing(ground: Ground, tmp_path: Path) -> None:

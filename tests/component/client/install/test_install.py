@@ -373,6 +373,6 @@ def test_a_package_without_nvidias_libraries_asks_for_no_room_for_them(
 ) -> None:
     """The space for the package was checked earlier; meanwhile, another program has filled the disk."""
     room = iter([2**40, 0, 0])
-    world = replace(machine.world(), free=lambda path: next(room))
+    context = replace(machine.context(), free=lambda path: next(room))
     argv = ["install", "--index", str(release)]
-    assert main(argv, world, machine.env, machine.home, print, print) == 0
+    assert main(argv, context, machine.env, machine.home, print, print) == 0

@@ -1,4 +1,4 @@
-"""Each command takes a ``World`` and ``ClientOptions`` and returns a ``CommandAnswer``.
+"""Each command takes a ``CommandContext`` and ``ClientOptions`` and returns a ``CommandAnswer``.
 
 The probes' surroundings and the network are made when a command first uses them, and their types are imported
 for the type checker only: ``env`` imports the modules of neither.
@@ -24,7 +24,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class World:
+class CommandContext:
     """The machine as the commands see it. Tests pass another one."""
 
     surroundings: Callable[[], Surroundings]
@@ -114,10 +114,12 @@ def head(command: str) -> Dict[str, object]:
     return {"format": FORMAT, "command": command}
 
 
-def require_yes(world: World, options: ClientOptions, question: str, *, default: bool = True) -> None:
+def require_yes(
+    context: CommandContext, options: ClientOptions, question: str, *, default: bool = True
+) -> None:
     """Raise ``NothingToDoError`` when the user is asked and says no.
 
     ``default`` is the answer that an empty line gives.
     """
-    if options.ask and world.confirm is not None and not world.confirm(question, default):
+    if options.ask and context.confirm is not None and not context.confirm(question, default):
         raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")

@@ -1,4 +1,4 @@
-"""This module estimates the disk space ("room") of a build, by step. A build that does not fit is refused.
+"""This module estimates the disk space of a build, by step. A build that does not fit is refused.
 
 Variants that are built at once are compared with the free space by their sum, before the first begins. Inputs
 and check tools, which variants share, count once. Everything else counts for each variant, also the ``proof``
@@ -71,7 +71,7 @@ _WHEELED = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class DiskNeed:
     """The disk space that a step takes, in bytes, and the folder where it takes them."""
 
     step: str
@@ -81,9 +81,9 @@ class Room:
     """Name of the input or tools if variants share them, so that their space counts once; empty otherwise."""
 
 
-def rooms(
+def disk_needs(
     plan: BuildPlan, rendered: Rendered, lock: Lock, store: Store, *, cache: Path, dist: Path
-) -> Iterator[Room]:
+) -> Iterator[DiskNeed]:
     """Yield the disk space of each step outside the engine; that of inputs, for each input.
 
     The space of the last step, ``proof``, is free again when the build has ended.
@@ -91,39 +91,41 @@ def rooms(
     packed = _packed(plan)
     wheels = _bytes_of(packed, lock)
     officials = _officials(plan, lock) if plan.project.bundle.wheels else []
-    yield from _input_rooms((*packed, *officials, *_compiling(plan, rendered)), store, cache)
+    yield from _input_needs((*packed, *officials, *_compiling(plan, rendered)), store, cache)
     if plan.origin is Origin.SOURCE:
-        yield Room(step="compiled", size=_COMPILED, folder=dist)
-    yield Room(step="packages", size=int(wheels * _PACKED[plan.origin]), folder=dist)
+        yield DiskNeed(step="compiled", size=_COMPILED, folder=dist)
+    yield DiskNeed(step="packages", size=int(wheels * _PACKED[plan.origin]), folder=dist)
     if officials:
-        yield Room(step="wheels", size=2 * _bytes_of(officials, lock), folder=dist)
-    yield Room(step="proof", size=int(wheels * _UNPACKED), folder=dist)
+        yield DiskNeed(step="wheels", size=2 * _bytes_of(officials, lock), folder=dist)
+    yield DiskNeed(step="proof", size=int(wheels * _UNPACKED), folder=dist)
 
 
-def compile_rooms(
+def compile_needs(
     plan: BuildPlan, rendered: Rendered, store: Store, *, cache: Path, dist: Path
-) -> Iterator[Room]:
-    """Yield what ``rooms`` does for a compile whose result is not packed."""
-    yield from _input_rooms(_compiling(plan, rendered), store, cache)
-    yield Room(step="compiled", size=_COMPILED, folder=dist)
+) -> Iterator[DiskNeed]:
+    """Yield what ``disk_needs`` does for a compile whose result is not packed."""
+    yield from _input_needs(_compiling(plan, rendered), store, cache)
+    yield DiskNeed(step="compiled", size=_COMPILED, folder=dist)
 
 
-def tool_rooms(system: Base, store: Store, rootfs: Rootfs, cache: Path) -> Iterator[Room]:
+def tool_needs(system: Base, store: Store, rootfs: Rootfs, cache: Path) -> Iterator[DiskNeed]:
     """Yield the disk space of a base's root file systems, and of the models that packages are tried with."""
-    yield from _input_rooms(TRIALS, store, cache)
+    yield from _input_needs(TRIALS, store, cache)
     if isinstance(system.system, SuiteSystem):
         suite, packages = system.system.suite, system.system.packages
         for some in (packages, ()):
             if not rootfs.has(suite, some):
                 thing = f"rootfs {suite} {' '.join(some)}"
                 size = _FILE_SYSTEMS[bool(some)]
-                yield Room(step="file systems", size=size, folder=cache, thing=thing)
+                yield DiskNeed(step="file systems", size=size, folder=cache, thing=thing)
 
 
-def image_rooms(plan: BuildPlan, lock: Lock, *, dist: Path, engine: Path, service: bool) -> Iterator[Room]:
+def image_needs(
+    plan: BuildPlan, lock: Lock, *, dist: Path, engine: Path, service: bool
+) -> Iterator[DiskNeed]:
     """Yield the disk space of a runtime image beside its package: tree and layers, and both in the engine."""
     whole = int(_bytes_of(_packed(plan), lock) * _UNPACKED) + _IMAGE + (_SERVICE if service else 0)
-    yield from (Room(step="image", size=2 * whole, folder=folder) for folder in (dist, engine))
+    yield from (DiskNeed(step="image", size=2 * whole, folder=folder) for folder in (dist, engine))
 
 
 def _packed(plan: BuildPlan) -> list[Input]:
@@ -141,11 +143,11 @@ def _bytes_of(items: Iterable[Input], lock: Lock) -> int:
     return sum(lock.pins[item.key].size for item in items if item.key in lock.pins)
 
 
-def _input_rooms(items: Iterable[Input], store: Store, cache: Path) -> Iterator[Room]:
+def _input_needs(items: Iterable[Input], store: Store, cache: Path) -> Iterator[DiskNeed]:
     for item in dict.fromkeys(items):
         to_fetch, to_unpack = store.absent(item)
-        yield Room(step="inputs", size=to_fetch, folder=cache, thing=item.key)
-        yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
+        yield DiskNeed(step="inputs", size=to_fetch, folder=cache, thing=item.key)
+        yield DiskNeed(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache, thing=item.key)
 
 
 def _officials(plan: BuildPlan, lock: Lock) -> list[Input]:
@@ -154,7 +156,7 @@ def _officials(plan: BuildPlan, lock: Lock) -> list[Input]:
     return [Input.parse(key) for key in lock.pins if key.startswith(f"wheel:{name}=={plan.ort_version}@cp")]
 
 
-def engine_rooms(
+def engine_needs(
     plan: BuildPlan,
     rendered: Rendered,
     lock: Lock,
@@ -163,7 +165,7 @@ def engine_rooms(
     *,
     tools: str | None,
     compiles: bool,
-) -> Iterator[Room]:
+) -> Iterator[DiskNeed]:
     """Yield the disk space of steps in an engine that has ``held``, and whose data are in ``folder``.
 
     ``tools`` is the base whose tools check the package, ``None`` if no package is made; ``compiles`` is
@@ -171,43 +173,43 @@ def engine_rooms(
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
     if tools and not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
-        yield Room(step="check tools", size=_TOOLS, folder=folder, thing=tools)
+        yield DiskNeed(step="check tools", size=_TOOLS, folder=folder, thing=tools)
     if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):
             trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))
-            yield Room(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
+            yield DiskNeed(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
 
 
-def together(rooms: Mapping[str, Iterable[Room]]) -> Iterator[Room]:
+def together(needs: Mapping[str, Iterable[DiskNeed]]) -> Iterator[DiskNeed]:
     """Yield the disk space of variants built at once, with variants' names as steps.
 
     Space for a thing that several variants share counts for the first of them.
     """
     taken: set[str] = set()
-    for name, found in rooms.items():
-        mine = [room for room in found if not room.thing or room.thing not in taken]
-        taken.update(room.thing for room in mine)
-        yield from (replace(room, step=name) for room in mine)
+    for name, found in needs.items():
+        mine = [need for need in found if not need.thing or need.thing not in taken]
+        taken.update(need.thing for need in mine)
+        yield from (replace(need, step=name) for need in mine)
 
 
-def by_step(rooms: Iterable[Room]) -> Iterator[Room]:
+def by_step(needs: Iterable[DiskNeed]) -> Iterator[DiskNeed]:
     """Yield the sum of disk space for each step and folder."""
     sizes: Counter[tuple[str, Path]] = Counter()
-    for room in rooms:
-        sizes[room.step, room.folder] += room.size
-    yield from (Room(step=step, size=size, folder=folder) for (step, folder), size in sizes.items())
+    for need in needs:
+        sizes[need.step, need.folder] += need.size
+    yield from (DiskNeed(step=step, size=size, folder=folder) for (step, folder), size in sizes.items())
 
 
-def room_lines(rooms: Iterable[Room]) -> Iterator[str]:
+def disk_lines(needs: Iterable[DiskNeed]) -> Iterator[str]:
     """Yield a line for each disk: the space that the steps take, and the free space."""
-    for disk, found in _by_disk(rooms).items():
+    for disk, found in _by_disk(needs).items():
         yield f"room     {_told(found)} of {_gb(_free(disk))} GB free in {disk}"
 
 
-def require_room(what: str, rooms: Iterable[Room], advice: str = "") -> None:
+def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -> None:
     """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
-    for disk, found in _by_disk(rooms).items():
+    for disk, found in _by_disk(needs).items():
         if _sum(found) > _free(disk):
             raise DiskError(
                 what,
@@ -218,30 +220,30 @@ def require_room(what: str, rooms: Iterable[Room], advice: str = "") -> None:
             )
 
 
-def _told(rooms: Iterable[Room]) -> str:
+def _told(needs: Iterable[DiskNeed]) -> str:
     """Return the sum of the disk space and its parts as text."""
     sizes: Counter[str] = Counter()
-    for room in rooms:
-        sizes[room.step] += room.size
+    for need in needs:
+        sizes[need.step] += need.size
     parts = [f"{step} {_gb(size)}" for step, size in sizes.items() if _gb(size) != _gb(0)]
     return f"{_gb(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
 
 
-def _by_disk(rooms: Iterable[Room]) -> dict[Path, list[Room]]:
+def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
     """Return the disk space of each disk, by the topmost folder on the disk."""
     mounts: dict[int, Path] = {}
-    disks: dict[Path, list[Room]] = {}
-    for room in rooms:
-        folder = room.folder.absolute()
+    disks: dict[Path, list[DiskNeed]] = {}
+    for need in needs:
+        folder = need.folder.absolute()
         there = [path for path in (folder, *folder.parents) if path.is_dir()]
         disk = there[0].stat().st_dev
         same = [path for path in there if path.stat().st_dev == disk]
-        disks.setdefault(mounts.setdefault(disk, same[-1]), []).append(room)
+        disks.setdefault(mounts.setdefault(disk, same[-1]), []).append(need)
     return disks
 
 
-def _sum(rooms: Iterable[Room]) -> int:
-    return sum(room.size for room in rooms)
+def _sum(needs: Iterable[DiskNeed]) -> int:
+    return sum(need.size for need in needs)
 
 
 def _free(folder: Path) -> int:

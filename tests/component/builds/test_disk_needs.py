@@ -10,16 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.builds.room import (
-    Room,
+from builder.builds.disk_needs import (
+    DiskNeed,
     by_step,
-    engine_rooms,
-    image_rooms,
-    require_room,
-    room_lines,
-    rooms,
+    disk_lines,
+    disk_needs,
+    engine_needs,
+    image_needs,
+    require_disk_space,
     together,
-    tool_rooms,
+    tool_needs,
 )
 from builder.errors import DiskError
 from builder.formats.package_names import Profile
@@ -46,8 +46,8 @@ def locked(plan: BuildPlan) -> Lock:
 
 def steps(plan: BuildPlan, folder: Path) -> dict[str, float]:
     store = FakeStore(folder)
-    found = rooms(plan, NOTHING_RENDERED, locked(plan), store, cache=folder, dist=folder / "dist")
-    return {room.step: round(room.size / GB, 1) for room in by_step(found)}
+    found = disk_needs(plan, NOTHING_RENDERED, locked(plan), store, cache=folder, dist=folder / "dist")
+    return {need.step: round(need.size / GB, 1) for need in by_step(found)}
 
 
 def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_path: Path) -> None:
@@ -75,16 +75,16 @@ def test_what_the_engine_has_is_not_asked_for_again(
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
     rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel})
     lock = Lock(pins={wheel.key: Pin(filename="f", size=GB, sha256="0" * 64)})
-    found = engine_rooms(plan, rendered, lock, held, tmp_path, tools="assembled", compiles=True)
-    assert {room.step: round(room.size / GB, 2) for room in found} == pytest.approx(expected, abs=0.06)
+    found = engine_needs(plan, rendered, lock, held, tmp_path, tools="assembled", compiles=True)
+    assert {need.step: round(need.size / GB, 2) for need in found} == pytest.approx(expected, abs=0.06)
 
 
 def test_what_others_compile_takes_no_room_here(tmp_path: Path) -> None:
     plan = packages.plan(profile=Profile.LEAN)
-    found = engine_rooms(
+    found = engine_needs(
         plan, NOTHING_RENDERED, Lock(pins={}), (), tmp_path, tools="assembled", compiles=False
     )
-    assert [room.step for room in found] == ["check tools"]
+    assert [need.step for need in found] == ["check tools"]
 
 
 def test_wheels_and_their_inputs_take_room_where_a_build_makes_them(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_wheels_and_their_inputs_take_room_where_a_build_makes_them(tmp_path: Pa
     pinned = {key: Pin(filename="f", size=size, sha256="0" * 64) for key, size in {**pins, **others}.items()}
     lock, store = Lock(pins={**locked(plan).pins, **pinned}), FakeStore(tmp_path)
     found = {
-        room.step: room.size
-        for room in rooms(asked, NOTHING_RENDERED, lock, store, cache=tmp_path, dist=tmp_path)
+        need.step: need.size
+        for need in disk_needs(asked, NOTHING_RENDERED, lock, store, cache=tmp_path, dist=tmp_path)
     }
     assert found["wheels"] == 2 * GB
     assert "wheels" not in steps(plan, tmp_path)
@@ -107,8 +107,8 @@ def test_file_systems_take_room_until_they_are_made(tmp_path: Path) -> None:
     base = replace(packages.plan().on, system=system)
 
     def sizes() -> list[int]:
-        found = tool_rooms(base, FakeStore(tmp_path), rootfs, tmp_path)
-        return [room.size for room in found if room.step == "file systems"]
+        found = tool_needs(base, FakeStore(tmp_path), rootfs, tmp_path)
+        return [need.size for need in found if need.step == "file systems"]
 
     assert sizes() == [964_000_000, 340_000_000]
     rootfs.tar(system.suite, system.packages)
@@ -120,7 +120,7 @@ def test_file_systems_take_room_until_they_are_made(tmp_path: Path) -> None:
 def test_an_image_takes_its_tree_and_layers_twice(tmp_path: Path) -> None:
     plan, folders = packages.official(), {"dist": tmp_path / "dist", "engine": tmp_path / "engine"}
     plain, served = (
-        {room.folder: room.size for room in image_rooms(plan, locked(plan), service=service, **folders)}
+        {need.folder: need.size for need in image_needs(plan, locked(plan), service=service, **folders)}
         for service in (False, True)
     )
     assert plain[tmp_path / "dist"] == plain[tmp_path / "engine"] == pytest.approx(2 * 3.21 * GB, rel=1e-3)
@@ -129,21 +129,21 @@ def test_an_image_takes_its_tree_and_layers_twice(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_too_small_is_refused_with_what_to_free(tmp_path: Path) -> None:
     needed = [
-        Room(step="inputs", size=2 * GB, folder=tmp_path / "not yet"),
-        Room(step="proof", size=10**18, folder=tmp_path),
+        DiskNeed(step="inputs", size=2 * GB, folder=tmp_path / "not yet"),
+        DiskNeed(step="proof", size=10**18, folder=tmp_path),
     ]
-    (line,) = room_lines(needed)
+    (line,) = disk_lines(needed)
     assert line.startswith("room     1,000,000,002.0 GB (inputs 2.0, proof 1,000,000,000.0) of ")
     with pytest.raises(
         DiskError, match=r"legacy does not fit: about 1,000,000,002\.0 GB \(inputs 2\.0, proof "
     ) as caught:
-        require_room("legacy does not fit", needed)
+        require_disk_space("legacy does not fit", needed)
     assert "`./run clean --dry-run --cache --inputs`" in str(caught.value)
     assert caught.value.exit_code == 11
 
 
 def test_a_disk_with_room_is_taken(tmp_path: Path) -> None:
-    require_room("cpu", [Room(step="inputs", size=1, folder=tmp_path)])
+    require_disk_space("cpu", [DiskNeed(step="inputs", size=1, folder=tmp_path)])
 
 
 @pytest.fixture
@@ -156,10 +156,10 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return free
 
 
-def variant(folder: Path, *own: tuple[str, int], inputs: int = 0) -> list[Room]:
+def variant(folder: Path, *own: tuple[str, int], inputs: int = 0) -> list[DiskNeed]:
     """Return a variant's needs in GB; ``inputs`` is the size of one wheel that all variants share."""
-    shared = Room(step="inputs", size=inputs * GB, folder=folder, thing="wheel:cudnn")
-    return [shared, *(Room(step=step, size=size * GB, folder=folder) for step, size in own)]
+    shared = DiskNeed(step="inputs", size=inputs * GB, folder=folder, thing="wheel:cudnn")
+    return [shared, *(DiskNeed(step=step, size=size * GB, folder=folder) for step, size in own)]
 
 
 def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
@@ -170,12 +170,12 @@ def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
         for name in ("legacy", "modern", "latest")
     }
     free(19)
-    for name, rooms_of_one in needed.items():
-        require_room(name, rooms_of_one)
-    require_room("all do not fit", together(needed))  # the 4 GB of inputs are downloaded once
+    for name, needs_of_one in needed.items():
+        require_disk_space(name, needs_of_one)
+    require_disk_space("all do not fit", together(needed))  # the 4 GB of inputs are downloaded once
     free(18)
     with pytest.raises(DiskError) as caught:
-        require_room("all do not fit", together(needed))
+        require_disk_space("all do not fit", together(needed))
     said = str(caught.value)
     assert "all do not fit: about 19.0 GB (legacy 9.0, modern 5.0" in said
     assert "latest 5.0) are needed in " in said
@@ -186,13 +186,14 @@ def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
 def test_what_variants_have_in_common_is_counted_by_step(tmp_path: Path, free: Callable[[int], None]) -> None:
     """A wheel takes space as a file, and again where it is unpacked."""
     wheel = [
-        Room(step=step, size=2 * GB, folder=tmp_path, thing="wheel:cudnn") for step in ("inputs", "unpacked")
+        DiskNeed(step=step, size=2 * GB, folder=tmp_path, thing="wheel:cudnn")
+        for step in ("inputs", "unpacked")
     ]
     free(4)
-    require_room("all do not fit", together({"legacy": wheel, "modern": wheel}))
+    require_disk_space("all do not fit", together({"legacy": wheel, "modern": wheel}))
     free(3)
     with pytest.raises(DiskError, match=r"4\.0 GB \(legacy 4\.0\) are needed"):
-        require_room("all do not fit", together({"legacy": wheel, "modern": wheel}))
+        require_disk_space("all do not fit", together({"legacy": wheel, "modern": wheel}))
 
 
 def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,9 +207,9 @@ def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: 
 
     needed = {
         name: [
-            Room(step="unpacked", size=4 * GB, folder=tmp_path / "cache"),
-            Room(step="packages", size=size * GB, folder=tmp_path / "dist"),
-            Room(step="compile", size=1 * GB, folder=tmp_path / "engine"),
+            DiskNeed(step="unpacked", size=4 * GB, folder=tmp_path / "cache"),
+            DiskNeed(step="packages", size=size * GB, folder=tmp_path / "dist"),
+            DiskNeed(step="compile", size=1 * GB, folder=tmp_path / "engine"),
         ]
         for name, size in (("legacy", 2), ("modern", 4))
     }
@@ -218,10 +219,10 @@ def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "stat", stat)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path.name] * GB))
     with pytest.raises(DiskError, match=r"8\.0 GB \(legacy 3\.0, modern 5\.0\) are needed in \S+/dist, 7\.0"):
-        require_room("all do not fit", together(needed))
+        require_disk_space("all do not fit", together(needed))
     free["dist"] = 8
-    require_room("all do not fit", together(needed))
-    assert len([*room_lines(together(needed))]) == 2
+    require_disk_space("all do not fit", together(needed))
+    assert len([*disk_lines(together(needed))]) == 2
 
 
 def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[int], None]) -> None:
@@ -234,11 +235,11 @@ def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[in
             size = lock.pins[item.key].size
             return size, size
 
-    found = [*rooms(plan, NOTHING_RENDERED, lock, Empty(tmp_path), cache=tmp_path, dist=tmp_path)]
-    alone = sum(room.size for room in found)
+    found = [*disk_needs(plan, NOTHING_RENDERED, lock, Empty(tmp_path), cache=tmp_path, dist=tmp_path)]
+    alone = sum(need.size for need in found)
     assert alone / GB == pytest.approx(2 + 3.1 + 2.2 + 3.1, abs=0.1)
     free(16)  # 2.0 + 3.1 once, 2.2 + 3.1 twice
-    require_room("all do not fit", together({"modern": found, "another": found}))
+    require_disk_space("all do not fit", together({"modern": found, "another": found}))
     free(15)
     with pytest.raises(DiskError, match=r"15\.\d GB \(modern 10\.\d, another 5\.\d\)"):
-        require_room("all do not fit", together({"modern": found, "another": found}))
+        require_disk_space("all do not fit", together({"modern": found, "another": found}))

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from builder.builds.wiring import Wiring
 from builder.config.project import load_project
@@ -29,6 +31,8 @@ TIERS = {
     "gpu": "needs an NVIDIA GPU: add --gpu",
     "referees": "needs Node.js with npm, and once its registry: add --referees",
 }
+_IMAGES = "tests/images/"
+
 LONGEST = (
     "test_faults",
     "test_compile_faults",
@@ -50,9 +54,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Restore Ctrl-C: a shell's background jobs ignore SIGINT, and so would each command that a
-    test starts."""
+    """Restore the signals that a shell's background jobs (SIGINT) and ``nohup`` (SIGHUP) ignore.
+
+    Each command that a test starts would ignore them too.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+class _ByFile(LoadFileScheduling):  # type: ignore[misc] # it has no types
+    """The tests of a file stay in one process, and so do those of tests/images, which share images."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _IMAGES if nodeid.startswith(_IMAGES) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """See pytest-xdist."""
+    return _ByFile(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # runs before pytest evaluates -m

@@ -12,23 +12,15 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.builds.runtime_image import ImageOptions, RuntimeImage
-from builder.builds.wiring import Wiring
-from builder.formats.package_names import LINUX
-from builder.package.archive import manifest_of
-from builder.pipeline.image import local_tags
 from builder.pipeline.selftest import silero_inputs
-from builder.project.build_plan import Workplace
 from builder.project.variants import Project
 from tests.doubles.gpus import library
+from tests.images.conftest import FULL, SERVICE
 from tests.integration.test_portability import readelf
-from tests.support import ROOT
-from tests.support.containers import Served, docker, free_port, image_made_here
-from tests.support.fakes.verbs import invoke
+from tests.support.containers import Served, docker, free_port
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
-    full_package,
     require_stock_numbers,
     silero_model,
     write_silero_inputs,
@@ -42,18 +34,8 @@ CPU_SECONDS, SECONDS = 2, 20
 Measured on two cores: 0.7 to 0.9 s; among eight other processes 1.0 to 1.3 s of CPU time and 3 to 4.5 s.
 """
 
-SERVICE = "modern service"
-
-IMAGES = {
-    "cpu": ("ortpacks/cpu:1.21.0", ()),
-    "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
-    "modern": ("ortpacks/modern:1.23.2", ("--mixed",)),
-    SERVICE: ("ortpacks/modern:1.23.2-service", ("--mixed", "--service")),
-}
-"""Name of each image, and the flags that make it. The first word is the variant."""
-
-FULL = ("legacy full", "latest full")
-"""Images of packages in ``dist/`` that took hours to compile; without such a package they are not made."""
+KINDS = ("cpu", "legacy", SERVICE, *FULL)
+"""That of ``modern`` with the service has all that one without it has."""
 
 HELD = {
     "cpu": {"libonnxruntime.so.1", "libonnxruntime_providers_shared.so"},
@@ -133,37 +115,6 @@ for file in $(find / -xdev -type f \\( -name '*.so' -o -name '*.so.*' \\) 2>/dev
     /lib64/ld-linux-x86-64.so.2 --list "$file" 2>&1 | grep 'not found' | sed "s#^#$file #"
 done
 """
-
-
-@pytest.fixture(scope="module", params=[*IMAGES, *FULL])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def variant(kind: str) -> str:
-    return kind.partition(" ")[0]
-
-
-@pytest.fixture(scope="module")
-def image(kind: str, variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Make the image and yield its name; the image is removed unless the name existed before."""
-    if kind in FULL:
-        package = full_package(variant)
-        wiring = Wiring(ROOT, dist=dist)
-        (name,) = local_tags(manifest_of(package, wiring.archive(wiring.reporter)), service=False)
-        with image_made_here(name, dist):
-            place = Workplace(dist / kind)
-            RuntimeImage(wiring, place, ImageOptions(), LINUX, wiring.reporter).make(package)
-            yield name
-        return
-    if variant != "cpu":
-        request.getfixturevalue(f"{variant}_package")
-    name, flags = IMAGES[kind]
-    with image_made_here(name, dist), image_made_here(f"ortpacks/{variant}:service", dist):
-        done = invoke("image", "--variant", variant, *flags, "--base", "assembled", "--dist", dist)
-        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        yield name
 
 
 @pytest.fixture(scope="module")

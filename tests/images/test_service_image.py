@@ -21,43 +21,23 @@ from ortpacks_service.options import EMBEDDER
 
 from builder.project.variants import Project
 from tests.component.runtime.test_session import model as matrix_model
+from tests.images.conftest import SERVICE
 from tests.support import ROOT
-from tests.support.containers import Served, docker, free_port, image_made_here
+from tests.support.containers import Served, docker, free_port
 from tests.support.crowd import CLIENTS, crowd
 from tests.support.debian import debian_program
-from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
 
 matrix = matrix_model
 """Model ``y = x @ w`` of the runtime layer's tests."""
 
-IMAGES = {"cpu": ("1.21.0", ()), "modern": ("1.23.2", ("--mixed",))}
-"""Version of each variant's image, and the flags that make it. Tests use the image's name for compose."""
+KINDS = ("cpu service", SERVICE)
 
 HARD = ("--read-only", "--tmpfs=/tmp", "--memory=512m", "--cap-drop=ALL", "--label=io.ortpacks=run")
 
 
-@pytest.fixture(scope="module", params=IMAGES)
-def variant(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Make the variant's image with the service and yield its name."""
-    if variant != "cpu":
-        request.getfixturevalue(f"{variant}_package")
-    version, flags = IMAGES[variant]
-    name = f"ortpacks/{variant}:service"
-    with image_made_here(name, dist), image_made_here(f"ortpacks/{variant}:{version}-service", dist):
-        how = ("--variant", variant, *flags, "--service", "--base", "assembled")
-        done = invoke("image", *how, "--dist", dist)
-        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        yield name
-
-
-only_cpu = pytest.mark.parametrize("variant", ["cpu"], indirect=True)
+only_cpu = pytest.mark.parametrize("kind", ["cpu service"], indirect=True)
 
 
 Start = Callable[..., Served]
@@ -290,7 +270,7 @@ def test_compose_starts_it_and_keeps_its_store(compose: Path, image: str, matrix
         return done.stdout
 
     described = json.loads(run("config", "--format=json"))["services"]["cpu"]
-    assert (described["image"], described["read_only"]) == (image, True)
+    assert (described["image"], described["read_only"]) == ("ortpacks/cpu:service", True)
     gpu = json.loads(run("--profile=gpu", "config", "--format=json"))["services"]["gpu"]
     (device,) = gpu["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])

@@ -1,0 +1,70 @@
+"""Runtime images that the tests of several modules share, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.builds.runtime_image import ImageOptions, RuntimeImage
+from builder.builds.wiring import Wiring
+from builder.formats.package_names import LINUX
+from builder.package.archive import manifest_of
+from builder.pipeline.image import local_tags
+from builder.project.build_plan import Workplace
+from tests.support import ROOT
+from tests.support.containers import image_made_here
+from tests.support.fakes.verbs import invoke
+from tests.support.real_packages import full_package
+
+SERVICE = "modern service"
+
+IMAGES = {
+    "cpu": ("ortpacks/cpu:1.21.0", ()),
+    "cpu service": ("ortpacks/cpu:1.21.0-service", ("--service",)),
+    "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
+    SERVICE: ("ortpacks/modern:1.23.2-service", ("--mixed", "--service")),
+}
+"""Name of each kind of image, and the flags that make it. The first word is the variant."""
+
+FULL = ("legacy full", "latest full")
+"""Images of packages in ``dist/`` that took hours to compile; without such a package they are not made."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for each of its module's ``KINDS``, unless the test names others."""
+    named = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if "kind" in metafunc.fixturenames and "kind" not in named:
+        metafunc.parametrize("kind", metafunc.module.KINDS, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def variant(kind: str) -> str:
+    return kind.partition(" ")[0]
+
+
+@pytest.fixture(scope="session")
+def image(kind: str, variant: str, dist: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Make the image and yield its name; the image is removed unless the name existed before."""
+    if kind in FULL:
+        package = full_package(variant)
+        wiring = Wiring(ROOT, dist=dist)
+        (name,) = local_tags(manifest_of(package, wiring.archive(wiring.reporter)), service=False)
+        with image_made_here(name, dist):
+            place = Workplace(dist / kind)
+            RuntimeImage(wiring, place, ImageOptions(), LINUX, wiring.reporter).make(package)
+            yield name
+        return
+    if variant != "cpu":
+        request.getfixturevalue(f"{variant}_package")
+    name, flags = IMAGES[kind]
+    with image_made_here(name, dist), image_made_here(f"ortpacks/{variant}:service", dist):
+        done = invoke("image", "--variant", variant, *flags, "--base", "assembled", "--dist", dist)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        yield name

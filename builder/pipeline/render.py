@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
@@ -63,6 +64,7 @@ _INTERFACES = (
 """Header-only dependencies: folder, CMake target, and the alias that ORT uses."""
 
 
+@cache
 def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
     """Return the environment of every template: an unknown name is an error, and HTML is escaped."""
     return Environment(

@@ -18,16 +18,18 @@ UV = (
 )  # the hash is that of the wheel for Linux on x86-64, 17.6 MB
 
 
-def pypi_program(packages: Sequence[str], program: str) -> Path:
+def pypi_program(packages: Sequence[str], program: str, python: str = sys.executable) -> Path:
     """Return the path of ``program`` in an environment with ``packages``, lines of a requirements file.
 
-    The test is skipped where pip cannot install them.
+    The environment is one of ``python`` and stays in the cache. The test is skipped where pip cannot install
+    the packages.
     """
     name, _, version = packages[0].partition(" ")[0].partition("==")
-    folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version}"
+    of = "" if python == sys.executable else f"-{Path(python).name}"
+    folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version or 'newest'}{of}"
     with exclusive(folder.with_suffix(".lock"), lambda: None):
         if not (folder / program).exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
             wanted = folder / "requirements.txt"
             wanted.write_text("\n".join(packages) + "\n")
             pip = (folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)

@@ -17,6 +17,7 @@ from builder.client.cli import COMMANDS
 from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
 from tests.support import ROOT
+from tests.support.pypi_programs import pypi_program
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -191,19 +192,15 @@ def test_the_runtime_layer_is_importable_on_every_python_that_it_is_for(version:
 def test_the_runtime_layer_runs_a_model_on_every_python_that_it_is_for(
     version: str, pyz: Path, tmp_path: Path
 ) -> None:
-    python, site = one_of(version), str(tmp_path / "site")
-    wheels = ["onnxruntime", "tomli"]
-    argv = [python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", site, *wheels]
-    pip = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if pip.returncode:
-        pytest.skip(f"pip has no onnxruntime for Python {version}: {pip.stderr.strip().splitlines()[-1]}")
+    package = f"lib/python{version}/site-packages/onnxruntime"
+    folder = pypi_program(("onnxruntime", "tomli"), package, one_of(version)).parents[3]
     env = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([site, str(ROOT / "runtime")]),
+        "PYTHONPATH": str(ROOT / "runtime"),
         "ORTPACKS_CLIENT": str(pyz),
         "ORTPACKS_FORCE_CC": "none",
     }
-    doctor = [python, "-B", "-m", "ortpacks_runtime", "doctor", "--json"]
+    doctor = [str(folder / "bin" / "python"), "-B", "-m", "ortpacks_runtime", "doctor", "--json"]
     done = subprocess.run(doctor, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -10,6 +10,7 @@ from tests.doubles.github import REPOSITORY, GitHubDouble
 def seen(double: GitHubDouble, tag: str) -> dict[str, bytes] | None:
     """Download a tag's release and return its files by name; ``None`` if the release is not public."""
     with requests.Session() as session:
+        session.trust_env = False  # nor any proxy: the double is on this machine
         root = f"{double.url}/repos/{REPOSITORY}/releases"
         reply = session.get(f"{root}/tags/{tag}", timeout=5)
         if reply.status_code == 404:

@@ -29,6 +29,8 @@ from tests.support.factories.releases import FakeTime, append_sum, write_package
 from tests.support.factories.signing import signing
 from tests.support.fakes.ports import FakeReporter
 
+TEMPLATES = FileSystemLoader(ROOT / "templates")
+
 TAG = "gpu-libs-v1.23.2"
 """Tag of the packages' release: ``publish.tag`` of variants.yaml with their version."""
 
@@ -101,7 +103,7 @@ def ports(
         reporter=reporter,
         verify=verify,
         write=write_file,
-        loader=FileSystemLoader(ROOT / "templates"),
+        loader=TEMPLATES,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.builds.runtime_image import ImageOptions, RuntimeImage
+from builder.builds.images.runtime_image import ImageOptions, RuntimeImage
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import LINUX
 from builder.package.archive import manifest_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.page_parts import FILES, PARTS
-from builder.app.pages import pages, rendered
+from builder.app.documentation.page_parts import FILES, PARTS
+from builder.app.documentation.pages import pages, rendered
 from builder.builds.wiring import Wiring
 from builder.client import cli
 from builder.errors import BuilderError, ConfigError

@@ -16,7 +16,7 @@ from builder.app.inspection import show
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ValidationError
-from builder.inspector.answers import Asked
+from builder.inspector.answers import InspectOptions
 from builder.inspector.sources import require_places
 from builder.package.promise import InspectedSource
 from tests.support.factories.binaries import elf, sass
@@ -42,7 +42,7 @@ def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Wiring:
 
 def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.StringIO) -> None:
     html, picture = tmp_path / "map.html", tmp_path / "map.svg"
-    show(shop, REPORTS, Asked(as_json=False), html, picture)
+    show(shop, REPORTS, InspectOptions(as_json=False), html, picture)
     assert out.getvalue().startswith("my.whl\n")
     assert isinstance(shop.reporter, FakeReporter)
     assert shop.reporter.lines == [f"{path}  {path.stat().st_size:,} bytes" for path in (html, picture)]
@@ -52,7 +52,7 @@ def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.
 
 
 def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.StringIO, root: Path) -> None:
-    show(shop, REPORTS, Asked(as_json=True), tmp_path / "map.html", None)
+    show(shop, REPORTS, InspectOptions(as_json=True), tmp_path / "map.html", None)
     said = json.loads(out.getvalue())
     schema("inspect").validate(said)
     assert isinstance(shop.reporter, FakeReporter)
@@ -63,7 +63,7 @@ def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.St
 def test_what_was_there_is_replaced(shop: Wiring, tmp_path: Path) -> None:
     html = tmp_path / "map.html"
     html.write_text("old")
-    show(shop, REPORTS, Asked(as_json=True), html, None)
+    show(shop, REPORTS, InspectOptions(as_json=True), html, None)
     assert "old" not in html.read_text(encoding="utf-8")[:100]
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_written_is_told_by_name(
     with pytest.raises(
         DiskError, match=r"map\.html cannot be written: Permission denied\. Fix its owner or mode"
     ):
-        show(shop, REPORTS, Asked(as_json=False), tmp_path / "map.html", None)
+        show(shop, REPORTS, InspectOptions(as_json=False), tmp_path / "map.html", None)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ from builder.findings.finding import Code
 from builder.formats.manifest import CoverageEntry, Manifest, dumps
 from builder.formats.package_names import Layout
 from builder.gpu.table import CAPABILITIES
-from builder.inspector.answers import Asked, require_sound
+from builder.inspector.answers import InspectOptions, require_sound
 from builder.package.promise import InspectedSource, Promise
 from builder.pipeline.inspect import document
 from tests.support.factories.archives import files
@@ -230,12 +230,12 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
     written(new, content(package(cudnn="9.28.0.42")))
     both = inspect_sources(shop, [str(old), str(new)])
     shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, both, Asked(as_json=True, diff=True), None, None)
+    show(shop, both, InspectOptions(as_json=True, diff=True), None, None)
     said = json.loads(out.getvalue())
     schema("inspect-diff").validate(said)
     assert said["packages"]["versions"] == [{"what": "cudnn", "a": package().cudnn, "b": "9.28.0.42"}]
     assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
-    show(shop, both, Asked(as_json=False, diff=True), None, None)
+    show(shop, both, InspectOptions(as_json=False, diff=True), None, None)
     assert f"  cudnn  {package().cudnn} → 9.28.0.42" in out.getvalue().splitlines()
 
 
@@ -248,7 +248,7 @@ def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, plac
     found = looked(shop, joins)
     assert (found.libraries, found.promises) == (whole.libraries, whole.promises)
     shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, [found, whole], Asked(as_json=True, diff=True), None, None)  # only the parts are left
+    show(shop, [found, whole], InspectOptions(as_json=True, diff=True), None, None)  # only the parts are left
     archive_size, *_ = json.loads(out.getvalue())["packages"]["sizes"]
     assert archive_size == {"what": "archive", "a": size, "b": None}
     assert sorted(path.name for path in shop.dist.glob("*")) == []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.verbs import write_builds_page
+from builder.app.documentation.builds_page import write_builds_page
+from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.proving import check_package, verifier
-from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError

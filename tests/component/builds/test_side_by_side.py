@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.variant_build import side_by_side
+from builder.builds.side_by_side import side_by_side
 from builder.errors import CheckFailedError, CommandError, TransferError, VariantsFailedError
 
 FAR = 10
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_what_the_roads_run_and_waits_for_them(monkeypatch: pytest.M
     def pressed(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("builder.builds.variant_build.wait", pressed)
+    monkeypatch.setattr("builder.builds.side_by_side.wait", pressed)
     with pytest.raises(KeyboardInterrupt):
         walk(compiling, arrives("modern"), interrupt=told.set)
     assert ended == ["legacy"]

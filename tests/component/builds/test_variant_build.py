@@ -20,8 +20,9 @@ import pytest
 
 from builder.adapters.compile_cache import FolderCache
 from builder.builds.builders import Builders
-from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, VariantBuild, build_all, joint_disk_needs
+from builder.builds.images.runtime_image import ImageOptions
+from builder.builds.side_by_side import build_all, joint_disk_needs
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import (
     BuilderError,
     CheckFailedError,

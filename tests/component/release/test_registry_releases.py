@@ -12,7 +12,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from builder.adapters.mirror.registry_host import registry_tag
-from builder.app.releasing import mirror_to_registry
+from builder.app.releases.releasing import mirror_to_registry
 from builder.builds.wiring import Wiring
 from builder.client.cli import mirrored, place
 from builder.client.install.obtain import obtain

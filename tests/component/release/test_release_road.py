@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.releasing import publish_dist, with_target
+from builder.app.releases.releasing import publish_dist, with_target
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, ReleaseConflictError
 from builder.formats.manifest import Manifest, loads

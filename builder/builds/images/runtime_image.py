@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.adapters.git import revision_of
-from builder.builds.image_wheels import our_part, own_wheel, part_of, service_trees
+from builder.builds.images.image_wheels import our_part, own_wheel, part_of, service_trees
 from builder.builds.proving import unpacked
 from builder.builds.python_wheels import RUNTIME
 from builder.builds.wiring import Wiring

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
-from builder.app.atlas_records import RECORDS
+from builder.app.documentation.atlas_records import RECORDS
 from builder.app.verb_answers import SCHEMAS, schema_file
 from builder.builds.wiring import Wiring
 from builder.client import cli

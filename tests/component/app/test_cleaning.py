@@ -12,8 +12,8 @@ import pytest
 from docker.errors import APIError
 
 from builder.adapters.docker.engine import DockerEngine
+from builder.app.cleaning import clean
 from builder.app.verb_answers import dumps
-from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
 from builder.ports import Completed, EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine

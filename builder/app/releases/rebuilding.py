@@ -22,7 +22,8 @@ from builder.client.install.source import Located, beside, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.digest import Digest, other_bytes
 from builder.files.download import WantedFile, fetch
-from builder.files.http_client import Web, open_url, read_small, trusted_certificates
+from builder.files.http_client import Web, read_small
+from builder.files.http_opener import open_url, trusted_certificates
 from builder.files.oci_opener import OciOpener
 from builder.formats.index import INDEX_LIMIT, IndexPackage
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX

@@ -19,7 +19,8 @@ from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
-from builder.files.http_client import NotThereError, Web, open_url
+from builder.files.http_client import NotThereError, Web
+from builder.files.http_opener import open_url
 from builder.files.oci_opener import OciOpener
 from builder.formats.oci import parse_address
 from builder.release.preflight import Leniency

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from builder.adapters.git import revision_of
 from builder.builds.wiring import Wiring
-from builder.client.cli import is_url, place
+from builder.client.index_address import is_url, place
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.client.install.source import Located, beside, locate

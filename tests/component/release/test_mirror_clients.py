@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.cli import mirrored, place
+from builder.client.index_address import mirrored, place
 from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate

@@ -101,7 +101,7 @@ def _workplaces(wiring: Wiring) -> Iterator[Path]:
     variants = wiring.project.packages.values()
     folders = (one.folder for variant in variants for one in (variant, on_platform(variant, LINUX_ARM64)))
     yield from (wiring.place(folder).root for folder in dict.fromkeys(folders))
-    yield from (wiring.kit_place(base).root for base in wiring.project.bases)
+    yield from (wiring.check_tools_place(base).root for base in wiring.project.bases)
     yield wiring.dist / BAKE_FOLDER
 
 

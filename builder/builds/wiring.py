@@ -236,9 +236,9 @@ class Wiring:
         """Return the folder of a variant's build."""
         return Workplace(self.dist / variant)
 
-    def kit_place(self, base: str) -> Workplace:
+    def check_tools_place(self, base: str) -> Workplace:
         """Return the folder where the tools that check packages are built."""
-        return Workplace(self.dist / f".kit-{base}", context="kit-context")
+        return Workplace(self.dist / f".check-tools-{base}", context="check-tools-context")
 
     def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
         """Return the lock ``name`` of ``dist``; ``waits`` is reported while another process has it."""

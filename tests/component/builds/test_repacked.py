@@ -26,7 +26,7 @@ from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Completed
 from builder.project.variants import Project
-from tests.component.builds.test_variant_build import Kit
+from tests.component.builds.test_variant_build import StubTools
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
 from tests.support.factories.workplace import Site
@@ -58,8 +58,8 @@ NO_CUDA: Mapping[str, object] = {
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(root, tmp_path)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
+    monkeypatch.setattr(StubTools, "site", made, raising=False)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
     made.engine = NoEngine()
     made.use(made.engine)
     return made

@@ -59,13 +59,13 @@ BESIDE = {
 WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
 
 
-class Kit:
-    """A kit with the bench of a site and without cuobjdump."""
+class StubTools:
+    """Check tools with the bench of a site and without cuobjdump."""
 
     site: Site
 
     def __init__(self, *_: object) -> None:
-        self.folder = self.site.dist / "kit"
+        self.folder = self.site.dist / "tools"
 
     def inspector(self) -> None:
         return None
@@ -76,7 +76,7 @@ class Kit:
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return with_kit(Site(root, tmp_path), monkeypatch)
+    return with_tools(Site(root, tmp_path), monkeypatch)
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
     changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
     (project / "variants.yaml").write_text(changed)
     (project / "own.patch").write_text("a patch")
-    return with_kit(Site(project, tmp_path), monkeypatch)
+    return with_tools(Site(project, tmp_path), monkeypatch)
 
 
-def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(Kit, "site", site, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
+def with_tools(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(StubTools, "site", site, raising=False)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
     return site
 
 
@@ -497,7 +497,7 @@ def test_variants_that_do_not_fit_together_are_not_begun(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every_sm = (50, 52, 60, 61, 70, 75, 80, 86, 89)
-    site = with_kit(Site(root, tmp_path, code=every_sm), monkeypatch)
+    site = with_tools(Site(root, tmp_path, code=every_sm), monkeypatch)
     site.compiles = every_sm
     names = ("legacy", "modern")
     builds = {name: road(site, name) for name in names}

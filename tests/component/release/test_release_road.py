@@ -22,7 +22,7 @@ from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
-from tests.component.builds.test_variant_build import with_kit
+from tests.component.builds.test_variant_build import with_tools
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
@@ -40,7 +40,7 @@ RELEASE = PlanOptions(base="assembled", release=True)
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = with_kit(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
+    made = with_tools(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
     repacked.lay(tmp_path / "cache")
     made.compiles = EVERY_SM
     made.shop.env = {**made.shop.env, "GITHUB_TOKEN": TOKEN}

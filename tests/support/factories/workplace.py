@@ -97,7 +97,7 @@ class Site:
         if request.output is None:
             return
         request.output.mkdir()
-        if request.target == "kit":
+        if request.target == "tools":
             (request.output / "ortpacks-smoke").write_text("smoke")
             (request.output / "libvirtualcard.so").write_bytes(library("libvirtualcard.so"))
             return

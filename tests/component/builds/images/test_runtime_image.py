@@ -31,7 +31,7 @@ from builder.pipeline.image import ImageWheel, write_layer
 from builder.pipeline.plan import PlanOptions
 from builder.ports import ImageBuild, PushedImage
 from builder.project.variants import Origin
-from tests.component.builds.test_variant_build import Kit
+from tests.component.builds.test_variant_build import StubTools
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
@@ -58,8 +58,8 @@ PACKAGES = "usr/local/lib/python3.11/dist-packages"
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(root, tmp_path)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
+    monkeypatch.setattr(StubTools, "site", made, raising=False)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
     return made
 
 

@@ -8,6 +8,7 @@ and in a verb with ``--package`` every bare word is a package.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -20,17 +21,14 @@ from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
-from builder.app.decorators import discard_output, output_failure
 from builder.app.flags import ROOT
-from builder.errors import BuilderError, ValidationError
+from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.text import nearest
 
+INTERRUPTED = 130
 
-def command_to_continue(verb: str) -> str:
-    """Return the command that continues this run: the user's words from ``verb`` on, without ``--force``."""
-    words = (word for word in sys.argv[sys.argv.index(verb) :] if word != "--force")
-    return shlex.join(["./run", *words])
-
+_OUTPUT_LOST = (*FULL_DISK, errno.EIO)
+"""Error numbers of a failed write to an open file or to the output. Such an error names no file."""
 
 UNFLAGGED = {"--also": 1, "--package": 0}
 """Flags that may be left out, each with the number of bare words that come before its first value."""
@@ -79,9 +77,9 @@ class Verbs(Program):
     """
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 - Invoke's name
-        """See ``invoke.program.Program``.
+        """See ``invoke.program.Program``. An error ends the program with its message and exit code.
 
-        A reader that closes the pipe early, or a full disk, ends the program without a traceback.
+        So does a full disk, and a reader that closes the pipe early. A bug keeps its traceback.
         """
         try:
             try:
@@ -89,12 +87,23 @@ class Verbs(Program):
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
-            discard_output()
+            _discard_output()
             sys.exit(BuilderError.exit_code)
-        except OSError as error:
-            failure = output_failure(error)
+        except (BuilderError, OSError) as error:
+            failure = error if isinstance(error, BuilderError) else _failure(error)
             sys.stderr.write(f"error: {failure}\n")
             sys.exit(failure.exit_code)
+
+    def execute(self) -> None:
+        """See ``invoke.program.Program``, which would tell neither an interrupt nor a closed pipe."""
+        try:
+            super().execute()
+        except KeyboardInterrupt:
+            raise Exit("interrupted; the same command goes on from here", code=INTERRUPTED) from None
+        except BrokenPipeError:
+            _discard_output()
+            ended = "error: the program that read the output has ended"
+            raise Exit(ended, code=BuilderError.exit_code) from None
 
     def parse_core(self, argv: list[str] | None) -> None:
         """See ``invoke.program.Program``. Names in a completion script have no slash, which fish refuses."""
@@ -103,8 +112,7 @@ class Verbs(Program):
             with contextlib.redirect_stdout(told):
                 super().parse_core(argv)
         except ValueError:
-            wrong = ValidationError("--list-depth and --command-timeout take whole numbers")
-            raise Exit(f"error: {wrong}", code=wrong.exit_code) from None
+            raise ValidationError("--list-depth and --command-timeout take whole numbers") from None
         finally:
             script = told.getvalue().replace("_complete_./run", "_complete_ortpacks")
             sys.stdout.write(script.replace("--command ./run", "--command run"))
@@ -137,21 +145,18 @@ class Verbs(Program):
         try:
             super().parse_tasks()
         except ParseError as error:
-            raise Exit(f"error: {self._usage(error)}", code=ValidationError.exit_code) from None
+            raise self._usage(error) from None
 
     def parse_cleanup(self) -> None:
         """See ``invoke.program.Program``."""
         asked, listed = self.args.help.value, self.args.list.value
         form = self.args["list-format"].value
-        wrong = None
         if isinstance(asked, str) and asked not in self.collection.task_names:
-            wrong = self._unknown(asked, None)
-        elif isinstance(listed, str):
-            wrong = ValidationError(f"--list takes no word like {listed!r}", advice=_help_of(None))
-        elif form not in _LIST_FORMATS:
-            wrong = ValidationError(f"--list-format {form!r} is none of {', '.join(_LIST_FORMATS)}.")
-        if wrong:
-            raise Exit(f"error: {wrong}", code=wrong.exit_code)
+            raise self._unknown(asked, None)
+        if isinstance(listed, str):
+            raise ValidationError(f"--list takes no word like {listed!r}", advice=_help_of(None))
+        if form not in _LIST_FORMATS:
+            raise ValidationError(f"--list-format {form!r} is none of {', '.join(_LIST_FORMATS)}.")
         super().parse_cleanup()
 
     def _usage(self, error: ParseError) -> ValidationError:
@@ -179,6 +184,21 @@ class Verbs(Program):
         return ValidationError(f"{word!r} is no {what}{of}", advice=f"{near} {_help_of(verb)}".lstrip())
 
 
+def _failure(error: OSError) -> BuilderError:
+    """Return what to report of a file, or of an output without room. Raises ``error`` where it is a bug."""
+    if error.filename is None and error.errno not in _OUTPUT_LOST:
+        raise error
+    if error.filename is None:
+        _discard_output()
+    return os_error(error)
+
+
+def _discard_output() -> None:
+    """Send buffered output to /dev/null. Python would write it at exit, fail and exit with 120."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _help_of(verb: str | None) -> str:
     return f"./run {verb} --help has its flags." if verb else "./run --list has the verbs."
 
@@ -186,6 +206,12 @@ def _help_of(verb: str | None) -> str:
 def program(namespace: Collection | None = None) -> Verbs:
     """Return the program that ``./run`` starts; without a namespace it reads ``tasks.py``."""
     return Verbs(name="ortpacks", binary="./run", binary_names=["./run"], namespace=namespace)
+
+
+def command_to_continue(verb: str) -> str:
+    """Return the command that continues this run: the user's words from ``verb`` on, without ``--force``."""
+    words = (word for word in sys.argv[sys.argv.index(verb) :] if word != "--force")
+    return shlex.join(["./run", *words])
 
 
 def restart_through_run() -> None:

@@ -1,19 +1,12 @@
-"""The decorators that make Invoke's tasks of functions, with errors turned into messages and exit codes."""
+"""The decorators that make Invoke's tasks of the functions in ``tasks.py``."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import functools
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec
 
 from invoke.context import Context
-from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
@@ -23,55 +16,9 @@ from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
-from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
+from builder.errors import ValidationError
 from builder.pipeline.plan import PlanOptions, require_base
 from builder.project.variants import Variant
-
-P = ParamSpec("P")
-
-INTERRUPTED = 130
-
-_OUTPUT_LOST = (*FULL_DISK, errno.EIO)
-"""Error numbers of a failed write to an open file or to the output. Such an error names no file."""
-
-
-def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concatenate[Context, P], None]:
-    """Return the verb with its errors turned into messages and exit codes. A bug keeps its traceback."""
-
-    @functools.wraps(body)
-    def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            _require_values(kwargs)
-            body(context, *args, **kwargs)
-        except BuilderError as error:
-            raise Exit(f"error: {error}", code=error.exit_code) from None
-        except KeyboardInterrupt:
-            raise Exit("interrupted; the same command goes on from here", code=INTERRUPTED) from None
-        except BrokenPipeError:
-            discard_output()
-            raise Exit(
-                "error: the program that read the output has ended", code=BuilderError.exit_code
-            ) from None
-        except OSError as error:
-            failure = output_failure(error)
-            raise Exit(f"error: {failure}", code=failure.exit_code) from None
-
-    return run
-
-
-def output_failure(error: OSError) -> BuilderError:
-    """What to report of a file, or of an output without room. Raises ``error`` itself where it is a bug."""
-    if error.filename is None and error.errno not in _OUTPUT_LOST:
-        raise error
-    if error.filename is None:
-        discard_output()
-    return os_error(error)
-
-
-def discard_output() -> None:
-    """Send buffered output to /dev/null. Python would write it at exit, fail and exit with 120."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _require_values(flags: Mapping[str, object]) -> None:
@@ -94,7 +41,7 @@ def verb(
     iterable: Sequence[str] = (),
     **own: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a task of a function, with its errors handled as in ``reported``.
+    """Return a decorator that makes a task of a function.
 
     ``own`` has the help lines of the function's flags; flags in ``FLAGS`` need none.
     """
@@ -102,7 +49,7 @@ def verb(
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         shared = {flag: FLAGS[flag] for flag in inspect.signature(body).parameters if flag in FLAGS}
         return task(
-            reported(body),
+            body,
             klass=Verb,
             name=name,
             positional=positional,
@@ -115,10 +62,15 @@ def verb(
 
 
 class Verb(Task[Callable[..., None]]):
-    """A task that keeps its help lines.
+    """A task that refuses empty values of flags, and keeps its help lines.
 
     Invoke's task removes each line when it is read, so that a second read finds none.
     """
+
+    def __call__(self, *context: object, **flags: object) -> Callable[..., None]:
+        """See ``invoke.tasks.Task``. Raises ``ValidationError`` for an empty value."""
+        _require_values(flags)
+        return super().__call__(*context, **flags)
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """See ``invoke.tasks.Task``."""

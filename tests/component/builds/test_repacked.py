@@ -26,10 +26,9 @@ from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Completed
 from builder.project.variants import Project
-from tests.component.builds.test_variant_build import StubTools
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import FakeEngine, NoEngine
 from tests.support.schemas import schema
 
@@ -56,10 +55,8 @@ NO_CUDA: Mapping[str, object] = {
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = Site(root, tmp_path)
+    made = with_tools(Site(root, tmp_path), monkeypatch)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(StubTools, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
     made.engine = NoEngine()
     made.use(made.engine)
     return made

@@ -22,13 +22,12 @@ from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
-from tests.component.builds.test_variant_build import with_tools
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
 from tests.support.factories.project_copy import Place, copied_to
 from tests.support.factories.publishing import COMMIT
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import NoEngine
 
 EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)

@@ -31,11 +31,10 @@ from builder.pipeline.image import ImageWheel, write_layer
 from builder.pipeline.plan import PlanOptions
 from builder.ports import ImageBuild, PushedImage
 from builder.project.variants import Origin
-from tests.component.builds.test_variant_build import StubTools
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 
 PUSH = ImageOptions(push="localhost:5000/ortpacks")
 
@@ -56,10 +55,8 @@ PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = Site(root, tmp_path)
+    made = with_tools(Site(root, tmp_path), monkeypatch)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(StubTools, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
     return made
 
 

@@ -411,13 +411,10 @@ class VariantBuild:
         except ToolMissingError:
             return None
 
-    def _tools(self, base: str) -> CheckTools:
-        return CheckTools(self._wiring, base, self._reporter)
-
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
         """Return the tools that check the package; ``None`` for another system or without an engine."""
         base = self._base_of_tools(decided)
-        return None if base is None else self._tools(base)
+        return None if base is None else CheckTools(self._wiring, base, self._reporter)
 
     def _base_of_tools(self, decided: BuildPlan) -> str | None:
         if self._variant.is_tried_here:

@@ -12,7 +12,7 @@ import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Optional, Sequence, cast
+from typing import Callable, Iterator, List, Mapping, Sequence, cast
 
 from builder.client.arguments import AUTO, COMMANDS, READ_INDEX, HelpError, parsed
 from builder.client.commands.environment import library_path, separators
@@ -57,7 +57,8 @@ def main(
         if arguments.quiet:
             context = quiet(context)
         module, _ = COMMANDS[arguments.command]
-        command = getattr(import_module(f"builder.client.commands.{module}"), _answer_of(arguments.command))
+        named = f"answer_{arguments.command.replace('-', '_')}"
+        command = getattr(import_module(f"builder.client.commands.{module}"), named)
         answer = cast("Command", command)(context, _options(arguments, env, home, context.platform))
     except HelpError as wanted:
         out(str(wanted))
@@ -78,10 +79,6 @@ def main(
     return answer.code
 
 
-def _answer_of(command: str) -> str:
-    return f"answer_{command.replace('-', '_')}"
-
-
 def quiet(context: CommandContext) -> CommandContext:
     """Return ``context`` with ``say`` and progress silenced: answers, questions and errors stay."""
 
@@ -95,17 +92,13 @@ def quiet(context: CommandContext) -> CommandContext:
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:
     err(f"ortpacks: {message}")
     if as_json:
-        out(_spelled({**head(_command_of(argv) or ""), "error": {"code": code, "message": message}}))
+        command = next((word for word in argv if word in COMMANDS), "")
+        out(_spelled({**head(command), "error": {"code": code, "message": message}}))
     return code
 
 
 def _spelled(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2)  # ASCII: the same in every encoding
-
-
-def _command_of(argv: Sequence[str]) -> Optional[str]:
-    """Return the first word of ``argv`` that is a command; ``None`` where no word is."""
-    return next((word for word in argv if word in COMMANDS), None)
 
 
 def _options(

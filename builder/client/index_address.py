@@ -89,17 +89,12 @@ def place(text: str) -> Union[str, Path]:
         return absolute(Path(text))
     address, _, pin = text.partition("#")
     if is_oci(address):
-        address = _index_in_registry(address)
+        release = address.rstrip("/").removesuffix(f"/{INDEX}")
+        parse_address(release)  # refuses what is no release
+        address = file_address(release, INDEX)
     elif address.endswith("/"):
         address = urljoin(address, INDEX)
     return f"{address}#{pin}" if pin else address
-
-
-def _index_in_registry(address: str) -> str:
-    """Return the address of the index of the release at ``address``. Raises ``ConfigError``."""
-    release = address.rstrip("/").removesuffix(f"/{INDEX}")
-    parse_address(release)
-    return file_address(release, INDEX)
 
 
 def is_url(text: str) -> bool:

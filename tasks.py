@@ -3,57 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from builder.app import bumping, inspection, locking, quality, rebuilding, releasing, verbs
-from builder.app.atlas_records import add as add_to_atlas
-from builder.app.atlas_records import make as make_atlas
-from builder.app.command_line import (
-    JSON,
-    ChosenVariants,
-    architectures,
-    command_to_continue,
-    document_console,
-    make_wiring,
-    named_cache,
-    plan_options,
-    restart_through_run,
-    variant_verb,
-    verb,
+from builder.app import cleaning, client_for_dist, compile_caches, inspection, locking, planning, quality
+from builder.app.command_line import command_to_continue, restart_through_run
+from builder.app.compile_caches import named_cache
+from builder.app.decorators import ChosenVariants, variant_verb, verb
+from builder.app.documentation import builds_page
+from builder.app.documentation.atlas_records import add as add_to_atlas
+from builder.app.documentation.atlas_records import make as make_atlas
+from builder.app.flags import JSON, architectures, document_console, make_wiring, plan_options
+from builder.app.releases import releasing
+from builder.app.releases.bumping import bump_version
+from builder.app.releases.rebuilding import project_trust, rebuild_release
+from builder.app.releases.release_matrix import show_matrix
+from builder.app.verb_answers import (
+    checks_answer,
+    dumps,
+    packages_answer,
+    problems_of,
+    require_no_problems,
+    status_answer,
 )
-from builder.app.releasing import show_matrix
-from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_no_problems
+from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
-from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, build_all
+from builder.builds.side_by_side import build_all
+from builder.builds.variant_build import BuildOptions
 from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError
 from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.dist_files import archives_in
+from builder.release.preflight import Leniency
+from builder.release.prepare import PublishOptions, ReleaseState
 from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 
 restart_through_run()
-
-publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
-root = releasing.root
-bump = bumping.bump
-rebuild = rebuilding.rebuild
 
 
 @variant_verb(json=JSON)
 def plan(chosen: ChosenVariants, json: bool = False) -> None:
     """Show base, origin, version, profile and time of a build, and why; build nothing."""
     if json:
-        document_console(chosen.wiring).show(verbs.plans_json(chosen.builds()))
+        document_console(chosen.wiring).show(planning.plans_json(chosen.builds()))
         return
-    verbs.show_plans(chosen.wiring, chosen.builds())
+    planning.show_plans(chosen.wiring, chosen.builds())
 
 
 @variant_verb()
@@ -173,7 +174,7 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
         return
     found = chosen.builds().values()
     if explain:
-        verbs.show_explanation(chosen.wiring.console, [one.plan() for one in found])
+        planning.show_explanation(chosen.wiring.console, [one.plan() for one in found])
         return
     for one in found:
         one.render()
@@ -182,21 +183,21 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
 @variant_verb(without=("builder", "context"), out="folder to write (dist/bake)")
 def bake(chosen: ChosenVariants, out: str | None = None) -> None:
     """Write a folder that plain `docker buildx bake` compiles on a machine without this project."""
-    verbs.bake(chosen.wiring, chosen.builds(), out)
+    planning.bake(chosen.wiring, chosen.builds(), out)
 
 
 @verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
 def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records in their folders."""
     wiring = make_wiring()
-    verbs.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
+    builds_page.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
 
 
 @verb()
 def docs(_context: Context) -> None:
     """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
     # Imported late: it imports the benchmarks, which are no part of the builder.
-    from builder.app.pages import write_pages  # noqa: PLC0415
+    from builder.app.documentation.pages import write_pages  # noqa: PLC0415
 
     write_pages(make_wiring())
 
@@ -314,7 +315,7 @@ def install(
 ) -> None:
     """Install the package that fits this machine, through the client that users run."""
     wiring = make_wiring(dist)
-    code = verbs.install(wiring, index, prefix, layout)
+    code = client_for_dist.install(wiring, index, prefix, layout)
     if code:
         raise Exit(f"the client exited with {code}", code=code)
 
@@ -322,7 +323,7 @@ def install(
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
     """Make dist/ortpacks.pyz, dist/ortpacks-inspect.pyz and dist/index.json."""
-    verbs.make_client(make_wiring(dist))
+    client_for_dist.make_client(make_wiring(dist))
 
 
 @verb()
@@ -420,7 +421,7 @@ def variant(
     if sm is None:
         raise ValidationError("variant add needs --sm.", advice="Like --sm 75,86,90a.")
     options = BuildOptions(plan_options=plan_options(base, origin, offline=offline))
-    verbs.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
+    planning.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
 
 
 @verb(
@@ -452,7 +453,7 @@ def cache(
 ) -> None:
     """Show the compile caches, their sizes, and how many units of the builds in dist they answered."""
     wiring = make_wiring(dist)
-    verbs.show_caches(wiring, named_cache(wiring, compile_cache), as_json=json)
+    compile_caches.show_caches(wiring, named_cache(wiring, compile_cache), as_json=json)
 
 
 @verb(
@@ -472,7 +473,7 @@ def clean(
     """Show the size of our results and of what has our label on the engine, then remove exactly these."""
     wiring = make_wiring(dist)
     console = document_console(wiring) if json else None
-    answer = verbs.clean(wiring, caches=cache, inputs=inputs, dry=dry_run)
+    answer = cleaning.clean(wiring, caches=cache, inputs=inputs, dry=dry_run)
     if console:
         console.show(dumps(answer))
 
@@ -487,3 +488,148 @@ def matrix(_context: Context, json: bool = False, by: str | None = None) -> None
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
     """Run lint, types and import contracts, then every test tier that this machine can run."""
     quality.test(make_wiring(), fast=fast, only=only)
+
+
+_WHERE = {
+    "tag": "tag of the release (default: publish.tag of variants.yaml)",
+    "api": "API root other than publish.api of variants.yaml",
+    "repository": "owner/name other than publish.repository (or GITHUB_REPOSITORY)",
+}
+
+_ALLOW = {
+    "draft": "stop before the release becomes public",
+    "allow_lean": "let packages through that hold less than the full profile",
+    "allow_unresolved": "let packages through whose base image is not pinned by digest",
+    "allow_mixed": "let packages of different ONNX Runtime, CUDA or cuDNN versions through",
+    "sign": "file of a private key that signs, or of a public one: the SSH agent signs then",
+    "allow_partial": "let a release through that lacks packages of variants.yaml",
+}
+
+
+@verb(
+    iterable=["sign"],
+    **_WHERE,
+    **_ALLOW,
+    dry_run="show what would be done, write nothing to the host",
+    replace="take a public release that differs back to a draft, and publish it anew",
+    allow_mutable="publish where GitHub's setting does not make releases immutable",
+)
+def publish(
+    _context: Context,
+    sign: list[str],
+    tag: str | None = None,
+    dry_run: bool = False,
+    draft: bool = False,
+    replace: bool = False,
+    api: str | None = None,
+    repository: str | None = None,
+    allow_lean: bool = False,
+    allow_unresolved: bool = False,
+    allow_mixed: bool = False,
+    allow_partial: bool = False,
+    allow_mutable: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Complete the release of dist/ on GitHub, then make it public. Token: GITHUB_TOKEN, or gh's own."""
+    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial, allow_mutable)
+    keys = tuple(map(Path, sign))
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
+    wiring = make_wiring(dist)
+    releasing.publish_dist(wiring, options, releasing.with_target(wiring, api, repository))
+
+
+@verb(name="release-status", **_WHERE, json=JSON)
+def release_status(
+    _context: Context,
+    tag: str | None = None,
+    api: str | None = None,
+    repository: str | None = None,
+    json: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Compare the release on GitHub with dist/; exit with 1 unless it is public and equal."""
+    wiring = make_wiring(dist)
+    console = document_console(wiring) if json else None
+    found = releasing.show_status(wiring, tag, releasing.with_target(wiring, api, repository))
+    if console:
+        console.show(dumps(status_answer(found)))
+    if found.state is not ReleaseState.PUBLISHED:
+        raise Exit("the release is not public and equal to dist; see the table above", code=1)
+
+
+@verb(
+    iterable=["sign"],
+    to="the mirror's folder, or oci://HOST/NAME",
+    tag=_WHERE["tag"],
+    **_ALLOW,
+    dry_run="show what would be done, write nothing to the mirror",
+    replace="make a public release that differs, or was damaged, equal to dist",
+)
+def mirror(
+    _context: Context,
+    to: str,
+    sign: list[str],
+    tag: str | None = None,
+    dry_run: bool = False,
+    draft: bool = False,
+    replace: bool = False,
+    allow_lean: bool = False,
+    allow_unresolved: bool = False,
+    allow_mixed: bool = False,
+    allow_partial: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
+    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
+    keys = tuple(map(Path, sign))
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
+    releasing.mirror_release(make_wiring(dist), options, to)
+
+
+@verb(
+    iterable=["root_key", "release_key", "sign"],
+    root_key="file of a key that signs roots; all of them are given anew",
+    release_key="file of a key that signs releases; all of them are given anew",
+    threshold="how many of the root keys a root takes",
+    sign=_ALLOW["sign"],
+)
+def root(
+    _context: Context,
+    root_key: list[str],
+    release_key: list[str],
+    sign: list[str],
+    threshold: str | None = None,
+) -> None:
+    """Set who may sign releases: write the next trust/N.root.json, or sign the newest one."""
+    change = releasing.root_change(root_key, release_key, threshold)
+    releasing.write_root(make_wiring(), change, tuple(map(Path, sign)))
+
+
+@verb(
+    positional=["release"],
+    release="a tag on GitHub, a mirror's folder or URL, oci://HOST/NAME:TAG, a package or its provenance",
+    variant="of these packages one alone",
+    into="folder of what is built and fetched (default: dist/rebuild)",
+    jobs="units compiled at once",
+    trust_unsigned="take a release that the keys in trust/ have not signed, such as a build of your own",
+)
+def rebuild(
+    _context: Context,
+    release: str,
+    variant: str | None = None,
+    into: str | None = None,
+    jobs: int | None = None,
+    trust_unsigned: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
+    wiring = make_wiring(dist)
+    folder = Path(into) if into else wiring.dist / "rebuild"
+    trust = None if trust_unsigned else project_trust(wiring)
+    rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
+
+
+@verb(positional=["part"], part="major, minor or patch (semver.org)")
+def bump(_context: Context, part: str) -> None:
+    """Raise one part of the version, and name CHANGELOG.md's unreleased section after the new version."""
+    bump_version(make_wiring(), part, datetime.now(UTC))

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.second_readers import Cuobjdump, pe_file, search, summed
-from builder.app.atlas_records import fetched, opened, record_file, write_record
+from builder.app.documentation.atlas_records import fetched, opened, record_file, write_record
 from builder.builds.wiring import Wiring
 from builder.project.inputs import Input, Lock, Pin
 from builder.report.wheel_record import WheelRecord, loads

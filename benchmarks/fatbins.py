@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fatbins")
     parser.add_argument("library", type=Path, metavar="LIBRARY")
     parser.add_argument(
-        "--smoke", type=Path, metavar="PROGRAM", help="dist/.kit-assembled/kit/ortpacks-smoke"
+        "--smoke", type=Path, metavar="PROGRAM", help="dist/.check-tools-assembled/tools/ortpacks-smoke"
     )
     parser.add_argument("--load", type=Path, nargs="*", default=[], metavar="FOLDER", help="what to load")
     return parser.parse_args()

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.bars import bars_picture
-from builder.app.command_line import make_wiring, plan_options
+from builder.app.flags import make_wiring, plan_options
 from builder.builds.estimate import architectures_of, unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring

@@ -117,7 +117,7 @@ def _curl(file: Path, url: str) -> list[str]:
 def _child(name: str, file: Path, url: str, sha256: str) -> None:
     """Send one file and print the fields of an ``Outcome`` as JSON."""
     if name == "publish":
-        importlib.import_module("builder.app.verbs")
+        importlib.import_module("builder.app.releases.releasing")
     console = Console(env={}, stream=sys.stderr)
     http = GitHubHttp(api=url, token="none", reporter=console, sleep=time.sleep, clock=time.time)  # noqa: S106
     host = GitHub(repository=REPOSITORY, http=http, reporter=console)

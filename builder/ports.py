@@ -147,8 +147,13 @@ class CompileCaches:
         return tuple(cache for cache in (self.into, self.shared) if cache)
 
 
+NEWEST_MTIME = 1704067200
+"""2024-01-01 as Unix time, so that times do not differ between runs: no file of a root file system is newer,
+and those of an image's layers above it have this time."""
+
+
 class Rootfs(Protocol):
-    """A maker of Debian root file systems as tar files."""
+    """A maker of Debian root file systems as tar files, without files newer than ``NEWEST_MTIME``."""
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         """Return a tar file of Debian ``suite`` with the minimal set and ``packages``, cached by both.

@@ -10,7 +10,8 @@ from functools import partial
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from builder.errors import TransferError
-from builder.files.http_client import Web, open_url, read_small, trusted_certificates
+from builder.files.http_client import Web, read_small
+from builder.files.http_opener import open_url, trusted_certificates
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 

@@ -11,7 +11,8 @@ from builder.errors import DiskError
 from builder.files.digest import size_of
 from builder.files.disk import require_space
 from builder.files.download import WantedFile, fetch, forget
-from builder.files.http_client import Web, open_url, trusted_certificates
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url, trusted_certificates
 from builder.ports import Reporter
 
 

@@ -1,1 +1,1 @@
-"""This package holds the verbs of ``./run``. Invoke parses their flags; ``builder.builds`` does the work."""
+"""This package holds the work of the verbs, whose flags ``tasks.py`` has, and Invoke's program."""

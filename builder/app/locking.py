@@ -31,7 +31,7 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     """
     reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock"):
-        wanted = _wanted(wiring, known)
+        wanted = all_inputs(wiring.project, known)
         good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
         kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
         fresh = _pinned([item for item in wanted if item.key not in kept], wiring, leave=False)
@@ -69,7 +69,9 @@ def lock_missing(wiring: Wiring) -> None:
     """
     reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock --missing"):
-        found = _pinned([item for item in _wanted(wiring, known) if known.is_open(item)], wiring, leave=True)
+        found = _pinned(
+            [item for item in all_inputs(wiring.project, known) if known.is_open(item)], wiring, leave=True
+        )
         pinned = {key: pin for key, pin in found.items() if not pin.is_open}
         if pinned:
             _write(wiring, {**known.pins, **pinned})
@@ -127,10 +129,6 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
         lacks = " ".join(map(str, found[spec]))
         wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
     write_file(wiring.root / DATA, dumps(found).encode())
-
-
-def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:
-    return all_inputs(wiring.project, known)
 
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.builds.variant_build import side_by_side
+from builder.builds.side_by_side import side_by_side
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError
 from builder.files.disk import is_writable

@@ -14,14 +14,7 @@ from pathlib import Path
 
 from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.builds.wiring import Wiring
-from builder.pipeline.compile import (
-    CHECK_STAGES,
-    StageBuild,
-    build_image,
-    export,
-    lay_out,
-    virtual_card,
-)
+from builder.pipeline.compile import CHECK_STAGES, StageBuild, build_image, export, lay_out, virtual_card
 from builder.pipeline.plan import Decision, PlanOptions, choose_base, decide
 from builder.pipeline.render import render
 from builder.pipeline.selftest import Outputs, SelftestBench, Tensor
@@ -31,7 +24,7 @@ from builder.project.inputs import debian_version
 from builder.project.variants import Origin, Variant
 from builder.virtualcard.sessions import CardRuntime
 
-_NOBODY = Variant(name="kit", sm=(), generations=())
+_NOBODY = Variant(name="check-tools", sm=(), generations=())
 
 
 class CheckTools:
@@ -42,11 +35,11 @@ class CheckTools:
         self._base = base
         self._reporter = reporter
         self._store = wiring.store(wiring.lock, reporter)
-        self._place = wiring.kit_place(base)
+        self._place = wiring.check_tools_place(base)
 
     @property
     def _smoke(self) -> Path:
-        return self._place.kit / "ortpacks-smoke"
+        return self._place.tools / "ortpacks-smoke"
 
     def inspector(self) -> Inspector:
         """Return cuobjdump in a container, after trying it on a file with known images.
@@ -87,23 +80,23 @@ class CheckTools:
         """Return the virtual card's library, which replaces CUDA's runtime, and a process runner."""
         with self._reporter.step("make the virtual card"), self._locked():
             self._export(self._rendered())
-        return CardRuntime(library=self._place.kit / "libvirtualcard.so", runner=self._wiring.runner)
+        return CardRuntime(library=self._place.tools / "libvirtualcard.so", runner=self._wiring.runner)
 
     def _export(self, rendered: Rendered) -> None:
         """Build the programs unless they are up to date, since another variant may be running them."""
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
         texts = (file.read_text(encoding="utf-8") for file in programs)
         key = self._key(rendered, rendered.runtime_dockerfile, *texts)
-        made = self._place.root / "kit.key"
+        made = self._place.root / "tools.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
             return
         stage_build = StageBuild(engine=self._wiring.engine, store=self._store, reporter=self._reporter)
-        export("kit", self._place.kit, rendered, self._place, stage_build)
+        export("tools", self._place.tools, rendered, self._place, stage_build)
         made.write_text(key, encoding="utf-8")
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = "another build makes the tools that check packages: waiting"
-        return self._wiring.locked(f"kit-{self._base}", self._reporter, waits)
+        return self._wiring.locked(f"check-tools-{self._base}", self._reporter, waits)
 
     def _rendered(self) -> Rendered:
         """Write the context of the tools and return the Dockerfiles of a package that compiles nothing."""

@@ -73,6 +73,7 @@ class Wiring:
             # buildx keeps its state in this folder and fails without it
             self.env = {"BUILDX_CONFIG": str(self.cache / "buildx"), **self.env}
         self.offline = offline
+        self.sleep = time.sleep
         self.console = Console(env=self.env)
         self.reporter = reporter or self.console
 
@@ -125,7 +126,7 @@ class Wiring:
     def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
         """Return the input cache with the pins of ``lock``."""
         reporter = reporter or self.reporter
-        transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env=self.env)
+        transfer = HttpTransfer(reporter=reporter, sleep=self.sleep, env=self.env)
         mirror = UrlMirror(transfer, self.env.get("ORTPACKS_ARCHIVE_MIRROR"))
         return FileStore(
             cache=self.cache,
@@ -236,9 +237,9 @@ class Wiring:
         """Return the folder of a variant's build."""
         return Workplace(self.dist / variant)
 
-    def kit_place(self, base: str) -> Workplace:
+    def check_tools_place(self, base: str) -> Workplace:
         """Return the folder where the tools that check packages are built."""
-        return Workplace(self.dist / f".kit-{base}", context="kit-context")
+        return Workplace(self.dist / f".check-tools-{base}", context="check-tools-context")
 
     def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
         """Return the lock ``name`` of ``dist``; ``waits`` is reported while another process has it."""

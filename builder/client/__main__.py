@@ -79,7 +79,8 @@ def _surroundings(env: Mapping[str, str]) -> Surroundings:
 
 
 def _connect(env: Mapping[str, str], output: Output) -> Web:
-    from builder.files.http_client import Web, open_url, trusted_certificates  # noqa: PLC0415 as above
+    from builder.files.http_client import Web  # noqa: PLC0415 as above
+    from builder.files.http_opener import open_url, trusted_certificates  # noqa: PLC0415 as above
     from builder.files.oci_opener import OciOpener  # noqa: PLC0415 as above
 
     return Web(

@@ -16,17 +16,8 @@ from typing import Dict, Iterator, Optional
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import CHUNK, Digest, RunningDigest, other_bytes, require_bytes, size_of
 from builder.files.disk import disk_errors, require_space
-from builder.files.http_client import (
-    SIZE,
-    RangeRefusedError,
-    Response,
-    SlowError,
-    TooSlowError,
-    TransientError,
-    Web,
-    ask,
-    persist,
-)
+from builder.files.http_client import SIZE, RangeRefusedError, SlowError, TransientError, Web, ask, persist
+from builder.files.http_opener import Response, TooSlowError
 from builder.formats.text import without_userinfo
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")

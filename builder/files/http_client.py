@@ -1,42 +1,24 @@
-"""HTTP requests through urllib; each failure is final or transient, and transient ones are retried.
-
-Proxies and certificates are those of the environment. No redirect leads from https to http, a login in a URL
-is sent to no other host and shown in no message, and a server that sends too little is given up. OpenSSL
-itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
-"""
+"""HTTP requests whose failures are final or transient, and transient ones are retried."""
 
 from __future__ import annotations
 
-import io
 import re
-import time
-import urllib.request
-from base64 import b64encode
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, InvalidURL
-from pathlib import Path
+from http.client import HTTPException, InvalidURL
 from socket import EAI_NONAME, gaierror
 from threading import Timer
-from typing import IO, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Tuple, Type, TypeVar
+from typing import Callable, Dict, Iterator, Mapping, Optional, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from builder.errors import TransferError
+from builder.files.http_opener import LEAST_BYTES, NO_TLS, TLS_BROKE_OFF, Open, Response
 from builder.formats.text import without_userinfo
-
-TIMEOUT_SECONDS = 30.0
 
 SILENT_SECONDS = 5.0
 """Seconds without an answer after which the user gets a message."""
-
-_LOGIN = "Authorization"
-
-_LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
-"""The characters that are not escaped in a URL, besides letters, digits and ``_.-~``."""
 
 FRUITLESS_TRIES = 5
 """Number of tries in a row without new bytes, or with too few per second, after which the download fails."""
@@ -46,14 +28,6 @@ MEAGRE_TRIES = 50
 limit, a server that sends a byte per connection would be retried without end."""
 
 LONGEST_WAIT_SECONDS = 60.0
-
-WINDOW_SECONDS = 30.0
-
-LEAST_BYTES = 30 * 1024
-"""The least bytes in ``WINDOW_SECONDS``: 1 KiB/s, at which a package would take weeks."""
-
-Clock = Callable[[], float]
-"""A function that returns seconds since any fixed moment."""
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -79,27 +53,8 @@ SIZE = re.compile(r"[0-9]{1,18}")
 T = TypeVar("T")
 
 
-class Response(Protocol):
-    """The part of urllib's response that is used."""
-
-    status: int
-    headers: HTTPMessage
-
-    def read(self, amount: int, /) -> bytes:
-        """Return ``amount`` bytes, fewer at the end; where the connection breaks, received bytes are lost."""
-
-    def read1(self, amount: int, /) -> bytes:
-        """Return the received bytes, up to ``amount``; empty at the end."""
-
-    def close(self) -> None:
-        """Close the response, and with it the connection."""
-
-
 def _unheard(line: str) -> None:
     """Ignore the message."""
-
-
-Open = Callable[[str, Dict[str, str]], Response]
 
 
 @dataclass(frozen=True)
@@ -143,51 +98,6 @@ class SlowError(TransientError):
 
 class RangeRefusedError(TransientError):
     """The server answered 416: its file is shorter than the local part."""
-
-
-def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
-    """Return the file or folder with the only certificates to trust, by requests' and curl's variables.
-
-    ``None`` where the environment names none: then the system's, or those of ``SSL_CERT_FILE``, are trusted.
-    """
-    named = env.get("REQUESTS_CA_BUNDLE") or env.get("CURL_CA_BUNDLE")
-    return Path(named) if named else None
-
-
-def open_url(
-    url: str, headers: Dict[str, str], clock: Clock = time.monotonic, certificates: Optional[Path] = None
-) -> Response:
-    """Send a request through the environment's proxies and return its response.
-
-    Reading the response raises ``TooSlowError``. A login in ``headers`` or in ``url`` is sent to no other
-    host. ``certificates`` is the result of ``trusted_certificates``. Raises ``HTTPError`` for 4xx and 5xx,
-    ``URLError`` and other ``OSError`` for the network, ``ValueError`` for a malformed URL.
-    """
-    _require_http(url)
-    bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
-    known = {"User-Agent": "ortpacks", **headers}
-    login = known.pop(_LOGIN, login)
-    request = urllib.request.Request(bare, headers=known)  # noqa: S310 checked
-    if login:
-        request.add_unredirected_header(_LOGIN, login)
-    opener = urllib.request.build_opener(_Redirects(), *(kind(clock, certificates) for kind in _KINDS))
-    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
-    return response
-
-
-def _without_login(url: str) -> Tuple[str, str]:
-    """Return the URL without ``user:password@``, and the login as a header's value; empty without one."""
-    parts = urlsplit(url)
-    if parts.username is None:
-        return url, ""
-    login, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=host)), basic_login(login)
-
-
-def basic_login(login: str) -> str:
-    """Return the value of the header for ``USER:PASSWORD``, escaped as in a URL."""
-    user, _, password = login.partition(":")
-    return f"Basic {b64encode(unquote(f'{user}:{password}').encode()).decode()}"
 
 
 def read_body(response: Response, limit: int) -> bytes:
@@ -303,7 +213,7 @@ def _final(error: OSError) -> bool:
     proxy = _PROXY_REFUSES.match(str(error))
     if proxy is not None:
         return int(proxy[1]) not in TRANSIENT
-    return isinstance(error, (ValueError, *_NO_TLS)) and not isinstance(error, _TLS_BROKE_OFF)
+    return isinstance(error, (ValueError, *NO_TLS)) and not isinstance(error, TLS_BROKE_OFF)
 
 
 def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
@@ -332,166 +242,3 @@ def _retry_after(error: HTTPError) -> Optional[float]:
         return max((parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds(), 0.0)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-
-
-def _require_http(url: str) -> None:
-    """Raise ``URLError`` for a scheme other than http and https, ``ValueError`` for an invalid port."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"}:
-        raise URLError(f"{url}: only http and https are fetched")
-    _ = parts.port
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """A handler that refuses redirects from https to http, because an index is trusted by its connection."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> Optional[urllib.request.Request]:
-        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
-        _require_http(newurl)
-        bare, login = _without_login(newurl)
-        request = super().redirect_request(req, fp, code, msg, headers, bare)
-        if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:
-            login = req.unredirected_hdrs.get(_LOGIN, "")
-        if request is not None and login:
-            request.add_unredirected_header(_LOGIN, login)
-        return request
-
-
-class TooSlowError(TimeoutError):
-    """The server sent fewer than ``LEAST_BYTES`` during ``WINDOW_SECONDS`` of waiting."""
-
-
-class _Raw(Protocol):
-    """A socket's stream of raw bytes."""
-
-    def readinto(self, buffer: memoryview, /) -> Optional[int]:
-        """Wait for bytes, write them into ``buffer`` and return their number."""
-
-    def close(self) -> None:
-        """Close the socket."""
-
-
-class _Paced(io.RawIOBase):
-    """A raw stream whose reads raise ``TooSlowError``.
-
-    Only the time spent waiting for bytes counts, not the reader's own. The first read has only the socket's
-    timeout, because a server may need time to find the file.
-    """
-
-    def __init__(self, raw: _Raw, clock: Clock) -> None:
-        self._raw = raw
-        self._clock = clock
-        self._begun = False
-        self._waited, self._came = 0.0, 0
-
-    def readable(self) -> bool:
-        """Return true."""
-        return True
-
-    def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
-        """Read into ``buffer`` as ``io.RawIOBase`` defines. Raises ``TooSlowError``."""
-        begin = self._clock()
-        count = self._raw.readinto(buffer)
-        if self._begun:
-            self._count(count or 0, self._clock() - begin)
-        self._begun = True
-        return count
-
-    def close(self) -> None:
-        """Close the stream below too."""
-        if not self.closed:
-            self._raw.close()
-        super().close()
-
-    def _count(self, came: int, seconds: float) -> None:
-        self._came += came
-        self._waited += seconds
-        if self._waited < WINDOW_SECONDS:
-            return
-        if self._came < LEAST_BYTES:
-            raise TooSlowError(f"only {self._came} bytes in {self._waited:.0f} s")
-        self._waited, self._came = 0.0, 0
-
-
-class _PacedResponse(HTTPResponse):
-    """A response whose headers and body are read through ``_Paced``."""
-
-    def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
-        super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
-        self.fp = io.BufferedReader(_Paced(self.fp.detach(), clock))
-
-
-def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
-    """Return ``kind``, a constructor of connections, with ``_PacedResponse`` as the class of responses."""
-
-    def connect(*arguments: object, **named: object) -> HTTPConnection:
-        connection = kind(*arguments, **named)
-        connection.response_class = partial(_PacedResponse, clock)  # type: ignore[assignment]  # it is called
-        return connection
-
-    return connect
-
-
-class _Patient(urllib.request.AbstractHTTPHandler):
-    """A handler that makes connections with ``_PacedResponse``."""
-
-    def __init__(self, clock: Clock, certificates: Optional[Path]) -> None:
-        super().__init__()
-        self._clock = clock
-        self._certificates = certificates
-
-    def do_open(
-        self, http_class: Callable[..., HTTPConnection], req: urllib.request.Request, **named: object
-    ) -> HTTPResponse:
-        return super().do_open(_paced(http_class, self._clock), req, **named)
-
-
-class _Http(_Patient, urllib.request.HTTPHandler):
-    """A handler for http whose responses raise ``TooSlowError``."""
-
-
-_KINDS: List[Type[_Patient]] = [_Http]
-
-_NO_TLS: Tuple[Type[OSError], ...] = ()
-
-_TLS_BROKE_OFF: Tuple[Type[OSError], ...] = ()
-
-if hasattr(urllib.request, "HTTPSHandler"):  # absent in a Python without ssl
-    import ssl
-    from http.client import HTTPSConnection
-
-    class _Https(_Patient, urllib.request.HTTPSHandler):
-        """A handler for https whose responses raise ``TooSlowError``.
-
-        It trusts the user's certificates alone, where there are any, else the system's.
-        """
-
-        def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-            """Open the request as urllib does. Raises ``URLError``."""
-            context = _context(self._certificates) if self._certificates else None
-            return self.do_open(HTTPSConnection, req, context=context)
-
-    _KINDS.append(_Https)
-    _NO_TLS = (ssl.SSLError,)
-    _TLS_BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-
-    def _context(certificates: Path) -> ssl.SSLContext:
-        """Return a context that trusts only these certificates. Raises ``URLError`` if none can be read."""
-        try:
-            if certificates.is_dir():
-                return ssl.create_default_context(capath=certificates)
-            return ssl.create_default_context(cafile=certificates)
-        except OSError as error:
-            raise URLError(
-                f"no certificates can be read in {certificates}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE "
-                f"names ({error.strerror or error})"
-            ) from error

@@ -19,7 +19,8 @@ from urllib.request import parse_http_list, parse_keqv_list
 
 from builder.errors import TransferError
 from builder.files.digest import other_bytes
-from builder.files.http_client import NotThereError, Open, Response, basic_login, read_body
+from builder.files.http_client import NotThereError, read_body
+from builder.files.http_opener import Open, Response, basic_login
 from builder.formats.oci import (
     DIGEST_FORM,
     MANIFEST_LIMIT,

@@ -13,6 +13,7 @@ from uuid import NAMESPACE_URL, uuid5
 from packageurl import PackageURL
 
 from builder.formats.manifest import Manifest
+from builder.formats.package_names import LIB
 from builder.package.contents import ORTPACKS
 from builder.package.provenance import SLSA, BuilderRun, Resource, slsa_predicate, statement, utc
 from builder.package.sbom import SUPPLIERS, origin_of
@@ -69,7 +70,7 @@ def library_parts(manifest: Manifest, home: str) -> Iterator[Part]:
     pinned = {origin_of(one.source, "", ort): one.sha256 for one in manifest.wheels}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for entry in manifest.packed:
-        if entry.path.startswith("lib/"):
+        if entry.path.startswith(LIB):
             origin = origin_of(entry.source, entry.vendor, ort), SUPPLIERS[entry.vendor]
             found.setdefault(origin, {})[f"{home}/{entry.path}"] = entry.sha256
     for (purl, supplier), files in found.items():

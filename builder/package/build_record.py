@@ -17,7 +17,7 @@ from builder.binary.library_names import PROVIDER
 from builder.errors import SchemaError
 from builder.formats.json_values import from_json, json_text, parse_json, require_format
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
+from builder.formats.package_names import ARCHIVE_SUFFIXES, LIB, stem
 from builder.formats.parts import SHA256
 
 FORMAT = 1
@@ -237,7 +237,7 @@ def _oldest_first(row: Sequence[str]) -> tuple[int, str, str]:
 
 
 def _row(manifest: Manifest, record: BuildRecord, size: int) -> list[str]:
-    path = f"lib/{PROVIDER}"
+    path = f"{LIB}{PROVIDER}"
     provider = next((entry.size for entry in manifest.files if entry.path == path), 0)
     code = next((entry for entry in manifest.coverage if entry.path == path), None)
     return [

@@ -17,6 +17,7 @@ from builder.formats.package_names import (
     CUDA,
     DIRECTML,
     HOSTS,
+    LIB,
     LINUX,
     LINUX_ARM64,
     MACOS,
@@ -207,7 +208,7 @@ def _repacked(plan: BuildPlan) -> Iterator[RequiredFile]:
         yield _ort_file(plan, name, (file,), needed_by, compiled=False)
     if plan.variant.provider == DIRECTML:
         yield RequiredFile(
-            path=f"lib/{DIRECTML_LIBRARY}",
+            path=f"{LIB}{DIRECTML_LIBRARY}",
             source=plan.ort_wheel,
             places=(f"onnxruntime/capi/{DIRECTML_LIBRARY}",),
             licence=DIRECTML_LICENCE,
@@ -250,7 +251,7 @@ def _ort_file(
 ) -> RequiredFile:
     folder = "" if compiled else "onnxruntime/capi/"
     return RequiredFile(
-        path=f"lib/{name}",
+        path=f"{LIB}{name}",
         source=None if compiled else plan.ort_wheel,
         places=tuple(f"{folder}{candidate}" for candidate in names),
         licence=ORT_LICENCE,
@@ -293,7 +294,7 @@ def _spelling(platform: str, cuda: str) -> _Spelling:
 
 def _nvidia_file(plan: BuildPlan, role: str, folder: str, library: str, needed_by: str) -> RequiredFile:
     return RequiredFile(
-        path=f"lib/{library}",
+        path=f"{LIB}{library}",
         source=_wheel(plan, role),
         places=(f"{folder}/{library}",),
         licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,

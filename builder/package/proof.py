@@ -14,7 +14,7 @@ from builder.files.digest import Digest
 from builder.files.package_tar import is_plain
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
-from builder.formats.package_names import MANIFEST, REDUCED, PackageName
+from builder.formats.package_names import LIB, MANIFEST, REDUCED, PackageName
 from builder.formats.parts import SHA256
 from builder.package.contents import NOTICE, SBOM, licences
 from builder.package.notice import STATEMENT, read_notice
@@ -136,7 +136,7 @@ def _check_bytes(entry: FileEntry, found: Digest | None) -> Iterator[Finding]:
         )
 
 
-_LIBRARY = re.compile(r"lib/[A-Za-z0-9][A-Za-z0-9._+-]*")
+_LIBRARY = re.compile(rf"{LIB}[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 _SOURCE = re.compile(r"wheel:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9][A-Za-z0-9.+]*(?:@[a-z0-9-]+)?")
 
@@ -153,7 +153,7 @@ def check_absent(manifest: Manifest) -> Iterator[Finding]:
                 code=Code.B004,
                 path=entry.path,
                 message="the manifest does not say safely where it comes from: nothing is fetched",
-                wanted="lib/NAME, a path inside its wheel, and that wheel with file name, size and sha256",
+                wanted=f"{LIB}NAME, a path inside its wheel, and that wheel with file name, size and sha256",
                 got=f"{entry.member!r} of {entry.source!r}",
             )
 

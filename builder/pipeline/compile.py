@@ -261,7 +261,7 @@ def advice(log: str) -> str | None:
     return next((known.advice for known in _KNOWN_FAILURES if known.pattern.search(log)), None)
 
 
-CHECK_STAGES = ("bare", "cuobjdump", "kit")
+CHECK_STAGES = ("bare", "cuobjdump", "tools")
 """Stages of the Dockerfile of the check tools; all other stages are in the Dockerfile that compiles."""
 
 

@@ -21,10 +21,10 @@ from builder.binary.library_names import NVIDIA
 from builder.errors import CheckFailedError, IntegrityError, ValidationError
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, REDUCED
+from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64, REDUCED
 from builder.package.attestations import Part
 from builder.pipeline.render import template_environment
-from builder.ports import PushedImage
+from builder.ports import NEWEST_MTIME, PushedImage
 from builder.project.inputs import Input
 
 PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
@@ -32,9 +32,6 @@ PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"
 
 SYSTEM = "system"
 """Name of the layer with the slim Debian."""
-
-_EPOCH = 1704067200
-"""2024-01-01 in seconds since 1970, the modification time of all files above the system."""
 
 HOME = "opt/ortpacks"
 """Folder of the package in an image."""
@@ -224,7 +221,7 @@ def layers(
 
 
 def _is_library(entry: FileEntry) -> bool:
-    return entry.path.startswith("lib/")
+    return entry.path.startswith(LIB)
 
 
 def _layer(entry: FileEntry) -> str:
@@ -246,7 +243,7 @@ def write_layer(files: Mapping[str, Path], tar: Path) -> None:
     with disk_errors(tar, needed), tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted({*folders, *files}):
             info = tarfile.TarInfo(path)
-            info.mtime, info.mode = _EPOCH, 0o755
+            info.mtime, info.mode = NEWEST_MTIME, 0o755
             if path in folders:
                 info.type = tarfile.DIRTYPE
                 archive.addfile(info)

@@ -85,7 +85,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
         require_checked([*report.findings, *compare(manifest, report)], what)
         _selftest(package, manifest, files, verifier)
         if verifier.cards is not None:
-            require_no_errors(verifier.cards(package, manifest, folder / "lib", report), what)
+            require_no_errors(verifier.cards(package, manifest, folder / LIB, report), what)
     return manifest
 
 

@@ -130,7 +130,7 @@ class Workplace:
         """Key of the inputs that the libraries in ``artifact`` were compiled from."""
         self.unverified = root / "unverified"
         """Folder of packages until they are verified."""
-        self.kit = root / "kit"
+        self.tools = root / "tools"
         """Programs that packages are tried with: ``ortpacks-smoke``."""
         self.log = root / "build.log"
         """The whole log of the last build."""

@@ -15,6 +15,7 @@ from typing import AbstractSet
 from builder.binary.library import HostNeeds, Library
 from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, PROVIDER
 from builder.findings.finding import Code, Finding, Severity
+from builder.formats.package_names import LIB
 from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import BUILT
 from builder.package.contents import is_users
@@ -120,9 +121,9 @@ def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
         if name not in names:
             yield Finding(
                 code=Code.E012,
-                path=f"lib/{name}",
+                path=f"{LIB}{name}",
                 message=f"is not in the package, and {why}",
-                wanted=f"lib/{name}",
+                wanted=f"{LIB}{name}",
             )
 
 
@@ -183,7 +184,7 @@ def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
                 code=Code.E003,
                 path=library.path,
                 message=f"opens {opened} at run time, and the package does not hold it",
-                wanted=f"lib/{opened}",
+                wanted=f"{LIB}{opened}",
             )
 
 
@@ -193,7 +194,7 @@ def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
             code=Code.E004,
             path=library.path,
             message="stands under a name the loader does not ask for",
-            wanted=f"lib/{library.elf.soname}",
+            wanted=f"{LIB}{library.elf.soname}",
             got=library.path,
         )
 
@@ -348,11 +349,11 @@ def _by_library(listing: str) -> Mapping[str, list[str]]:
 def _judge(path: str, lines: list[str]) -> Iterator[Finding]:
     name = path.rpartition("/")[2]
     if not lines:
-        yield Finding(Code.B018, f"lib/{name}", "ldd said nothing of it")
+        yield Finding(Code.B018, f"{LIB}{name}", "ldd said nothing of it")
     for line in dict.fromkeys(lines):
         not_found = _NOT_FOUND.fullmatch(line)
         if not_found and not (not_found["name"] == _DRIVER or is_users(name, not_found["name"])):
             what = f"needs {not_found['name']}, which the loader does not find in a bare container"
-            yield Finding(Code.B018, f"lib/{name}", what, wanted=f"lib/{not_found['name']}")
+            yield Finding(Code.B018, f"{LIB}{name}", what, wanted=f"{LIB}{not_found['name']}")
         elif not not_found and not _FOUND.fullmatch(line):
-            yield Finding(Code.B018, f"lib/{name}", "ldd could not list its needs", got=line.strip()[:300])
+            yield Finding(Code.B018, f"{LIB}{name}", "ldd could not list its needs", got=line.strip()[:300])

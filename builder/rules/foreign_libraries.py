@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from builder.binary.library import wheel_version
 from builder.binary.pe_macho import LINKS, ForeignLibrary
 from builder.findings.finding import Code, Finding
-from builder.formats.package_names import HOSTS, LINUX_ARM64, MACOS, WINDOWS
+from builder.formats.package_names import HOSTS, LIB, LINUX_ARM64, MACOS, WINDOWS
 from builder.package.contents import libraries
 
 _KINDS: Mapping[str | None, str] = {
@@ -23,7 +23,7 @@ def check_foreign(found: Sequence[ForeignLibrary], provider: str, platform: str)
     for name in libraries(provider, platform):
         if name not in by_name:
             message = f"is not in the package, and every one for {provider} on {platform} holds it"
-            yield Finding(Code.E012, f"lib/{name}", message, wanted=f"lib/{name}")
+            yield Finding(Code.E012, f"{LIB}{name}", message, wanted=f"{LIB}{name}")
     for library in found:
         if library.platform != platform:
             got = _KINDS.get(library.platform, "neither that nor any library known here")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from builder.binary.kinds.pe import Pe
 from builder.findings.finding import Code, Finding, Severity
+from builder.formats.package_names import LIB
 
 _SYSTEM = (
     *(
@@ -61,7 +62,7 @@ def check_imports(libraries: Sequence[ImportingLibrary]) -> Iterator[Finding]:
                     code=Code.E002,
                     path=library.path,
                     message=f"{how} {name}, which nothing will provide: Windows' error 126",
-                    wanted=f"lib/{name} in the package, or a DLL that every Windows has",
+                    wanted=f"{LIB}{name} in the package, or a DLL that every Windows has",
                 )
         if users:
             yield _left_to_the_user(library.path, users)
@@ -71,7 +72,7 @@ def check_imports(libraries: Sequence[ImportingLibrary]) -> Iterator[Finding]:
                     code=Code.E003,
                     path=library.path,
                     message=f"opens {name} at run time, and the package does not hold it",
-                    wanted=f"lib/{name}",
+                    wanted=f"{LIB}{name}",
                 )
 
 

@@ -28,7 +28,7 @@ CAPABILITIES = ("5.2", "8.6", "12.0")
 
 @cache
 def runtime() -> CardRuntime:
-    """Compile the stand-in for CUDA's runtime by the script that the kit's image uses."""
+    """Compile the stand-in for CUDA's runtime by the script that the check tools' image uses."""
     folder = tempfile.mkdtemp(prefix="ortpacks-virtualcard-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Path(folder) / "libvirtualcard.so"

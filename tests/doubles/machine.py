@@ -16,7 +16,8 @@ from builder.client.context import CommandContext
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url
 from builder.files.oci_opener import OciOpener
 from tests.support.schemas import schema
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
-from builder.app.verbs import write_client
+from builder.app.client_for_dist import write_client
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form

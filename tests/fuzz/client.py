@@ -22,7 +22,8 @@ from time import process_time
 
 import pytest
 
-from builder.client.cli import EXIT_CODES, INTERRUPTED
+from builder.client.arguments import EXIT_CODES
+from builder.client.cli import INTERRUPTED
 from tests.doubles.machine import Machine
 from tests.fuzz.client_cases import FIRST, SURFACES, Field, seeded
 from tests.fuzz.guard import confined

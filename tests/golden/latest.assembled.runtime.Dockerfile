@@ -26,5 +26,5 @@ RUN mkdir /out && $CC -std=c11 -O2 -Wall -Wextra -Werror -I/usr/include/onnxrunt
 COPY virtualcard/ /src/virtualcard/
 RUN sh /src/virtualcard/compile.sh /out/libvirtualcard.so
 
-FROM scratch AS kit
+FROM scratch AS tools
 COPY --from=smoke /out/ /

@@ -49,7 +49,7 @@ def installed(
 
 def test_a_model_runs_on_the_gpu(installed: Path, dist: Path, tmp_path: Path) -> None:
     write_silero_inputs(tmp_path)
-    smoke = dist / ".kit-assembled" / "kit" / "ortpacks-smoke"
+    smoke = dist / ".check-tools-assembled" / "tools" / "ortpacks-smoke"
     arguments = silero_arguments(tmp_path)
     argv: list[str | Path] = [smoke, installed / "lib/libonnxruntime.so.1", silero_model(), *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=dict(os.environ))

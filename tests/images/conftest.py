@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.runtime_image import ImageOptions, RuntimeImage
+from builder.builds.images.runtime_image import ImageOptions, RuntimeImage
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import LINUX
 from builder.package.archive import manifest_of

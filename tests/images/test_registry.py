@@ -22,7 +22,7 @@ import pytest
 from packageurl import PackageURL
 
 from builder.adapters.signing_keys import VARIABLE
-from builder.app.releasing import registry_releases
+from builder.app.releases.releasing import registry_releases
 from builder.builds.wiring import Wiring
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.oci import parse_address

@@ -123,9 +123,9 @@ def test_what_was_compiled_for_one_profile_is_not_packed_as_another(
 
 @pytest.fixture(scope="module")
 def shelf(legacy_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the kit and the packages of legacy in ``dist``."""
+    """Return a folder with the check tools and the packages of legacy in ``dist``."""
     folder = tmp_path_factory.mktemp("shelf")
-    (folder / ".kit-assembled").symlink_to(dist / ".kit-assembled")
+    (folder / ".check-tools-assembled").symlink_to(dist / ".check-tools-assembled")
     for file in dist.glob("ortpacks-legacy-*"):
         os.link(file, folder / file.name)
     lines = (dist / "SHA256SUMS").read_text().splitlines(keepends=True)
@@ -186,7 +186,9 @@ def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
     said = json.loads((installed / "manifest.json").read_text())
     assert (said["variant"], said["layout"]) == ("legacy", "thin")
     assert {path.name for path in (installed / "lib").iterdir()} == MINIMAL
-    assert run_model(installed, shelf / ".kit-assembled" / "kit" / "ortpacks-smoke", tmp_path) == "cpu"
+    assert (
+        run_model(installed, shelf / ".check-tools-assembled" / "tools" / "ortpacks-smoke", tmp_path) == "cpu"
+    )
 
 
 def run_model(installed: Path, smoke: Path, folder: Path) -> str:

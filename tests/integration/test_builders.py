@@ -19,7 +19,7 @@ import pytest
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
 from builder.builds.builders import Builders, named_builders
-from builder.builds.variant_build import side_by_side
+from builder.builds.side_by_side import side_by_side
 from builder.builds.wiring import Wiring
 from builder.errors import DiskError, ToolMissingError, ValidationError, VariantsFailedError
 from builder.pipeline.compile import StageBuild, export

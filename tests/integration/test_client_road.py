@@ -59,7 +59,7 @@ def release(
 ) -> Iterator[GitHubDouble]:
     """Publish three packages for CUDA and one for the CPU, this one as gzip too, to the GitHub double."""
     ours = tmp_path_factory.mktemp("shelf")
-    (ours / ".kit-assembled").symlink_to(dist / ".kit-assembled")
+    (ours / ".check-tools-assembled").symlink_to(dist / ".check-tools-assembled")
     latest = build(ours, "--variant", "latest", "--profile", "minimal")
     packages = [legacy_package, modern_package, latest, *cpu_packages(ours)]
     with released(packages, ours / "released") as double:
@@ -86,7 +86,7 @@ def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPath
     return {
         "/application": folder / "application",
         "/inputs": folder,
-        "/smoke": dist / ".kit-assembled" / "kit" / "ortpacks-smoke",
+        "/smoke": dist / ".check-tools-assembled" / "tools" / "ortpacks-smoke",
         "/model.onnx": silero_model(),
         "/session.py": ROOT / "tests/elsewhere/session.py",
         **{f"/wheels/{version}": wheel for version, wheel in wheels.items()},

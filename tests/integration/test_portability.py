@@ -54,19 +54,19 @@ def package(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="module")
-def kit(legacy_package: Path, dist: Path) -> CheckTools:
+def tools(legacy_package: Path, dist: Path) -> CheckTools:
     shop = Wiring(ROOT, dist=dist)
     return CheckTools(shop, "assembled", shop.reporter)
 
 
 @pytest.fixture(scope="module")
-def bench(kit: CheckTools) -> SelftestBench:
-    return kit.selftest_bench()
+def bench(tools: CheckTools) -> SelftestBench:
+    return tools.selftest_bench()
 
 
 @pytest.fixture(scope="module")
-def compiler(kit: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    return Compiler(kit.toolchain(), tmp_path_factory.mktemp("compiled"))
+def compiler(tools: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    return Compiler(tools.toolchain(), tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.test_models.selftest_graphs import minilm
-from builder.app.verbs import make_client
+from builder.app.client_for_dist import make_client
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form, Layout

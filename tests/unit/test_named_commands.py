@@ -17,7 +17,7 @@ from invoke.program import Program
 
 import tasks
 from builder.builds.wiring import Wiring
-from builder.client import cli
+from builder.client import arguments
 from builder.formats.package_names import Host, Profile
 from builder.project.variants import Origin
 from tests.support import ROOT
@@ -79,9 +79,9 @@ def values() -> Mapping[str, Collection[str]]:
 def commands() -> Flags:
     """Return the flags of each of the client's commands, as its help lists them."""
     found = {}
-    for name in cli.COMMANDS:
-        with pytest.raises(cli.HelpError) as wanted:
-            cli.parsed([name, "--help"])
+    for name in arguments.COMMANDS:
+        with pytest.raises(arguments.HelpError) as wanted:
+            arguments.parsed([name, "--help"])
         found[name] = frozenset(_FLAG.findall(str(wanted.value).replace("[", " ").replace(",", " ")))
     return found
 

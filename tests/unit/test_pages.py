@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.page_parts import FILES, PARTS
-from builder.app.pages import pages, rendered
+from builder.app.documentation.page_parts import FILES, PARTS
+from builder.app.documentation.pages import pages, rendered
 from builder.builds.wiring import Wiring
-from builder.client import cli
+from builder.client import arguments
 from builder.errors import BuilderError, ConfigError
 from builder.gpu.table import LISTED_GPUS
 from builder.package.build_record import builds_page
@@ -113,8 +113,8 @@ def test_each_exit_code_stands_in_the_table() -> None:
 
 def test_the_clients_exit_codes_are_those_of_its_help() -> None:
     text = "<!-- ./run docs: client-exit-codes -->\n<!-- end -->\n"
-    with pytest.raises(cli.HelpError) as wanted:
-        cli.parsed(["--reference"])
+    with pytest.raises(arguments.HelpError) as wanted:
+        arguments.parsed(["--reference"])
     told = re.findall(r"^ *(\d+)  (.+)$", str(wanted.value), re.MULTILINE)
     assert {"0", "9", "130"} < {code for code, _ in told}
     assert all(f"| {code} | {meaning} |\n" in rendered(text, wiring()) for code, meaning in told)

@@ -17,11 +17,8 @@ from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingE
 from builder.files.atomic_write import scratch_folder
 from builder.files.disk import says_full, sync_file
 from builder.files.file_lock import exclusive
-from builder.ports import Reporter, Runner
+from builder.ports import NEWEST_MTIME, Reporter, Runner
 from builder.project.inputs import DebianPackage
-
-_EPOCH = "1704067200"
-"""2024-01-01 as Unix time. No file in the tar is newer, so that times do not differ between runs."""
 
 _APART = ("setsid", "--wait")
 """A command that starts mmdebstrap in a new session, because on failure it signals its process group."""
@@ -228,7 +225,7 @@ class DebianRootfs:
         Raises ``DiskError`` when the disk is full, ``TransferError`` when the mirror is out of reach, else
         ``CommandError``.
         """
-        env = {"SOURCE_DATE_EPOCH": _EPOCH, **({"TMPDIR": str(scratch)} if scratch else {})}
+        env = {"SOURCE_DATE_EPOCH": str(NEWEST_MTIME), **({"TMPDIR": str(scratch)} if scratch else {})}
         try:
             self._runner.run(argv, env=env)
         except CommandError as error:
@@ -257,7 +254,7 @@ class DebianRootfs:
 
 
 _TAR_OPTIONS = (
-    *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{_EPOCH}", "--clamp-mtime"),
+    *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{NEWEST_MTIME}", "--clamp-mtime"),
     # debootstrap also leaves a log and apt's lists, whose file names contain the mirror's.
     *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
     *(f"--exclude=./{folder}/*" for folder in ("dev", "var/lib/apt/lists", "var/cache/apt")),
@@ -266,7 +263,8 @@ _TAR_OPTIONS = (
 
 def _digest(recipe: Iterable[str], snapshot: str) -> str:
     """Return 16 hex digits of a sha256 over a recipe, the tools' options and the archive's time."""
-    whole = (_EPOCH, _NO_DEVICES, REMOVE_HOST_FILES_HOOK, _WRITE_LIST_HOOK, snapshot, *_TAR_OPTIONS, *recipe)
+    made = (str(NEWEST_MTIME), _NO_DEVICES, REMOVE_HOST_FILES_HOOK, _WRITE_LIST_HOOK)
+    whole = (*made, snapshot, *_TAR_OPTIONS, *recipe)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
 
 

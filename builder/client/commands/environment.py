@@ -11,7 +11,7 @@ from builder.client.context import ClientOptions, CommandAnswer, CommandContext,
 from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
 from builder.errors import ValidationError
-from builder.formats.package_names import HOSTS, LINUX
+from builder.formats.package_names import HOSTS, LIB, LINUX
 from builder.formats.text import printable
 
 SYSTEMD = "systemd"
@@ -96,7 +96,7 @@ def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
     be read.
     """
     info = read_info(installed(prefix))
-    lib = stable_path(prefix) / "lib"
+    lib = stable_path(prefix) / LIB
     host = HOSTS.get(platform, HOSTS[LINUX])
     values = {"ORT_DYLIB_PATH": str(lib / host), library_path(platform): str(lib)}
     visible = info.get("cudaVisibleDevices")

@@ -36,7 +36,7 @@ from builder.findings.observations import (
 )
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CPU, CUDA
+from builder.formats.package_names import CPU, CUDA, LIB
 from builder.formats.text import printable
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
@@ -260,8 +260,6 @@ def _lacking(record: Path) -> Iterator[str]:
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
-_LIB = "lib/"
-
 _IN_NAME = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 _IN_FOLDER = re.compile(r".+-(\d[^-]*)\.dist-info")
@@ -272,10 +270,10 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
 
     A file with the same bytes as the package's is left out.
     """
-    entries = [entry for entry in manifest.files if entry.path.startswith(_LIB)]
-    for place in _before(folder / _LIB, env):
+    entries = [entry for entry in manifest.files if entry.path.startswith(LIB)]
+    for place in _before(folder / LIB, env):
         for entry in entries:
-            path = place / entry.path[len(_LIB) :]
+            path = place / entry.path[len(LIB) :]
             if is_file(path) and not has_bytes(path, Digest(entry.size, entry.sha256)):
                 yield Shadow(path.name, str(path), _version(path), _own(entry, manifest))
 

@@ -18,7 +18,7 @@ from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
 from builder.files.disk import disk_errors, remove, rename, set_mode, sync_file
 from builder.files.file_lock import exclusive
-from builder.formats.package_names import FOLDER_MODE, PROVIDER_LIBRARIES, stem
+from builder.formats.package_names import FOLDER_MODE, LIB, PROVIDER_LIBRARIES, stem
 
 if TYPE_CHECKING:  # as in builder.client.context
     from datetime import datetime
@@ -177,7 +177,7 @@ def write_info(
         "support": choice.support,
         "cudaVisibleDevices": choice.visible,
         "version": package.onnxruntime.version,
-        "libsPath": str(home / "lib"),
+        "libsPath": str(home / LIB),
         "installedAt": now.isoformat(timespec="seconds"),
         "sha256": package.sha256,
     }
@@ -186,7 +186,7 @@ def write_info(
 
 def _architectures(manifest: Manifest) -> List[str]:
     """Return the architectures with native code in the CUDA provider, as ``sm_75``."""
-    path = f"lib/{PROVIDER_LIBRARIES.get(manifest.platform)}"
+    path = f"{LIB}{PROVIDER_LIBRARIES.get(manifest.platform)}"
     found = (item.sass for item in manifest.coverage if item.path == path)
     return [f"sm_{sm}" for sm in next(found, ())]
 

@@ -14,7 +14,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
 from builder.files.digest import other_bytes
-from builder.files.http_client import NotThereError, Response, Web, read_small
+from builder.files.http_client import NotThereError, Web, read_small
+from builder.files.http_opener import Response
 from builder.formats.index import INDEX_LIMIT, Index, loads
 from builder.formats.oci import file_address, is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of

@@ -14,7 +14,7 @@ from builder.files.disk import absolute
 from builder.findings.observations import SessionTrial
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
-from builder.formats.package_names import CPU, HOSTS
+from builder.formats.package_names import CPU, HOSTS, LIB
 from builder.formats.session_log import Placement
 from builder.formats.text import printable
 
@@ -131,7 +131,7 @@ def require_loading(tried: TryOut, name: str) -> None:
 def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
     """Return the path of the package's host library; ``None`` where the package lists none."""
     listed = {entry.path for entry in manifest.files}
-    name = f"lib/{HOSTS.get(manifest.platform)}"
+    name = f"{LIB}{HOSTS.get(manifest.platform)}"
     return folder / name if name in listed else None
 
 

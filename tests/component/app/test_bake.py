@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.verbs import bake
+from builder.app.planning import bake
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import NothingToDoError, ValidationError
 from builder.pipeline.plan import PlanOptions

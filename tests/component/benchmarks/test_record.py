@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import record
-from builder.app.page_parts import PARTS
+from builder.app.documentation.page_parts import PARTS
 from builder.builds.wiring import Wiring
 from tests.support.fakes.ports import FakeReporter
 

@@ -1,4 +1,4 @@
-"""Tests of a base's kit: it is made once, without planning a build, and shared by all checks of packages."""
+"""Tests of a base's check tools, which are made once, without a plan, and serve all checks of packages."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ def site(root: Path, tmp_path: Path) -> Site:
     return Site(root, tmp_path)
 
 
-def kit(site: Site, base: str = "assembled") -> CheckTools:
+def tools_of(site: Site, base: str = "assembled") -> CheckTools:
     return CheckTools(site.shop, base, site.reporter)
 
 
 @pytest.mark.parametrize(("base", "network"), [("assembled", False), ("nvidia", True)])
 def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, network: bool) -> None:
-    bench = kit(site, base).selftest_bench()
+    bench = tools_of(site, base).selftest_bench()
     exported, bare = site.engine.builds
-    assert (exported.target, bare.target) == ("kit", "bare")
+    assert (exported.target, bare.target) == ("tools", "bare")
     assert (exported.network, bare.network) == (network, network)
     assert (exported.builder, bare.builder) == (None, None)
     assert (bench.image,) == bare.tags
     assert bench.image.startswith(f"ortpacks/bare:{base}-")
-    assert bench.smoke == site.dist / f".kit-{base}" / "kit" / "ortpacks-smoke"
+    assert bench.smoke == site.dist / f".check-tools-{base}" / "tools" / "ortpacks-smoke"
     assert bench.smoke.read_text() == "smoke"
     assert bench.script == site.shop.templates / "selftest.sh"
     assert [trial.name for trial in bench.trials] == ["silero_vad", "magika"]
 
 
 def test_the_virtual_card_comes_out_of_the_same_image_as_the_smoke_program(site: Site) -> None:
-    card = kit(site).card_runtime().library
-    assert card == site.dist / ".kit-assembled" / "kit" / "libvirtualcard.so"
+    card = tools_of(site).card_runtime().library
+    assert card == site.dist / ".check-tools-assembled" / "tools" / "libvirtualcard.so"
     assert card.is_file()
-    kit(site).selftest_bench()
-    assert site.built() == ["kit", "bare"]
+    tools_of(site).selftest_bench()
+    assert site.built() == ["tools", "bare"]
 
 
-def test_a_kit_wants_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
-    kit(site).selftest_bench()
+def test_check_tools_want_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
+    tools_of(site).selftest_bench()
     only_for_ort = ("onnxruntime-gpu", "nvidia-cutlass", "cudnn-frontend", "onnxruntime_1.21.0", "eigen")
     assert site.store.asked
     assert [spec for spec in site.store.asked if any(name in spec for name in only_for_ort)] == []
@@ -76,7 +76,7 @@ def answered(code: int, *lines: str) -> Completed:
 @pytest.mark.parametrize("base", ["assembled", "nvidia"])
 def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: str) -> None:
     site.engine.answer = answered(0, *KNOWN)
-    assert kit(site, base).inspector().version == "12.4.131"
+    assert tools_of(site, base).inspector().version == "12.4.131"
     (request,) = site.engine.builds
     assert request.target == "cuobjdump"
     assert request.tags[0].startswith(f"ortpacks/cuobjdump:{base}-")
@@ -98,7 +98,7 @@ def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
 ) -> None:
     site.engine.answer = answer
     with pytest.raises(CommandError) as caught:
-        kit(site).inspector()
+        tools_of(site).inspector()
     assert caught.value.exit_code == 5
     assert "cuobjdump 12.4.131 cannot be relied on here" in str(caught.value)
     assert told in caught.value.tail
@@ -107,7 +107,7 @@ def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
 
 def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
     site.engine.answer = answered(0, *KNOWN)
-    tools = kit(site)
+    tools = tools_of(site)
     tools.inspector()
     (request,) = site.engine.builds
     site.engine.images.update(request.tags)
@@ -120,18 +120,18 @@ def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
 
 def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:
     """Another variant may be copying the smoke program into a container."""
-    first = kit(site).selftest_bench().smoke.stat().st_ino
-    assert kit(site).selftest_bench().smoke.stat().st_ino == first
-    assert site.built() == ["kit", "bare", "bare"]
+    first = tools_of(site).selftest_bench().smoke.stat().st_ino
+    assert tools_of(site).selftest_bench().smoke.stat().st_ino == first
+    assert site.built() == ["tools", "bare", "bare"]
 
 
 def test_a_smoke_program_that_is_gone_or_of_other_inputs_is_made_anew(site: Site) -> None:
-    kit(site).selftest_bench().smoke.unlink()
-    assert kit(site).selftest_bench().smoke.is_file()
-    key = site.dist / ".kit-assembled" / "kit.key"
+    tools_of(site).selftest_bench().smoke.unlink()
+    assert tools_of(site).selftest_bench().smoke.is_file()
+    key = site.dist / ".check-tools-assembled" / "tools.key"
     key.write_text("0" * 64)
-    kit(site).selftest_bench()
-    assert site.built() == ["kit", "bare"] * 3
+    tools_of(site).selftest_bench()
+    assert site.built() == ["tools", "bare"] * 3
     assert key.read_text() != "0" * 64
 
 
@@ -145,10 +145,10 @@ def test_whoever_comes_second_waits(site: Site) -> None:
 
     reporter = Listening()
     second = threading.Thread(target=CheckTools(site.shop, "assembled", reporter).selftest_bench)
-    with exclusive(site.dist / ".locks" / "kit-assembled", lambda: None):
+    with exclusive(site.dist / ".locks" / "check-tools-assembled", lambda: None):
         second.start()
         assert waits.wait(10)
         assert reporter.lines[-1] == "another build makes the tools that check packages: waiting"
         assert site.built() == []
     second.join(10)
-    assert site.built() == ["kit", "bare"]
+    assert site.built() == ["tools", "bare"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.verbs import write_builds_page
+from builder.app.documentation.builds_page import write_builds_page
+from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.proving import check_package, verifier
-from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
@@ -26,10 +26,9 @@ from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Completed
 from builder.project.variants import Project
-from tests.component.builds.test_variant_build import Kit
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import FakeEngine, NoEngine
 from tests.support.schemas import schema
 
@@ -56,10 +55,8 @@ NO_CUDA: Mapping[str, object] = {
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = Site(root, tmp_path)
+    made = with_tools(Site(root, tmp_path), monkeypatch)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
     made.engine = NoEngine()
     made.use(made.engine)
     return made

@@ -3,17 +3,31 @@ is reported."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from builder.builds.variant_build import side_by_side
-from builder.errors import CheckFailedError, CommandError, TransferError, VariantsFailedError
+from builder.builds.side_by_side import build_all, joint_disk_needs, side_by_side
+from builder.builds.variant_build import VariantBuild
+from builder.errors import CheckFailedError, CommandError, DiskError, TransferError, VariantsFailedError
+from builder.pipeline.plan import plan
+from builder.ports import ImageBuild
+from builder.project.build_plan import BuildPlan
+from builder.project.inputs import Lock
+from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, Site, variant_build, with_tools
+from tests.support.fakes.ports import NoEngine
 
 FAR = 10
 """Seconds after which a build that waits for another one fails."""
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return with_tools(Site(root, tmp_path), monkeypatch)
 
 
 def fails(error: Exception) -> Callable[[], Path]:
@@ -123,7 +137,120 @@ def test_ctrl_c_ends_what_the_roads_run_and_waits_for_them(monkeypatch: pytest.M
     def pressed(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("builder.builds.variant_build.wait", pressed)
+    monkeypatch.setattr("builder.builds.side_by_side.wait", pressed)
     with pytest.raises(KeyboardInterrupt):
         walk(compiling, arrives("modern"), interrupt=told.set)
     assert ended == ["legacy"]
+
+
+def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(site: Site) -> None:
+    export = site.engine.on_build
+
+    def fail_modern(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if "modern" in str(request.output):
+            raise CommandError("nvcc exited with 1", tail=["x.cu(3): error", "ortpacks: 1 unit failed"])
+        export(request, on_line)
+
+    site.engine.on_build = fail_modern
+    with pytest.raises(VariantsFailedError) as caught:
+        build_all(
+            {name: variant_build(site, name) for name in ("legacy", "modern")},
+            lambda: None,
+            "./run build --all",
+        )
+    log = site.dist / "modern/build.log"
+    assert str(caught.value).splitlines() == [
+        "not made: 1 of 2 variants",
+        f"  made      legacy   {site.dist / PACKAGE}",
+        f"  made      legacy   {site.dist / THIN}",
+        f"  made      legacy   {site.dist / GZIPPED}",
+        "  not made  modern   nvcc exited with 1: 1 unit failed.",
+        f"                     log: {log}",
+        "What was made and compiled is kept. Go on with: ./run build --all",
+    ]
+    assert caught.value.exit_code == 5
+    (told,) = [line for line in site.reporter.lines if line.startswith("! nvcc")]
+    assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
+
+
+def test_variants_that_do_not_fit_together_are_not_begun(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every_sm = (50, 52, 60, 61, 70, 75, 80, 86, 89)
+    site = with_tools(Site(root, tmp_path, code=every_sm), monkeypatch)
+    site.compiles = every_sm
+    names = ("legacy", "modern")
+    builds = {name: variant_build(site, name) for name in names}
+    sizes = {name: sum(need.size for need in build.disk_needs()) for name, build in builds.items()}
+    assert min(sizes.values()) > 10**8
+    needed = sum(need.size for need in joint_disk_needs(builds))
+
+    def build(free: int) -> tuple[Path, ...]:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+        return build_all(
+            {name: variant_build(site, name) for name in names}, lambda: None, "./run build --all"
+        )
+
+    with pytest.raises(
+        DiskError,
+        match=r"legacy, modern do not fit together: .* \(legacy \d.*, modern \d.* Build fewer at once",
+    ):
+        build(needed - 1)
+    assert site.built() == []
+    assert site.reporter.lines.count("plan legacy") == 2, "one build has planned once"
+    assert len(build(needed)) == 2 * 3
+    assert len(build(max(sizes.values()))) == 2 * 3, "both are up to date"
+    for package in site.dist.glob("ortpacks-modern-*"):
+        package.unlink()
+    with pytest.raises(VariantsFailedError, match=r"modern +modern does not fit: about") as caught:
+        build(0)
+    assert caught.value.exit_code == 11
+    assert len(build(sizes["modern"])) == 2 * 3, "legacy takes nothing"
+
+
+def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) -> None:
+    site.use(NoEngine())
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants") as caught:
+        build_all(
+            {name: variant_build(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build"
+        )
+    assert caught.value.exit_code == 4
+    assert "plan legacy" not in site.reporter.lines
+
+
+def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans run in parallel because each may wait for a registry or a wheel of hundreds of megabytes."""
+    both = threading.Barrier(2)
+
+    def plan_together(*given: object, **more: object) -> BuildPlan:
+        both.wait(10)
+        return plan(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("builder.builds.variant_build.plan", plan_together)
+    monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
+    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
+    assert build_all(builds, lambda: None, "./run build --all") == (Path("legacy"), Path("modern"))
+
+
+def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
+        build_all(
+            {name: variant_build(site, name) for name in ("legacy", "modern")},
+            lambda: None,
+            "./run build --all",
+        )
+
+
+def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making a plan again could repeat minutes of requests to a registry."""
+
+    def fail(*_: object, **__: object) -> BuildPlan:
+        raise TransferError("the wheel does not come")
+
+    monkeypatch.setattr("builder.builds.variant_build.plan", fail)
+    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
+        build_all(builds, lambda: None, "./run build --all")
+    told = ["! the wheel does not come", "plan legacy", "plan modern"]
+    assert [site.reporter.lines.count(line) for line in told] == [2, 1, 1]

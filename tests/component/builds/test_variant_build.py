@@ -9,7 +9,6 @@ import errno
 import hashlib
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -20,8 +19,8 @@ import pytest
 
 from builder.adapters.compile_cache import FolderCache
 from builder.builds.builders import Builders
-from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, VariantBuild, build_all, joint_disk_needs
+from builder.builds.images.runtime_image import ImageOptions
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import (
     BuilderError,
     CheckFailedError,
@@ -30,52 +29,23 @@ from builder.errors import (
     DiskError,
     NothingToDoError,
     ToolMissingError,
-    TransferError,
     ValidationError,
-    VariantsFailedError,
 )
 from builder.formats.package_names import Host, Profile
-from builder.pipeline.plan import PlanOptions, plan
-from builder.pipeline.selftest import SelftestBench
 from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
-from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
-from builder.project.variants import Origin
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
-
-PACKAGE = "ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst"
-
-THIN = PACKAGE.replace("-linux-", "-thin-linux-")
-
-GZIPPED = THIN.replace(".tar.zst", ".tar.gz")
 
 BESIDE = {
     PACKAGE.replace(".tar.zst", ".build.json"),
     *(f"{archive}.provenance.json" for archive in (PACKAGE, THIN, GZIPPED)),
 }
 
-WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
-
-
-class Kit:
-    """A kit with the bench of a site and without cuobjdump."""
-
-    site: Site
-
-    def __init__(self, *_: object) -> None:
-        self.folder = self.site.dist / "kit"
-
-    def inspector(self) -> None:
-        return None
-
-    def selftest_bench(self) -> SelftestBench:
-        return self.site.bench()
-
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return with_kit(Site(root, tmp_path), monkeypatch)
+    return with_tools(Site(root, tmp_path), monkeypatch)
 
 
 @pytest.fixture
@@ -92,20 +62,7 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
     changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
     (project / "variants.yaml").write_text(changed)
     (project / "own.patch").write_text("a patch")
-    return with_kit(Site(project, tmp_path), monkeypatch)
-
-
-def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(Kit, "site", site, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
-    return site
-
-
-def road(
-    site: Site, variant: str = "legacy", /, *, force: bool = False, **plan_options: Enum
-) -> VariantBuild:
-    options = BuildOptions(plan_options=replace(WISHES, **plan_options), force=force)  # type: ignore[arg-type]
-    return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)
+    return with_tools(Site(project, tmp_path), monkeypatch)
 
 
 def cached(site: Site, **caches: CompileCache) -> VariantBuild:
@@ -129,7 +86,7 @@ def holds(site: Site) -> set[str]:
 
 
 def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
-    assert road(site).build() == tuple(site.dist / name for name in (PACKAGE, THIN, GZIPPED))
+    assert variant_build(site).build() == tuple(site.dist / name for name in (PACKAGE, THIN, GZIPPED))
     listed = [line.split() for line in sums(site).splitlines()]
     archives = (PACKAGE, THIN, GZIPPED)
     names = [*archives, *(f"{archive}.provenance.json" for archive in archives)]
@@ -143,16 +100,16 @@ def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
 
 
 def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_to_do(site: Site) -> None:
-    road(site).build()
+    variant_build(site).build()
     lines = site.reporter.lines
     told = [index for index, line in enumerate(lines) if line.startswith("time     about ")]
     assert len(told) == 1
     (need,) = [index for index, line in enumerate(lines) if line.startswith("room     ")]
     assert told[0] < need < lines.index("render legacy")
     lines.clear()
-    road(site).build()
+    variant_build(site).build()
     assert not any(line.startswith("time ") for line in lines)
-    road(site).show_plan()
+    variant_build(site).show_plan()
     assert lines[-2].startswith("time     about ")
     assert lines[-1].startswith("room     ")
 
@@ -161,7 +118,7 @@ def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: S
     pins = {key: replace(pin, size=10**18) for key, pin in site.shop.lock.pins.items()}
     site.shop.__dict__["lock"] = site.store.pins = Lock(pins=pins)
     with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3, packages "):
-        road(site).build()
+        variant_build(site).build()
     assert (site.engine.builds, packages(site)) == ([], [])
     assert not any(line.startswith("render ") for line in site.reporter.lines)
 
@@ -169,7 +126,7 @@ def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: S
 def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
     site: Site, tmp_path: Path
 ) -> None:
-    full = road(site).build()[0]
+    full = variant_build(site).build()[0]
     text = (site.dist / f"{PACKAGE}.provenance.json").read_text()
     statement = json.loads(text)
     digest = hashlib.sha256(full.read_bytes()).hexdigest()
@@ -193,13 +150,13 @@ def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
         return site.engine.answer
 
     site.engine.on_run = run
-    road(site).build()
+    variant_build(site).build()
     assert seen == [[], "", 1]
 
 
 def test_the_second_build_is_up_to_date(site: Site) -> None:
-    first = [package.stat() for package in road(site).build()]
-    again = [package.stat() for package in road(site).build()]
+    first = [package.stat() for package in variant_build(site).build()]
+    again = [package.stat() for package in variant_build(site).build()]
     assert [(one.st_ino, one.st_mtime_ns) for one in again] == [
         (one.st_ino, one.st_mtime_ns) for one in first
     ]
@@ -208,8 +165,8 @@ def test_the_second_build_is_up_to_date(site: Site) -> None:
 
 
 def test_force_builds_again(site: Site) -> None:
-    road(site).build()
-    road(site, force=True).build()
+    variant_build(site).build()
+    variant_build(site, force=True).build()
     assert site.built() == ["artifact", "artifact"]
     assert packages(site) == [PACKAGE, THIN]
 
@@ -234,20 +191,20 @@ def test_what_was_not_proved_does_not_stand_in_dist(
     site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException], before: bool
 ) -> None:
     if before:
-        road(site).build()
+        variant_build(site).build()
     site.engine.on_run = run
     with pytest.raises(error):
-        road(site, force=before).build()
+        variant_build(site, force=before).build()
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
     site.engine.on_run = None
-    road(site).build()
+    variant_build(site).build()
     assert packages(site) == [PACKAGE, THIN]
 
 
 def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
     site.compiles = (50, 52, 60, 61)
     with pytest.raises(CheckFailedError, match=r"A001 lib/\w+_cuda\.so: no SASS for sm_70"):
-        road(site).build()
+        variant_build(site).build()
     assert (packages(site), sums(site), site.engine.runs) == ([], "", [])
 
 
@@ -256,9 +213,9 @@ def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
 def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
     site: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
 ) -> None:
-    road(site).build()
+    variant_build(site).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
-        verb(road(site, force=False, **wish))
+        verb(variant_build(site, force=False, **wish))
     assert caught.value.exit_code == 6
     assert set(packages(site)) <= {PACKAGE, THIN}
     assert site.built() == ["artifact"]
@@ -266,15 +223,15 @@ def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
 
 def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
     with pytest.raises(CheckFailedError, match="or nothing was compiled"):
-        road(site).bundle()
+        variant_build(site).bundle()
     assert packages(site) == []
 
 
 def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
-    first = [package.read_bytes() for package in road(site).build()]
+    first = [package.read_bytes() for package in variant_build(site).build()]
     for name in packages(site):
         (site.dist / name).unlink()
-    assert [package.read_bytes() for package in road(site).bundle()] == first
+    assert [package.read_bytes() for package in variant_build(site).bundle()] == first
     assert site.built() == ["artifact"]
 
 
@@ -284,25 +241,25 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
 
     site.engine.on_run = die
     with pytest.raises(KeyboardInterrupt):
-        road(site).build()
+        variant_build(site).build()
     site.engine.on_run = None
-    road(site).build()
+    variant_build(site).build()
     assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 1
-    road(site, force=True).build()
+    variant_build(site, force=True).build()
     compiles = [request for request in site.engine.builds if request.target == "artifact"]
     assert ["ANEW" in one.args for one in compiles] == [False, True], "also where BuildKit has it as a layer"
 
 
 @pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
 def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, lost: str) -> None:
-    road(site).build()[0].unlink()
+    variant_build(site).build()[0].unlink()
     path = site.dist / "legacy" / lost
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.write_bytes(b"\xff\xfe")
-    road(site).build()
+    variant_build(site).build()
     assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 2
 
@@ -320,11 +277,11 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
     ],
 )
 def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
-    package = road(own_site).build()[0]
+    package = variant_build(own_site).build()[0]
     with (own_site.shop.root / file).open("a") as edited:
         edited.write("\n")
     package.unlink()
-    road(own_site).build()
+    variant_build(own_site).build()
     assert own_site.built().count("artifact") == compiled
 
 
@@ -336,10 +293,10 @@ def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_sit
         export(request, on_line)
 
     own_site.engine.on_build = edit
-    road(own_site).build()
+    variant_build(own_site).build()
     (own_site.dist / PACKAGE).unlink()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
-        road(own_site).bundle()
+        variant_build(own_site).bundle()
 
 
 @pytest.mark.parametrize(
@@ -350,14 +307,14 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
 ) -> None:
     (own_site.shop.root / "own.patch").unlink()
     with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: own\.patch is not there"):
-        verb(road(own_site))
+        verb(variant_build(own_site))
     assert own_site.built() == []
 
 
 def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -> None:
     options = BuildOptions(plan_options=WISHES, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy")
     VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
-    road(site, force=True).build()
+    variant_build(site, force=True).build()
     first, second = site.engine.builds
     assert (first.args, first.cache) == ({"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy")
     assert ({*second.args}, second.cache) == ({"ANEW"}, None)
@@ -435,138 +392,33 @@ def test_how_long_other_machines_take_is_not_guessed(site: Site) -> None:
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
     site.compiles = (50, 52, 60, 61)
     with pytest.raises(CheckFailedError):
-        road(site).build()
+        variant_build(site).build()
     site.compiles = (50, 52, 60, 61, 70)
-    road(site).build()
+    variant_build(site).build()
     assert packages(site) == [PACKAGE, THIN]
 
 
 def test_an_input_of_other_bytes_is_compiled_anew(site: Site) -> None:
-    road(site).build()
+    variant_build(site).build()
     (site.dist / PACKAGE).unlink()
     key = next(key for key in site.shop.lock.pins if "onnxruntime_1.21.0" in key)
     pins = {**site.shop.lock.pins, key: replace(site.shop.lock.pins[key], sha256="f" * 64)}
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
-        road(site).bundle()
+        variant_build(site).bundle()
 
 
 def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:
-    road(site).build()
+    variant_build(site).build()
 
     def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
         raise CommandError("nvcc exited with 1")
 
     site.engine.on_build = fail
     with pytest.raises(CommandError):
-        road(site, force=True).build()
+        variant_build(site, force=True).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
-        road(site).bundle()
-
-
-def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(site: Site) -> None:
-    export = site.engine.on_build
-
-    def fail_modern(request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        if "modern" in str(request.output):
-            raise CommandError("nvcc exited with 1", tail=["x.cu(3): error", "ortpacks: 1 unit failed"])
-        export(request, on_line)
-
-    site.engine.on_build = fail_modern
-    with pytest.raises(VariantsFailedError) as caught:
-        build_all(
-            {name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build --all"
-        )
-    log = site.dist / "modern/build.log"
-    assert str(caught.value).splitlines() == [
-        "not made: 1 of 2 variants",
-        f"  made      legacy   {site.dist / PACKAGE}",
-        f"  made      legacy   {site.dist / THIN}",
-        f"  made      legacy   {site.dist / GZIPPED}",
-        "  not made  modern   nvcc exited with 1: 1 unit failed.",
-        f"                     log: {log}",
-        "What was made and compiled is kept. Go on with: ./run build --all",
-    ]
-    assert caught.value.exit_code == 5
-    (told,) = [line for line in site.reporter.lines if line.startswith("! nvcc")]
-    assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
-
-
-def test_variants_that_do_not_fit_together_are_not_begun(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    every_sm = (50, 52, 60, 61, 70, 75, 80, 86, 89)
-    site = with_kit(Site(root, tmp_path, code=every_sm), monkeypatch)
-    site.compiles = every_sm
-    names = ("legacy", "modern")
-    builds = {name: road(site, name) for name in names}
-    sizes = {name: sum(need.size for need in build.disk_needs()) for name, build in builds.items()}
-    assert min(sizes.values()) > 10**8
-    needed = sum(need.size for need in joint_disk_needs(builds))
-
-    def build(free: int) -> tuple[Path, ...]:
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-        return build_all({name: road(site, name) for name in names}, lambda: None, "./run build --all")
-
-    with pytest.raises(
-        DiskError,
-        match=r"legacy, modern do not fit together: .* \(legacy \d.*, modern \d.* Build fewer at once",
-    ):
-        build(needed - 1)
-    assert site.built() == []
-    assert site.reporter.lines.count("plan legacy") == 2, "one build has planned once"
-    assert len(build(needed)) == 2 * 3
-    assert len(build(max(sizes.values()))) == 2 * 3, "both are up to date"
-    for package in site.dist.glob("ortpacks-modern-*"):
-        package.unlink()
-    with pytest.raises(VariantsFailedError, match=r"modern +modern does not fit: about") as caught:
-        build(0)
-    assert caught.value.exit_code == 11
-    assert len(build(sizes["modern"])) == 2 * 3, "legacy takes nothing"
-
-
-def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) -> None:
-    site.use(NoEngine())
-    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants") as caught:
-        build_all({name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build")
-    assert caught.value.exit_code == 4
-    assert "plan legacy" not in site.reporter.lines
-
-
-def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans run in parallel because each may wait for a registry or a wheel of hundreds of megabytes."""
-    both = threading.Barrier(2)
-
-    def plan_together(*given: object, **more: object) -> BuildPlan:
-        both.wait(10)
-        return plan(*given, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("builder.builds.variant_build.plan", plan_together)
-    monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
-    builds = {name: road(site, name) for name in ("legacy", "modern")}
-    assert build_all(builds, lambda: None, "./run build --all") == (Path("legacy"), Path("modern"))
-
-
-def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:
-    site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
-    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
-        build_all(
-            {name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build --all"
-        )
-
-
-def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making a plan again could repeat minutes of requests to a registry."""
-
-    def fail(*_: object, **__: object) -> BuildPlan:
-        raise TransferError("the wheel does not come")
-
-    monkeypatch.setattr("builder.builds.variant_build.plan", fail)
-    builds = {name: road(site, name) for name in ("legacy", "modern")}
-    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
-        build_all(builds, lambda: None, "./run build --all")
-    told = ["! the wheel does not come", "plan legacy", "plan modern"]
-    assert [site.reporter.lines.count(line) for line in told] == [2, 1, 1]
+        variant_build(site).bundle()
 
 
 def make_image(build: VariantBuild) -> object:
@@ -577,7 +429,7 @@ def make_image(build: VariantBuild) -> object:
 def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[VariantBuild], object]) -> None:
     site.use(NoEngine())
     with pytest.raises(ToolMissingError):
-        verb(road(site))
+        verb(variant_build(site))
     assert site.store.asked == []
     assert not site.dist.exists()
 
@@ -598,7 +450,7 @@ def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: 
 
 
 def test_without_compile_caches_no_socket_leads_out(site: Site) -> None:
-    road(site).build()
+    variant_build(site).build()
     assert all(build.sockets == {} for build in site.engine.builds)
 
 
@@ -622,7 +474,7 @@ def test_architectures_that_do_not_fit_are_not_compiled_ahead(
 
 def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(site: Site) -> None:
     with pytest.raises(ValidationError) as refused:
-        road(site).compile(["75", "50", "90"])
+        variant_build(site).compile(["75", "50", "90"])
     assert str(refused.value) == "--arch: legacy is not compiled for 75, 90. It has 50, 52, 60, 61, 70."
     cpu = site.shop.project.packages["cpu"]
     with pytest.raises(NothingToDoError) as nothing:

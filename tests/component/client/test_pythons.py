@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.cli import COMMANDS
+from builder.client.arguments import COMMANDS
 from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
 from tests.support import ROOT

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.cli import COMMANDS
+from builder.client.arguments import COMMANDS
 from builder.files.digest import sha256_of
 from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine

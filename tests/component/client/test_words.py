@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client import cli
+from builder.client import arguments, cli
 from builder.client.__main__ import BROKEN_PIPE
 from builder.errors import (
     CheckFailedError,
@@ -139,8 +139,8 @@ def test_help_is_one_screen_and_each_command_says_the_rest(
     lines = machine.out.splitlines()
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
-    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in cli.COMMANDS)
-    for argv in (["--reference"], *([name, "--help"] for name in cli.COMMANDS)):
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in arguments.COMMANDS)
+    for argv in (["--reference"], *([name, "--help"] for name in arguments.COMMANDS)):
         assert machine.run(*argv) == 0
         lines = machine.out.splitlines()
         assert (len(lines) < 24, max(map(len, lines)) <= 80) == (True, True), machine.out
@@ -152,8 +152,8 @@ def test_the_reference_names_every_exit_code_of_an_error_of_the_client(machine: 
     assert machine.run("--reference") == 0
     kinds = (ConfigError, NothingToDoError, ToolMissingError, CheckFailedError, IntegrityError,
              NoCompatiblePackageError, TransferError, DiskError, LoadError)  # fmt: skip
-    assert {0, cli.INTERRUPTED, BROKEN_PIPE, *(kind.exit_code for kind in kinds)} == set(cli.EXIT_CODES)
-    assert all(f"\n{code:>3}  {meaning}\n" in machine.out for code, meaning in cli.EXIT_CODES.items())
+    assert {0, cli.INTERRUPTED, BROKEN_PIPE, *(kind.exit_code for kind in kinds)} == set(arguments.EXIT_CODES)
+    assert all(f"\n{code:>3}  {meaning}\n" in machine.out for code, meaning in arguments.EXIT_CODES.items())
 
 
 @pytest.mark.parametrize(("platform", "start"), [("win-x64", "$env:"), ("linux-x64", "export ")])
@@ -165,4 +165,4 @@ def test_env_speaks_the_platforms_shell(machine: Machine, release: Path, platfor
 
 
 def test_every_command_can_be_quiet() -> None:
-    assert all(cli.parsed([name, "--quiet"]).quiet for name in cli.COMMANDS)
+    assert all(arguments.parsed([name, "--quiet"]).quiet for name in arguments.COMMANDS)

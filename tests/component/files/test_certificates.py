@@ -14,7 +14,7 @@ import pytest
 
 from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
-from builder.files.http_client import trusted_certificates
+from builder.files.http_opener import trusted_certificates
 from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeReporter
 

@@ -10,7 +10,8 @@ import pytest
 
 from builder.errors import IntegrityError
 from builder.files.download import WantedFile, fetch
-from builder.files.http_client import NotThereError, Web, open_url
+from builder.files.http_client import NotThereError, Web
+from builder.files.http_opener import open_url
 from tests.doubles.fileserver import FileServer, serve
 
 BODY = random.Random(7).randbytes(1 << 20)  # noqa: S311 any bytes do

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from builder.files.download import WantedFile, fetch
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url
 from tests.doubles.loopback import listening
 
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"

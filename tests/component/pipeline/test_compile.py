@@ -311,7 +311,7 @@ def test_the_log_holds_every_line_of_every_stage(yard: Yard) -> None:
     yard.lines = ["#1 ünicode", "", "#9 [1/2] Building CUDA object"]
     yard.export()
     yard.lines = ["#1 smoke"]
-    yard.export("kit", yard.place.kit)
+    yard.export("tools", yard.place.tools)
     assert yard.place.log.read_text(encoding="utf-8") == (
         "#1 ünicode\n\n#9 [1/2] Building CUDA object\n#1 smoke\n"
     )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.cli import mirrored, place
+from builder.client.index_address import mirrored, place
 from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from tests.doubles.machine import Machine

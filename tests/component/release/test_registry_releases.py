@@ -12,14 +12,15 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from builder.adapters.mirror.registry_host import registry_tag
-from builder.app.releasing import mirror_to_registry
+from builder.app.releases.releasing import mirror_to_registry
 from builder.builds.wiring import Wiring
-from builder.client.cli import mirrored, place
+from builder.client.index_address import mirrored, place
 from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
-from builder.files.http_client import NotThereError, Web, open_url
+from builder.files.http_client import NotThereError, Web
+from builder.files.http_opener import open_url
 from builder.files.oci_opener import OciOpener
 from builder.formats.oci import parse_address
 from builder.release.preflight import Leniency
@@ -238,7 +239,7 @@ def test_a_signed_release_is_installed_from_a_registry_and_another_one_is_not(
     (counter.dist / "ortpacks.pyz").write_bytes(b"PK the client")
     counter.signing = signing()
     counter.mirror(PublishOptions(allow=Leniency(unresolved=True)))
-    monkeypatch.setattr("builder.client.cli._shipped", {"root.json": FIRST}.get)
+    monkeypatch.setattr("builder.client.cli.shipped", {"root.json": FIRST}.get)
     machine = Machine(tmp_path / "machine")
     assert machine.run("install", "--index", f"{counter.address}:{TAG}") == 0, machine.err
     assert (machine.prefix / "current" / "lib").is_dir()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.releasing import publish_dist, with_target
+from builder.app.releases.releasing import publish_dist, with_target
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, ReleaseConflictError
 from builder.formats.manifest import Manifest, loads
@@ -22,13 +22,12 @@ from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
-from tests.component.builds.test_variant_build import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
 from tests.support.factories.project_copy import Place, copied_to
 from tests.support.factories.publishing import COMMIT
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import NoEngine
 
 EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
@@ -40,10 +39,11 @@ RELEASE = PlanOptions(base="assembled", release=True)
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = with_kit(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
+    made = with_tools(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
     repacked.lay(tmp_path / "cache")
     made.compiles = EVERY_SM
     made.shop.env = {**made.shop.env, "GITHUB_TOKEN": TOKEN}
+    made.shop.sleep = lambda seconds: None  # GitHub wants a second between two writes, its double none
     of_profile(made, Profile.FULL)
     return made
 

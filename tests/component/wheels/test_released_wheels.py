@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from builder.app import releasing
+from builder.app.releases import releasing
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, ValidationError
 from builder.wheels.package_wheels import make_missing_wheels
 from builder.wheels.publishing import add_wheels

@@ -14,7 +14,7 @@ import pytest
 
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.folder_host import FolderHost
-from builder.app import releasing
+from builder.app.releases import releasing
 from builder.builds.wiring import Wiring
 from builder.files.digest import LocalFile
 from builder.project.variants import Project

@@ -15,7 +15,7 @@ from unittest import mock
 from invoke.collection import Collection
 
 import tasks
-from builder.app import command_line
+from builder.app import command_line, flags
 from tests.support import ROOT
 
 PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
@@ -69,7 +69,7 @@ class Place:
         code: object = 0
         with (
             mock.patch.dict(os.environ, self.env, clear=True),
-            mock.patch.object(command_line, "ROOT", self.folder),
+            mock.patch.object(flags, "ROOT", self.folder),
             mock.patch.object(sys, "argv", ["ortpacks", *words]),
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(out),

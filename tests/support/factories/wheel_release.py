@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.app import releasing
+from builder.app.releases import releasing
 from builder.builds.wiring import Wiring
 from builder.config.project import load_project
 from builder.release.preflight import Leniency

@@ -6,16 +6,22 @@ Wheels unpack into trees of small valid ELF libraries, which the real code reads
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import pytest
+
 from builder.binary.library_names import must_hold_code
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.inside.storage import served
+from builder.pipeline.plan import PlanOptions
 from builder.pipeline.selftest import SelftestBench, SelftestTrial
 from builder.ports import Completed, ImageBuild, Reporter
 from builder.project.inputs import Input, Lock
+from builder.project.variants import Origin
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.cubins import working
 from tests.support.factories.packages import ORT, WHEELS, Trees, pinned
@@ -97,7 +103,7 @@ class Site:
         if request.output is None:
             return
         request.output.mkdir()
-        if request.target == "kit":
+        if request.target == "tools":
             (request.output / "ortpacks-smoke").write_text("smoke")
             (request.output / "libvirtualcard.so").write_bytes(library("libvirtualcard.so"))
             return
@@ -116,3 +122,41 @@ class Site:
 def _content(spec: str, path: str, sm: Sequence[int]) -> bytes:
     text = f"{spec} {path}\n".encode()
     return library(path.replace(".1.21.0", ".1") if spec == ORT else path, sm) if ".so" in path else text
+
+
+PACKAGE = "ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst"
+
+THIN = PACKAGE.replace("-linux-", "-thin-linux-")
+
+GZIPPED = THIN.replace(".tar.zst", ".tar.gz")
+
+WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
+
+
+class StubTools:
+    """Check tools with the bench of a site and without cuobjdump."""
+
+    site: Site
+
+    def __init__(self, *_: object) -> None:
+        self.folder = self.site.dist / "tools"
+
+    def inspector(self) -> None:
+        return None
+
+    def selftest_bench(self) -> SelftestBench:
+        return self.site.bench()
+
+
+def with_tools(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(StubTools, "site", site, raising=False)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
+    return site
+
+
+def variant_build(
+    site: Site, variant: str = "legacy", /, *, force: bool = False, **plan_options: Enum
+) -> VariantBuild:
+    """Return the build of a variant from source on the assembled base, unless other options are given."""
+    options = BuildOptions(plan_options=replace(WISHES, **plan_options), force=force)  # type: ignore[arg-type]
+    return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from builder.client.context import CommandContext
 from builder.client.probe.processes import ProcessAnswer
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.app.releasing import matrix_legs
+from builder.app.releases.release_matrix import matrix_legs
 from builder.config.project import load_project
 from builder.project.variants import Project
 

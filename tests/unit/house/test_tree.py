@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,15 @@ NO_MODULE = {"builder.id", "builder.py", "builder.rglob"}
 """Dotted names that are no modules: a field of SLSA's provenance, a file's name, and a call in a test."""
 
 
+@cache
+def code_of(file: Path) -> str:
+    """Return a module's code without its own docstring, whose words are no names."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    if ast.get_docstring(tree) is not None:
+        del tree.body[0]
+    return ast.unparse(tree)
+
+
 def leads_somewhere(dotted: str) -> bool:
     """Return whether ``dotted`` is a module or a name that occurs in one."""
     parts = dotted.split(".")
@@ -141,7 +151,7 @@ def leads_somewhere(dotted: str) -> bool:
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if file.is_file():
             rest = parts[length:]
-            return not rest or re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) is not None
+            return not rest or re.search(rf"\b{rest[0]}\b", code_of(file)) is not None
     return False
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.app.verbs import show_explanation
+from builder.app.planning import show_explanation
 from builder.console import Console
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from builder.app.atlas_records import RECORDS, record_file
+from builder.app.documentation.atlas_records import RECORDS, record_file
 from builder.report.wheel_record import WheelRecord, loads, verdicts_of
 from tests.support import ROOT
 from tests.support.corpus import corpus

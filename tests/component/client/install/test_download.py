@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.files import http_client
+from builder.files import http_client, http_opener
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Fault, Handler, Server, name_of, serving, write_release
 
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_answer_is_told_before_it_is_given_up(
     machine: Machine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(http_opener, "TIMEOUT_SECONDS", 0.5)
     server.faults += [lambda handler, content: time.sleep(0.8)] * 5
     assert install(machine, server) == 10
     url = f"{server.url}/{ARCHIVE}"

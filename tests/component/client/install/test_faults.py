@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.files import http_client
+from builder.files import http_client, http_opener
 from tests.doubles import hostile
 from tests.doubles.machine import Machine
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
@@ -204,7 +204,7 @@ def test_a_server_that_dribbles_is_given_up(quick: Quick, server: Server, head: 
 def test_a_server_that_falls_silent_is_given_up(
     quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(http_opener, "TIMEOUT_SECONDS", 0.1)
     meet(quick, server, [hostile.silent], {0})
 
 

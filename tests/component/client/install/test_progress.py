@@ -9,7 +9,8 @@ import pytest
 
 from builder.client.install.obtain import Meter, ProgressTally, duration, spelled
 from builder.errors import TransferError
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web
+from builder.files.http_opener import open_url
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.cli import mirrored
+from builder.client.index_address import mirrored
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release

@@ -1,18 +1,14 @@
-"""The verbs publish, release-status, mirror, root and matrix, and their adapters."""
+"""The work of the verbs publish, release-status, mirror and root: from ``dist`` to a signed release."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from invoke.context import Context
-from invoke.exceptions import Exit
 
 from builder.adapters.archive.zip_file import is_zip_of, write_package_zip
 from builder.adapters.docker.registry import open_repository
@@ -23,9 +19,7 @@ from builder.adapters.mirror.folder_host import FolderHost
 from builder.adapters.mirror.registry_host import RegistryHost, registry_tag
 from builder.adapters.retries import Retrier
 from builder.adapters.signing_keys import public_key, signers
-from builder.app.command_line import JSON, document_console, make_wiring, verb
-from builder.app.verb_answers import dumps, status_answer
-from builder.app.verbs import write_client
+from builder.app.client_for_dist import write_client
 from builder.builds.proving import verifier
 from builder.builds.python_wheels import RUNTIME, WHEEL_NAME, make_wheel
 from builder.builds.wiring import Wiring
@@ -41,12 +35,11 @@ from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
-from builder.project.variants import Origin, Project
+from builder.project.variants import Project
 from builder.release.addresses import index_url, release_tag
 from builder.release.assets import ReleaseHost, Repository
 from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag
-from builder.release.preflight import Leniency
 from builder.release.prepare import ROOTS, PublishOptions, PublishPorts, ReleaseState, ReleaseStatus
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import (
@@ -160,7 +153,7 @@ def github_host(wiring: Wiring, project: Project) -> GitHub:
         api=project.publish.api,
         token=_token(wiring, project.publish.api),
         reporter=wiring.reporter,
-        sleep=time.sleep,
+        sleep=wiring.sleep,
         clock=time.time,
     )
     return GitHub(repository=project.publish.repository, http=http, reporter=wiring.reporter)
@@ -218,6 +211,22 @@ def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
     return Signing(roots, signers(keys, wiring.env), datetime.now(UTC))
 
 
+def mirror_release(wiring: Wiring, options: PublishOptions, to: str) -> None:
+    """Make the release of ``dist`` in a mirror's folder or, for ``oci://HOST/NAME``, in a registry.
+
+    Raises ``ValidationError`` for another URL, and what ``mirror_to_registry`` and ``mirror_dist`` do.
+    """
+    if is_oci(to):
+        mirror_to_registry(wiring, options, to)
+    elif "://" in to:
+        raise ValidationError(
+            f"--to {without_userinfo(to)} is neither a folder nor oci://HOST/NAME",
+            advice="Name the folder that the web server shows.",
+        )
+    else:
+        mirror_dist(wiring, options, Path(to))
+
+
 def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None:
     """Make the release of ``dist`` from the same files in the registry ``to``, ``oci://HOST/NAME``.
 
@@ -241,7 +250,7 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
     """Return the host of the releases in a registry, with the Docker CLI's login."""
     repository = f"{address.host}/{address.name}"
-    retrier = Retrier(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
+    retrier = Retrier(reporter=wiring.reporter, sleep=wiring.sleep, host="The registry")
     return RegistryHost(open_repository(address), repository, wiring.reporter, retrier)
 
 
@@ -273,134 +282,17 @@ def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
     return tuple(path for path in (wiring.dist / name for name in sorted(names)) if path.is_file())
 
 
-_WHERE = {
-    "tag": "tag of the release (default: publish.tag of variants.yaml)",
-    "api": "API root other than publish.api of variants.yaml",
-    "repository": "owner/name other than publish.repository (or GITHUB_REPOSITORY)",
-}
+def root_change(root_keys: Sequence[str], release_keys: Sequence[str], threshold: str | None) -> RootChange:
+    """Return the change that files of public or private keys and a number of signatures ask for.
 
-_ALLOW = {
-    "draft": "stop before the release becomes public",
-    "allow_lean": "let packages through that hold less than the full profile",
-    "allow_unresolved": "let packages through whose base image is not pinned by digest",
-    "allow_mixed": "let packages of different ONNX Runtime, CUDA or cuDNN versions through",
-    "sign": "file of a private key that signs, or of a public one: the SSH agent signs then",
-    "allow_partial": "let a release through that lacks packages of variants.yaml",
-}
-
-
-@verb(
-    iterable=["sign"],
-    **_WHERE,
-    **_ALLOW,
-    dry_run="show what would be done, write nothing to the host",
-    replace="take a public release that differs back to a draft, and publish it anew",
-    allow_mutable="publish where GitHub's setting does not make releases immutable",
-)
-def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
-    _context: Context,
-    sign: list[str],
-    tag: str | None = None,
-    dry_run: bool = False,
-    draft: bool = False,
-    replace: bool = False,
-    api: str | None = None,
-    repository: str | None = None,
-    allow_lean: bool = False,
-    allow_unresolved: bool = False,
-    allow_mixed: bool = False,
-    allow_partial: bool = False,
-    allow_mutable: bool = False,
-    dist: str | None = None,
-) -> None:
-    """Complete the release of dist/ on GitHub, then make it public. Token: GITHUB_TOKEN, or gh's own."""
-    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial, allow_mutable)
-    keys = tuple(map(Path, sign))
-    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
-    wiring = make_wiring(dist)
-    publish_dist(wiring, options, with_target(wiring, api, repository))
-
-
-@verb(name="release-status", **_WHERE, json=JSON)
-def release_status(
-    _context: Context,
-    tag: str | None = None,
-    api: str | None = None,
-    repository: str | None = None,
-    json: bool = False,
-    dist: str | None = None,
-) -> None:
-    """Compare the release on GitHub with dist/; exit with 1 unless it is public and equal."""
-    wiring = make_wiring(dist)
-    console = document_console(wiring) if json else None
-    found = show_status(wiring, tag, with_target(wiring, api, repository))
-    if console:
-        console.show(dumps(status_answer(found)))
-    if found.state is not ReleaseState.PUBLISHED:
-        raise Exit("the release is not public and equal to dist; see the table above", code=1)
-
-
-@verb(
-    iterable=["sign"],
-    to="the mirror's folder, or oci://HOST/NAME",
-    tag=_WHERE["tag"],
-    **_ALLOW,
-    dry_run="show what would be done, write nothing to the mirror",
-    replace="make a public release that differs, or was damaged, equal to dist",
-)
-def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
-    _context: Context,
-    to: str,
-    sign: list[str],
-    tag: str | None = None,
-    dry_run: bool = False,
-    draft: bool = False,
-    replace: bool = False,
-    allow_lean: bool = False,
-    allow_unresolved: bool = False,
-    allow_mixed: bool = False,
-    allow_partial: bool = False,
-    dist: str | None = None,
-) -> None:
-    """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
-    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
-    keys = tuple(map(Path, sign))
-    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
-    wiring = make_wiring(dist)
-    if is_oci(to):
-        mirror_to_registry(wiring, options, to)
-    elif "://" in to:
-        raise ValidationError(
-            f"--to {without_userinfo(to)} is neither a folder nor oci://HOST/NAME",
-            advice="Name the folder that the web server shows.",
-        )
-    else:
-        mirror_dist(wiring, options, Path(to))
-
-
-@verb(
-    iterable=["root_key", "release_key", "sign"],
-    root_key="file of a key that signs roots; all of them are given anew",
-    release_key="file of a key that signs releases; all of them are given anew",
-    threshold="how many of the root keys a root takes",
-    sign=_ALLOW["sign"],
-)
-def root(
-    _context: Context,
-    root_key: list[str],
-    release_key: list[str],
-    sign: list[str],
-    threshold: str | None = None,
-) -> None:
-    """Set who may sign releases: write the next trust/N.root.json, or sign the newest one."""
-    wiring = make_wiring()
-    keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_key, release_key)]
+    Raises ``ValidationError`` for a threshold that is no whole number above 0, and what ``public_key`` does.
+    """
+    keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_keys, release_keys)]
     if threshold is not None and not (threshold.isascii() and threshold.isdigit() and int(threshold)):
         raise ValidationError(f"--threshold {threshold!r}: a whole number above 0 is wanted.")
-    change = RootChange(
+    return RootChange(
         root_keys=keys[0], release_keys=keys[1], threshold=None if threshold is None else int(threshold)
     )
-    write_root(wiring, change, tuple(map(Path, sign)))
 
 
 def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None:
@@ -431,76 +323,3 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
         wiring.reporter.warn(f"{file}: more signatures are needed: {error}")
     else:
         wiring.reporter.say(f"{file} is signed: commit it")
-
-
-_RUNNER = "ubuntu-24.04"
-
-_MINUTES = {Origin.WHEEL: 60, Origin.AUTO: 360, Origin.SOURCE: 360}
-"""Time limits of jobs in minutes: a compile may take a hosted runner's six hours.
-
-Source: docs.github.com, "Actions limits", job execution time.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixLeg:
-    """One job of the matrix: what it builds and where it runs."""
-
-    variant: str
-    sm: tuple[str, ...]
-    """The architectures, ``75``, ``90a``; empty for a package without CUDA."""
-    origin: str
-    """The origin in ``variants.yaml``; the job itself decides what ``auto`` means."""
-    runner: str
-    """A label of ``runs-on``."""
-    timeout_minutes: int
-
-
-def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
-    """Print the jobs as a table, or as JSON on one line.
-
-    Raises ``ConfigError``, and ``ValidationError`` for a ``--by`` that is not ``arch``.
-    """
-    if by not in {None, "arch"}:
-        raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
-    found = matrix_legs(wiring.project)
-    found = architecture_legs(found) if by else found
-    wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
-
-
-def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
-    """Return a job for each package of ``--all``, in the order of variants.yaml.
-
-    Official wheels are repacked.
-    """
-    origin = project.onnxruntime.origin
-    packages = (one for one in project.packages.values() if one.in_all)
-    origins = {one: Origin.WHEEL if one.is_official else origin for one in packages}
-    return tuple(
-        MatrixLeg(
-            variant=variant.name,
-            sm=tuple(str(arch) for arch in variant.sm),
-            origin=origin.value,
-            runner=_RUNNER,
-            timeout_minutes=_MINUTES[origin],
-        )
-        for variant, origin in origins.items()
-    )
-
-
-def architecture_legs(legs: Iterable[MatrixLeg]) -> tuple[MatrixLeg, ...]:
-    """Return a job of ``./run compile --arch`` for each architecture that may have to be compiled."""
-    compiled = (leg for leg in legs if leg.origin != Origin.WHEEL.value)
-    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in leg.sm)
-
-
-def matrix_json(found: Iterable[MatrixLeg]) -> str:
-    """Return the jobs on one line of JSON (``docs/schemas/matrix.schema.json``), as a step's output."""
-    return json.dumps({"include": [asdict(leg) for leg in found]})
-
-
-def matrix_table(found: Iterable[MatrixLeg]) -> Iterator[str]:
-    """Yield the lines of the table, a line for each job."""
-    for leg in found:
-        sm = " ".join(leg.sm) or "-"
-        yield f"{leg.variant:<10} {leg.origin:<7} {leg.runner:<13} {leg.timeout_minutes:>4} min  sm {sm}"

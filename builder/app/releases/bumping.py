@@ -1,14 +1,11 @@
-"""The verb bump raises the version that builder, client, runtime layer and service share."""
+"""The work of the verb bump: the version that builder, client, runtime layer and service share."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from invoke.context import Context
-
-from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError, ValidationError
 from builder.files.atomic_write import write_file
@@ -26,12 +23,6 @@ CHANGELOG = "CHANGELOG.md"
 _PARTS = ("major", "minor", "patch")
 
 _UNRELEASED = "## Unreleased\n"
-
-
-@verb(positional=["part"], part="major, minor or patch (semver.org)")
-def bump(_context: Context, part: str) -> None:
-    """Raise one part of the version, and name CHANGELOG.md's unreleased section after the new version."""
-    bump_version(make_wiring(), part, datetime.now(UTC))
 
 
 def bump_version(wiring: Wiring, part: str, now: datetime) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app import rebuilding
+from builder.app.releases import rebuilding
 from builder.builds.wiring import Wiring
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust

@@ -13,7 +13,8 @@ import pytest
 
 from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
-from builder.app.verbs import clean, write_builds_page
+from builder.app.cleaning import clean
+from builder.app.documentation.builds_page import write_builds_page
 from builder.builds.packing import command_of, write_record
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import scaling, serving, serving_page
-from builder.app.atlas_records import RECORDS
+from builder.app.documentation.atlas_records import RECORDS
 from builder.app.verb_answers import SCHEMAS, schema_file
 from builder.builds.wiring import Wiring
-from builder.client import cli
+from builder.client.arguments import EXIT_CODES
 from builder.console import Console
 from builder.errors import BuilderError, ConfigError
 from builder.formats.package_names import LINUX
@@ -116,7 +116,7 @@ def _client_exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:
     """Yield the exit codes of the client, which its own help lists too."""
     yield "| exit code | meaning |"
     yield "|---|---|"
-    yield from (f"| {code} | {meaning} |" for code, meaning in cli.EXIT_CODES.items())
+    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
 
 
 def _record(wiring: Wiring, name: str, version: str) -> WheelRecord:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.app.page_parts import FILES, PARTS, page_text
+from builder.app.documentation.page_parts import FILES, PARTS, page_text
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError
 from builder.files.atomic_write import write_file

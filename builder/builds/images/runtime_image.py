@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.adapters.git import revision_of
-from builder.builds.image_wheels import our_part, own_wheel, part_of, service_trees
+from builder.binary.library_names import HOST
+from builder.builds.images.image_wheels import our_part, own_wheel, part_of, service_trees
 from builder.builds.proving import unpacked
 from builder.builds.python_wheels import RUNTIME
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import scratch_folder
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CUDA
+from builder.formats.package_names import CUDA, LIB
 from builder.package.archive import manifest_of
 from builder.package.attestations import AttestedImage, Part, attestations, library_parts
 from builder.package.provenance import BuilderRun
@@ -150,7 +151,7 @@ class RuntimeImage:
         system = wiring.rootfs(self._reporter).slim(*self._system)
         shutil.copyfile(system, context / f"{SYSTEM}.tar")
         with unpacked(wiring, self._reporter, contents.package) as tree:
-            commit = commit_of((tree / "lib/libonnxruntime.so.1").read_bytes())
+            commit = commit_of((tree / LIB / HOST).read_bytes())
             wheels = [wheel.tree for wheel in contents.wheels]
             found = layers(tree, manifest, wheels, service.models if service else None)
             for name, files in found.items():

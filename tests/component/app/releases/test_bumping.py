@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.bumping import CHANGELOG, VERSIONED, version_in
+from builder.app.releases.bumping import CHANGELOG, VERSIONED, version_in
 from builder.client import __version__
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from builder.app.releasing import architecture_legs, matrix_json, matrix_legs, matrix_table
+from builder.app.releases.release_matrix import architecture_legs, matrix_json, matrix_legs, matrix_table
 from builder.gpu.architectures import Arch
 from builder.project.variants import Origin, Project
 from tests.support.schemas import schema

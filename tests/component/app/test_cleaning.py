@@ -12,8 +12,8 @@ import pytest
 from docker.errors import APIError
 
 from builder.adapters.docker.engine import DockerEngine
+from builder.app.cleaning import clean
 from builder.app.verb_answers import dumps
-from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
 from builder.ports import Completed, EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
@@ -29,8 +29,8 @@ OURS = (
     "SHA256SUMS",
     "legacy/Dockerfile",
     "cpu-arm64/built.json",
-    ".kit-assembled/Dockerfile",
-    ".kit-redist/Dockerfile",
+    ".check-tools-assembled/Dockerfile",
+    ".check-tools-redist/Dockerfile",
     "models/all-MiniLM-L6-v2/model.onnx",
     "models/silero_vad/model.onnx",
     "ortpacks_runtime-0.1.0-py3-none-any.whl",
@@ -53,7 +53,7 @@ SOMEBODYS = (
     "modern/holiday.jpg",
     "models/mine/model.onnx",
     "atlas.pdf",
-    ".kit-car/Dockerfile",
+    ".check-tools-car/Dockerfile",
     "wheels/mine/numpy-2.0-py3-none-any.whl",
 )
 

@@ -1,10 +1,9 @@
-"""The verb rebuild makes a release's packages again from their provenance and compares both."""
+"""The work of the verb rebuild: a release's packages, made again from their provenance and compared."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,19 +12,17 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from invoke.context import Context
-
 from builder.adapters.git import revision_of
-from builder.app.command_line import make_wiring, verb
 from builder.builds.wiring import Wiring
-from builder.client.cli import is_url, place
+from builder.client.index_address import is_url, place
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.client.install.source import Located, beside, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.digest import Digest, other_bytes
 from builder.files.download import WantedFile, fetch
-from builder.files.http_client import Web, open_url, read_small, trusted_certificates
+from builder.files.http_client import Web, read_small
+from builder.files.http_opener import open_url, trusted_certificates
 from builder.files.oci_opener import OciOpener
 from builder.formats.index import INDEX_LIMIT, IndexPackage
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
@@ -51,31 +48,7 @@ class Released:
     """Size and sha256 of the archive."""
 
 
-@verb(
-    positional=["release"],
-    release="a tag on GitHub, a mirror's folder or URL, oci://HOST/NAME:TAG, a package or its provenance",
-    variant="of these packages one alone",
-    into="folder of what is built and fetched (default: dist/rebuild)",
-    jobs="units compiled at once",
-    trust_unsigned="take a release that the keys in trust/ have not signed, such as a build of your own",
-)
-def rebuild(
-    _context: Context,
-    release: str,
-    variant: str | None = None,
-    into: str | None = None,
-    jobs: int | None = None,
-    trust_unsigned: bool = False,
-    dist: str | None = None,
-) -> None:
-    """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
-    wiring = make_wiring(dist)
-    folder = Path(into) if into else wiring.dist / "rebuild"
-    trust = None if trust_unsigned else _trust(wiring)
-    rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
-
-
-def _trust(wiring: Wiring) -> Trust | None:
+def project_trust(wiring: Wiring) -> Trust | None:
     """Return the keys of the project's newest root; ``None`` if it has no root. Raises ``IntegrityError``."""
     roots = roots_in(wiring.root / ROOTS)
     read_roots(roots)
@@ -161,7 +134,7 @@ def _web(wiring: Wiring) -> Web:
     certificates = trusted_certificates(wiring.env)
     return Web(
         open=OciOpener(partial(open_url, certificates=certificates)),
-        sleep=time.sleep,
+        sleep=wiring.sleep,
         progress=lambda _done, _total: None,
         say=wiring.reporter.say,
         hint=f"Provenance lies beside {INDEX} and its packages.",

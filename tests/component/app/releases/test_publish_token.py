@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app import releasing
+from builder.app.releases import releasing
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ToolMissingError
 from builder.ports import Completed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.app.command_line import require_cache
+from builder.app.flags import require_cache
 from builder.errors import ValidationError
 
 

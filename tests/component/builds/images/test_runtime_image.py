@@ -21,8 +21,8 @@ from in_toto_attestation.v1.statement import Statement
 from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from packageurl import PackageURL
 
-from builder.builds.image_wheels import locked_wheels
-from builder.builds.runtime_image import ImageOptions
+from builder.builds.images.image_wheels import locked_wheels
+from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, DiskError, IntegrityError, NothingToDoError
 from builder.formats.package_names import LINUX
@@ -31,11 +31,10 @@ from builder.pipeline.image import ImageWheel, write_layer
 from builder.pipeline.plan import PlanOptions
 from builder.ports import ImageBuild, PushedImage
 from builder.project.variants import Origin
-from tests.component.builds.test_variant_build import Kit
 from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
-from tests.support.factories.workplace import Site
+from tests.support.factories.workplace import Site, with_tools
 
 PUSH = ImageOptions(push="localhost:5000/ortpacks")
 
@@ -56,10 +55,8 @@ PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = Site(root, tmp_path)
+    made = with_tools(Site(root, tmp_path), monkeypatch)
     repacked.lay(tmp_path / "cache")
-    monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
     return made
 
 
@@ -182,8 +179,8 @@ def test_the_service_and_its_models_lie_below_the_package(
     models.mkdir(parents=True)
     for name in ("model.onnx", "model_fp16.onnx"):
         (models / name).write_bytes(b"model")
-    monkeypatch.setattr("builder.builds.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
-    monkeypatch.setattr("builder.builds.image_wheels.make_models", lambda *_: models)
+    monkeypatch.setattr("builder.builds.images.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
+    monkeypatch.setattr("builder.builds.images.image_wheels.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
     assert road(site, "cpu").image(ImageOptions(service=True)) == ("ortpacks/cpu:1.21.0-service",)
     assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
@@ -292,8 +289,8 @@ def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(
 ) -> None:
     models = site.dist / "models"
     models.mkdir(parents=True)
-    monkeypatch.setattr("builder.builds.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
-    monkeypatch.setattr("builder.builds.image_wheels.make_models", lambda *_: models)
+    monkeypatch.setattr("builder.builds.images.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
+    monkeypatch.setattr("builder.builds.images.image_wheels.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
     road(site, "legacy").image(replace(PUSH, service=True))
     ((_, _, (entry,)),) = site.engine.published

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from backports import zstd
 
-from builder.app.releasing import add_inspector, add_zips
+from builder.app.releases.releasing import add_inspector, add_zips
 from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError
 from builder.files.digest import file_digest

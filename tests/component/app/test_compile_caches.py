@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.compile_cache import FolderCache
-from builder.app.command_line import named_cache, shared_cache
-from builder.app.verbs import show_caches
+from builder.app.compile_caches import named_cache, shared_cache, show_caches
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import ToolMissingError, TransferError, ValidationError

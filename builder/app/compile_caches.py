@@ -1,0 +1,93 @@
+"""The compile caches that flags and environment name, and the work of the verb cache, which shows all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from builder.adapters.compile_cache import compile_cache
+from builder.builds.wiring import Wiring
+from builder.errors import TransferError, ValidationError
+from builder.package.build_record import SUFFIX, loads
+from builder.ports import CompileCache, CompileCaches
+
+
+def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | None) -> CompileCaches:
+    """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, all of which answer.
+
+    A shared cache that does not answer is left out with a warning, since the build works without it. Raises
+    ``ValidationError``, and ``TransferError`` if the cache of ``--from`` or ``--into`` does not answer.
+    """
+    if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
+        raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
+    named = {"--from": ahead, "--into": into}
+    found = {
+        where: compile_cache(text, where, wiring.env) for where, text in named.items() if text is not None
+    }
+    for cache in found.values():
+        cache.require()
+    return CompileCaches(
+        shared=shared_cache(wiring, shared), ahead=found.get("--from"), into=found.get("--into")
+    )
+
+
+def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None:
+    """Return the compile cache of ``--compile-cache`` or of ``ORTPACKS_COMPILE_CACHE``.
+
+    Returns ``None`` if none is named, and with a warning if the cache does not answer. Raises
+    ``ValidationError`` for an address that is not a cache's and for a cache that refuses access.
+    """
+    cache = named_cache(wiring, flag)
+    try:
+        if cache:
+            cache.require()
+    except TransferError as error:
+        wiring.reporter.warn(f"{error.headline} The build goes on without it.")
+        return None
+    return cache
+
+
+def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
+    """The compile cache of ``--compile-cache`` or ``ORTPACKS_COMPILE_CACHE``, which is not asked yet."""
+    where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
+    address = wiring.env.get(where) if flag is None else flag
+    return compile_cache(address, where, wiring.env) if address else None
+
+
+def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
+    """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
+
+    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, once the engine's are
+    told.
+    """
+    wiring.engine.facts()
+    mounts = sorted(
+        (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
+    )
+    files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
+    records = [loads(file.read_bytes(), file.name) for file in files]
+    builds = [(record.package, record.compile) for record in records if record.compile]
+    if as_json:
+        usage = shared.usage() if shared else None
+        document = {
+            "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
+            "shared": {"address": shared.name, "objects": usage[0], "bytes": usage[1]}
+            if shared and usage
+            else None,
+            "builds": [
+                {"package": name, "units": done.compilations, "cache_hits": done.cache_hits}
+                for name, done in builds
+            ],
+        }
+        wiring.console.show(json.dumps(document))
+        return
+    for one in mounts:
+        wiring.console.show(f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}")
+    total = sum(one.size for one in mounts) / 1e6
+    wiring.console.show(f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it")
+    if shared:
+        objects, size = shared.usage()
+        drops = "its server drops" if "://" in shared.name else "nothing here drops"
+        wiring.console.show(f"{size / 1e6:>9,.1f} MB  {shared.name}: {objects:,} objects; {drops} them")
+    for name, done in builds:
+        wiring.console.show(f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache")

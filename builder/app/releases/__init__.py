@@ -1,0 +1,1 @@
+"""This package holds the work of the verbs that make, publish, mirror, sign and rebuild a release."""

@@ -1,0 +1,264 @@
+"""This module opens http and https URLs through urllib: with proxy, login, certificates and a least speed.
+
+Proxies are those of the environment. No redirect leads from https to http, a login in a URL is sent to no
+other host, and reading from a server that sends too little raises ``TooSlowError``. OpenSSL itself reads
+``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import urllib.request
+from base64 import b64encode
+from functools import partial
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type
+from urllib.error import URLError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+TIMEOUT_SECONDS = 30.0
+
+_LOGIN = "Authorization"
+
+_LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
+"""The characters that are not escaped in a URL, besides letters, digits and ``_.-~``."""
+
+WINDOW_SECONDS = 30.0
+
+LEAST_BYTES = 30 * 1024
+"""The least bytes in ``WINDOW_SECONDS``: 1 KiB/s, at which a package would take weeks."""
+
+Clock = Callable[[], float]
+"""A function that returns seconds since any fixed moment."""
+
+
+class Response(Protocol):
+    """The part of urllib's response that is used."""
+
+    status: int
+    headers: HTTPMessage
+
+    def read(self, amount: int, /) -> bytes:
+        """Return ``amount`` bytes, fewer at the end; where the connection breaks, received bytes are lost."""
+
+    def read1(self, amount: int, /) -> bytes:
+        """Return the received bytes, up to ``amount``; empty at the end."""
+
+    def close(self) -> None:
+        """Close the response, and with it the connection."""
+
+
+Open = Callable[[str, Dict[str, str]], Response]
+"""A function that sends a request for a URL with headers and returns the response."""
+
+
+def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
+    """Return the file or folder with the only certificates to trust, by requests' and curl's variables.
+
+    ``None`` where the environment names none: then the system's, or those of ``SSL_CERT_FILE``, are trusted.
+    """
+    named = env.get("REQUESTS_CA_BUNDLE") or env.get("CURL_CA_BUNDLE")
+    return Path(named) if named else None
+
+
+def open_url(
+    url: str, headers: Dict[str, str], clock: Clock = time.monotonic, certificates: Optional[Path] = None
+) -> Response:
+    """Send a request through the environment's proxies and return its response.
+
+    Reading the response raises ``TooSlowError``. A login in ``headers`` or in ``url`` is sent to no other
+    host. ``certificates`` is the result of ``trusted_certificates``. Raises ``HTTPError`` for 4xx and 5xx,
+    ``URLError`` and other ``OSError`` for the network, ``ValueError`` for a malformed URL.
+    """
+    _require_http(url)
+    bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
+    known = {"User-Agent": "ortpacks", **headers}
+    login = known.pop(_LOGIN, login)
+    request = urllib.request.Request(bare, headers=known)  # noqa: S310 checked
+    if login:
+        request.add_unredirected_header(_LOGIN, login)
+    opener = urllib.request.build_opener(_Redirects(), *(kind(clock, certificates) for kind in _KINDS))
+    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return response
+
+
+def _without_login(url: str) -> Tuple[str, str]:
+    """Return the URL without ``user:password@``, and the login as a header's value; empty without one."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, ""
+    login, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), basic_login(login)
+
+
+def basic_login(login: str) -> str:
+    """Return the value of the header for ``USER:PASSWORD``, escaped as in a URL."""
+    user, _, password = login.partition(":")
+    return f"Basic {b64encode(unquote(f'{user}:{password}').encode()).decode()}"
+
+
+def _require_http(url: str) -> None:
+    """Raise ``URLError`` for a scheme other than http and https, ``ValueError`` for an invalid port."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"}:
+        raise URLError(f"{url}: only http and https are fetched")
+    _ = parts.port
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """A handler that refuses redirects from https to http, because an index is trusted by its connection."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> Optional[urllib.request.Request]:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
+        _require_http(newurl)
+        bare, login = _without_login(newurl)
+        request = super().redirect_request(req, fp, code, msg, headers, bare)
+        if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:
+            login = req.unredirected_hdrs.get(_LOGIN, "")
+        if request is not None and login:
+            request.add_unredirected_header(_LOGIN, login)
+        return request
+
+
+class TooSlowError(TimeoutError):
+    """The server sent fewer than ``LEAST_BYTES`` during ``WINDOW_SECONDS`` of waiting."""
+
+
+class _Raw(Protocol):
+    """A socket's stream of raw bytes."""
+
+    def readinto(self, buffer: memoryview, /) -> Optional[int]:
+        """Wait for bytes, write them into ``buffer`` and return their number."""
+
+    def close(self) -> None:
+        """Close the socket."""
+
+
+class _Paced(io.RawIOBase):
+    """A raw stream whose reads raise ``TooSlowError``.
+
+    Only the time spent waiting for bytes counts, not the reader's own. The first read has only the socket's
+    timeout, because a server may need time to find the file.
+    """
+
+    def __init__(self, raw: _Raw, clock: Clock) -> None:
+        self._raw = raw
+        self._clock = clock
+        self._begun = False
+        self._waited, self._came = 0.0, 0
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
+        """Read into ``buffer`` as ``io.RawIOBase`` defines. Raises ``TooSlowError``."""
+        begin = self._clock()
+        count = self._raw.readinto(buffer)
+        if self._begun:
+            self._count(count or 0, self._clock() - begin)
+        self._begun = True
+        return count
+
+    def close(self) -> None:
+        """Close the stream below too."""
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+    def _count(self, came: int, seconds: float) -> None:
+        self._came += came
+        self._waited += seconds
+        if self._waited < WINDOW_SECONDS:
+            return
+        if self._came < LEAST_BYTES:
+            raise TooSlowError(f"only {self._came} bytes in {self._waited:.0f} s")
+        self._waited, self._came = 0.0, 0
+
+
+class _PacedResponse(HTTPResponse):
+    """A response whose headers and body are read through ``_Paced``."""
+
+    def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
+        self.fp = io.BufferedReader(_Paced(self.fp.detach(), clock))
+
+
+def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
+    """Return ``kind``, a constructor of connections, with ``_PacedResponse`` as the class of responses."""
+
+    def connect(*arguments: object, **named: object) -> HTTPConnection:
+        connection = kind(*arguments, **named)
+        connection.response_class = partial(_PacedResponse, clock)  # type: ignore[assignment]  # it is called
+        return connection
+
+    return connect
+
+
+class _Patient(urllib.request.AbstractHTTPHandler):
+    """A handler that makes connections with ``_PacedResponse``."""
+
+    def __init__(self, clock: Clock, certificates: Optional[Path]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._certificates = certificates
+
+    def do_open(
+        self, http_class: Callable[..., HTTPConnection], req: urllib.request.Request, **named: object
+    ) -> HTTPResponse:
+        return super().do_open(_paced(http_class, self._clock), req, **named)
+
+
+class _Http(_Patient, urllib.request.HTTPHandler):
+    """A handler for http whose responses raise ``TooSlowError``."""
+
+
+_KINDS: List[Type[_Patient]] = [_Http]
+
+NO_TLS: Tuple[Type[OSError], ...] = ()
+"""The errors of a connection that TLS does not protect; empty in a Python without ssl."""
+
+TLS_BROKE_OFF: Tuple[Type[OSError], ...] = ()
+"""Those of them that a connection has which breaks off."""
+
+if hasattr(urllib.request, "HTTPSHandler"):  # absent in a Python without ssl
+    import ssl
+    from http.client import HTTPSConnection
+
+    class _Https(_Patient, urllib.request.HTTPSHandler):
+        """A handler for https whose responses raise ``TooSlowError``.
+
+        It trusts the user's certificates alone, where there are any, else the system's.
+        """
+
+        def https_open(self, req: urllib.request.Request) -> HTTPResponse:
+            """Open the request as urllib does. Raises ``URLError``."""
+            context = _context(self._certificates) if self._certificates else None
+            return self.do_open(HTTPSConnection, req, context=context)
+
+    _KINDS.append(_Https)
+    NO_TLS = (ssl.SSLError,)
+    TLS_BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+    def _context(certificates: Path) -> ssl.SSLContext:
+        """Return a context that trusts only these certificates. Raises ``URLError`` if none can be read."""
+        try:
+            if certificates.is_dir():
+                return ssl.create_default_context(capath=certificates)
+            return ssl.create_default_context(cafile=certificates)
+        except OSError as error:
+            raise URLError(
+                f"no certificates can be read in {certificates}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE "
+                f"names ({error.strerror or error})"
+            ) from error

@@ -20,7 +20,7 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
-from ortpacks_runtime.opsets import too_new
+from ortpacks_runtime.limits import Needs, limit_of_package, limits_of_onnxruntime, needs_of
 from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
@@ -212,7 +212,8 @@ def open_session(
     path = _model_path(model)
     report = report or Report()
     report.level = wanted.level
-    limits = [note] if (note := too_new(path)) else []
+    needs = needs_of(path)
+    limits = limits_of_onnxruntime(needs) if needs else []
     for limit in limits:
         log.warning(limit)
     report.notes = [*limits]
@@ -221,7 +222,7 @@ def open_session(
         refused: list[Future[Step]] = []
         for name in names:
             try:
-                inner, recording = _try(path, name, wanted, report, feed)
+                inner, recording = _try(path, name, wanted, needs, report, feed)
                 break
             except ProviderError as error:
                 report.notes = [*limits]
@@ -258,7 +259,7 @@ def _tell_fallback(step: Step) -> None:
 
 
 def _try(
-    path: Path, name: str, wanted: Settings, report: Report, feed: Feed | None
+    path: Path, name: str, wanted: Settings, needs: Needs | None, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     """Open the model on ``name`` and run it. Raises ``ProviderError`` if a provider other than the CPU fails.
 
@@ -269,8 +270,11 @@ def _try(
     try:
         require(name)
         place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
+        limit = limit_of_package(place.libraries, place.cannot_run, needs)
+        if limit:
+            log.warning(limit)
         slow = _slow(name, place)
-        report.notes += [slow] if slow else []
+        report.notes += [text for text in (limit, slow) if text]
         with _told(slow):
             return _taken(path, name, wanted, place, report, feed)
     except ProviderError:

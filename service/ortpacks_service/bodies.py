@@ -56,8 +56,8 @@ async def body_of(request: Request) -> Body:
 
     Raises ``RequestError`` for an encoded or too large one, and while others fill the memory for bodies.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
+    encoding = request.headers.get("content-encoding", "")
+    if encoding.lower() not in ("", "identity"):
         raise RequestError(
             f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
         )

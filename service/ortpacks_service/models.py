@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ortpacks_runtime import ProviderError, Report, Session, open_session
+from ortpacks_runtime import Report, Session, open_session
+from ortpacks_runtime.settings import model_settings
 from ortpacks_runtime.warm_up import Feed
 
 from ortpacks_service.errors import RequestError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 log = logging.getLogger("ortpacks_service")
 
@@ -64,7 +59,7 @@ class Models:
 
     def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
         files = (file for folder in folders for file in sorted(folder.glob(f"*/{_FILE}")))
-        found = {file.parent.name: file.parent for file in files}
+        found = {_printable(file.parent.name): file.parent for file in files}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
         self.where = ", ".join(map(str, folders))
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
@@ -102,12 +97,13 @@ class Models:
     def _open(self, model: Model, then: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
         model.began, model.state = time.monotonic(), LOADING
         try:
-            asked = _asked(model.folder / _CONFIG)
-            session = open_session(model.folder / _FILE, **asked, feed=feed, report=model.report)
+            config = model.folder / _CONFIG
+            own = model_settings(config, _KEYS) if config.is_file() else {}
+            session = open_session(_openable(model.folder / _FILE), **own, feed=feed, report=model.report)
             if then:
                 then(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged
-            model.reason = " ".join(str(error).split())[:500]
+            model.reason = _printable(" ".join(str(error).split())[:500])
             model.state = FAILED
             told = (model.name, model.reason)
             log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason is enough
@@ -125,20 +121,13 @@ class Models:
         )
 
 
-def _asked(file: Path) -> dict[str, Any]:
-    """Return the arguments of ``open_session`` in the table ``ai`` of the model's ``config.toml``.
+def _openable(file: Path) -> Path:
+    """Return the path. Raises ``ValueError`` for one that ONNX Runtime cannot be given."""
+    if str(file) != _printable(str(file)):
+        raise ValueError("the path is not UTF-8. Rename its folder.")
+    return file
 
-    Raises ``ProviderError`` for a file that cannot be read or has another key.
-    """
-    if not file.is_file():
-        return {}
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("ai", {})
-    except (OSError, ValueError) as error:
-        raise ProviderError(f"{file}: {error}") from error
-    if not isinstance(table, dict):
-        raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
-    unknown = [key for key in table if key not in _KEYS]
-    if unknown:
-        raise ProviderError(f"{file}: ai.{unknown[0]} is none of {', '.join(_KEYS)}")
-    return dict(table)
+
+def _printable(text: str) -> str:
+    """Return a text that JSON can have. Bytes that are not UTF-8 in a file's name are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()

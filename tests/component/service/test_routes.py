@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import shutil
 import threading
 import time
@@ -287,13 +288,27 @@ def test_config_toml_names_another_model_and_is_held_to_its_size(
     ("text", "says"),
     [
         ('[ai]\nprovider = "cudda"\n', "cudda"),
-        ("[ai]\nprovide = 1\n", "ai.provide is none of provider, device, level, strict, threads"),
+        ("[ai]\nprovide = 1\n", "'provide' is none of provider, device, level, strict, threads"),
+        (
+            "[ai]\nthreads = 'two'\n",
+            "config.toml: ai.threads = 'two': a whole number from 1 to 1024 is wanted",
+        ),
         ("[ai\n", "config.toml: "),
     ],
 )
 def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: str, says: str) -> None:
     (models / EMBEDDER / "config.toml").write_text(text)
     assert says in start().get("/readyz").json()["reason"]
+
+
+def test_a_folder_whose_name_is_no_text_is_told_and_costs_no_other(start: Start, models: Path) -> None:
+    shutil.copytree(models / EMBEDDER, models / os.fsdecode(b"caf\xe9"))
+    ready = start().get("/readyz").json()
+    assert ready["models"]["caf\\udce9"] == {
+        "state": "failed",
+        "reason": "the path is not UTF-8. Rename its folder.",
+    }
+    assert ready["models"][EMBEDDER] == {"state": "ready"}
 
 
 def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> None:
@@ -354,6 +369,12 @@ def test_a_compressed_body_is_told(start: Start, models: Path, path: str, body: 
     answer = start().post(path, content=body, headers={"Content-Encoding": "gzip"})
     assert answer.status_code == 415
     assert "Content-Encoding: 'gzip' is not read here" in answer.text
+
+
+@pytest.mark.parametrize("encoding", ["Identity", "identity", ""])
+def test_a_body_that_is_not_compressed_may_say_so(start: Start, encoding: str) -> None:
+    answer = start().post("/embed", json={"texts": "east"}, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 200
 
 
 def test_a_very_long_text_takes_no_longer_than_its_first_part(start: Start) -> None:

@@ -47,9 +47,8 @@ _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
 Array = NDArray[Any]
 
 
-def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the request's JSON, and its inputs by name. Raises ``RequestError``."""
-    size = _header_size(body, header_length)
+def read_request(body: bytes, size: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the JSON in the first ``size`` bytes, and the inputs by name. Raises ``RequestError``."""
     try:
         asked = orjson.loads(body[:size])
     except orjson.JSONDecodeError as error:
@@ -91,6 +90,10 @@ def answer(
             blocks.append(block)
         elif kind == "FP16":
             raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
+        elif value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise RequestError(
+                f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"
+            )
         else:
             told["data"] = [_text(item) for item in value.ravel().tolist()]
         outputs.append(told)
@@ -118,7 +121,8 @@ def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _header_size(body: bytes, header_length: str | None) -> int:
+def json_size(body: bytes, header_length: str | None) -> int:
+    """Return the size of the body's JSON, by the header ``HEADER_LENGTH``. Raises ``RequestError``."""
     if header_length is None:
         return len(body)
     plain = header_length.isascii() and header_length.isdecimal() and len(header_length) <= 10  # noqa: PLR2004

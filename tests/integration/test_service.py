@@ -25,7 +25,7 @@ from ortpacks_service.speech import Segments
 from builder.adapters.test_models.service_models import write_models
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from tests.answers import pairs
-from tests.component.service.test_process import Running, service
+from tests.component.service.test_process import Running, resident, service
 from tests.component.service.test_speech import wav
 from tests.integration.test_answers import SIMILARITIES
 from tests.support import ROOT
@@ -203,12 +203,6 @@ def test_a_segment_of_speech_comes_before_the_audio_has_ended(running: Running) 
 
 def test_silence_is_no_speech(running: Running) -> None:
     assert running.send("/vad", wav(frames=bytes(2 * RATE))) == b""
-
-
-def resident(process: int) -> float:
-    """Return the resident memory of a process in MiB."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:

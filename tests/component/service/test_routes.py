@@ -88,6 +88,33 @@ def test_limits_of_texts_and_bodies_are_told(start: Start) -> None:
     assert "larger than 1 MiB" in large.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("value", [b"1.5", b'"a"', b"[1]", b"{}", b"null"])
+@pytest.mark.parametrize("path", ["/embed", f"/v2/models/{EMBEDDER}/infer"])
+def test_values_of_json_take_more_memory_than_their_text_and_count_as_such(
+    start: Start, path: str, value: bytes
+) -> None:
+    """Two bodies of a MiB hold 65,536 values of 32 bytes."""
+    service = start("--body-mib", "1", "--texts", "1000000")
+    answer = service.post(path, content=b'{"texts": [' + b",".join([value] * 70_000) + b"]}")
+    assert answer.status_code == 413
+    assert "JSON has more than 65536 values. Send tensors as binary data" in answer.text
+
+
+def test_commas_and_brackets_within_texts_are_no_values(start: Start) -> None:
+    service = start("--body-mib", "1")
+    texts = ['east, [north], {"east": \\}, ' * 12_000, "north"]
+    assert service.post("/embed", json={"texts": texts}).status_code == 200
+    assert service.post("/embed", content=b'{"texts": "east' + b"," * 100_000).status_code == 400
+
+
+def test_values_fill_the_memory_for_bodies_until_they_are_gone(start: Start) -> None:
+    service = start("--body-mib", "1", "--texts", "60000")
+    for _ in range(3):
+        assert service.post("/embed", json={"texts": ["east"] * 40_000}).status_code == 200
+    bodies = service.app.state.service.bodies  # type: ignore[attr-defined]
+    assert bodies.grow(0) == 0
+
+
 def test_what_is_not_there_is_told_as_json(start: Start) -> None:
     service = start()
     lost = service.get("/embed/all")

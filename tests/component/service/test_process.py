@@ -305,6 +305,10 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
             "nowhere does not exist. `./run service` of",
         ),
         ([], {"ORTPACKS_PROVIDER": "cudda"}, "ORTPACKS_PROVIDER: 'cudda' is none of"),
+        (["--host", ""], {}, "argument --host: '': an address or a host's name is wanted"),
+        (["--host", "a\udcff"], {}, "argument --host: 'a\\udcff': an address or a host's name is wanted"),
+        (["--models", "/tmp:"], {}, "argument --models: a folder is wanted, not an empty text"),
+        (["--data", ""], {}, "argument --data: a folder is wanted"),
     ],
 )
 def test_a_wrong_setting_ends_it_with_a_sentence(

@@ -97,8 +97,8 @@ def advice(failure: str) -> str:
     except ClientError:
         return ""
     wanted = (*_NO_DRIVER,) if "libcuda" in failure else ()
-    told = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
-    return next((str(one["do"]) for one in told if one["code"] not in _GENERAL), "")
+    causes = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
+    return next((str(one["do"]) for one in causes if one["code"] not in _GENERAL), "")
 
 
 def _client() -> str:

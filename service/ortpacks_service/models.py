@@ -32,7 +32,7 @@ class Model:
     state: str = WAITING
     reason: str = ""
     """Reason why the model could not be opened."""
-    began: float = 0.0
+    started: float = 0.0
     """Time when loading began, by ``time.monotonic``."""
     report: Report = field(default_factory=Report, repr=False)
     """The report of the session, which is filled while the model is opened."""
@@ -40,15 +40,15 @@ class Model:
 
     def value(self) -> dict[str, Any]:
         """Return the model's state as values for ``/readyz``."""
-        told: dict[str, Any] = {"state": self.state}
+        state: dict[str, Any] = {"state": self.state}
         if self.state == LOADING:
-            told["seconds"] = round(time.monotonic() - self.began, 1)
+            state["seconds"] = round(time.monotonic() - self.started, 1)
         notes = "; ".join(self.report.notes)
         if self.state == READY and not self.report.proved:
-            told["note"] = notes or "opened, not run yet"
+            state["note"] = notes or "opened, not run yet"
         elif self.state != READY and notes:
-            told["note"] = notes
-        return told | ({"reason": self.reason} if self.reason else {})
+            state["note"] = notes
+        return state | ({"reason": self.reason} if self.reason else {})
 
 
 class Models:
@@ -71,11 +71,11 @@ class Models:
         model's first run.
         """
 
-        def all_of_them() -> None:
+        def open_all() -> None:
             for model in self.named.values():
                 self._open(model, opened.get(model.name), feeds.get(model.name))
 
-        threading.Thread(target=all_of_them, name="load", daemon=True).start()
+        threading.Thread(target=open_all, name="load", daemon=True).start()
 
     @property
     def ready(self) -> bool:
@@ -94,19 +94,18 @@ class Models:
             raise RequestError(f"{name} is not open yet: /readyz tells how far it is.", 503, 1)
         return model.session
 
-    def _open(self, model: Model, then: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
-        model.began, model.state = time.monotonic(), LOADING
+    def _open(self, model: Model, after: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
+        model.started, model.state = time.monotonic(), LOADING
         try:
             config = model.folder / _CONFIG
             own = model_settings(config, _KEYS) if config.is_file() else {}
             session = open_session(_openable(model.folder / _FILE), **own, feed=feed, report=model.report)
-            if then:
-                then(model, session)
+            if after:
+                after(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged
             model.reason = _printable(" ".join(str(error).split())[:500])
             model.state = FAILED
-            told = (model.name, model.reason)
-            log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason is enough
+            log.error("model %s could not be opened: %s", model.name, model.reason)  # noqa: TRY400 - no trace
             return
         model.session, model.state = session, READY
         fallback = session.report.fallback
@@ -116,7 +115,7 @@ class Models:
                 "model": model.name,
                 "provider": session.report.provider,
                 "fallback": fallback.reason if fallback else None,
-                "seconds": round(time.monotonic() - model.began, 2),
+                "seconds": round(time.monotonic() - model.started, 2),
             },
         )
 

@@ -83,10 +83,10 @@ def answer(
     outputs, blocks = [], []
     for name, value in found.items():
         kind = _NAMES.get(value.dtype, "BYTES")
-        told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
+        output: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
         if _binary(wanted.get(name, {}), "binary_data", default=every):
             block = _to_bytes(value)
-            told["parameters"] = {"binary_data_size": len(block)}
+            output["parameters"] = {"binary_data_size": len(block)}
             blocks.append(block)
         elif kind == "FP16":
             raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
@@ -95,8 +95,8 @@ def answer(
                 f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"
             )
         else:
-            told["data"] = [_text(item) for item in value.ravel().tolist()]
-        outputs.append(told)
+            output["data"] = [_text(item) for item in value.ravel().tolist()]
+        outputs.append(output)
     head = orjson.dumps({**described, "outputs": outputs})
     headers = {"Content-Type": "application/octet-stream" if blocks else "application/json"}
     if blocks:

@@ -78,7 +78,7 @@ def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
 
     assert threads(open_session(model, "cpu")) == 0  # in ONNX Runtime, 0 means one thread for each core
     assert threads(open_session(model, "cpu", threads=3)) == 3
-    with pytest.raises(ProviderError, match="threads=0: a whole number above 0 is wanted"):
+    with pytest.raises(ProviderError, match="threads=0: a whole number from 1 to 1024 is wanted"):
         open_session(model, "cpu", threads=0)
 
 
@@ -501,13 +501,13 @@ def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
     monkeypatch.setattr(session_module, "require", lambda _: None)
     monkeypatch.setattr(session_module, "prepare", lambda *_: place)
     report, told = Report(), []
-    taken = session_module._taken
+    taken = session_module._open_and_run
 
     def seen(path: Path, name: str, *others: Any) -> Any:  # noqa: ANN401 - passed on
         told.append((name, *report.notes))
         return taken(path, name, *others)
 
-    monkeypatch.setattr(session_module, "_taken", seen)
+    monkeypatch.setattr(session_module, "_open_and_run", seen)
     assert open_session(model, "cuda", report=report).report is report
     slow = "ours serves RTX 5090 by JIT alone: the driver compiles kernels for minutes if its cache has none"
     assert told == [("cuda", *([slow] if jit else [])), ("cpu",)]

@@ -243,7 +243,7 @@ def test_a_model_that_loads_for_long_says_why_only_where_that_is_known(
     tmp_path: Path, notes: list[str], more: dict[str, str]
 ) -> None:
     began = time.monotonic() - 100
-    model = Model("slow", tmp_path, LOADING, began=began, report=Report(notes=notes))
+    model = Model("slow", tmp_path, LOADING, started=began, report=Report(notes=notes))
     assert model.value() == {"state": "loading", "seconds": pytest.approx(100, abs=5), **more}
 
 

@@ -41,6 +41,9 @@ _LENGTH = struct.Struct("<I")
 _MOST_DIMENSIONS, _MOST_ITEMS = 32, 1 << 31
 """The most dimensions of a tensor (numpy has up to 64) and the most items, more than any body holds."""
 
+_MOST_JSON_ITEMS = 1 << 21
+"""The most items of an output in JSON. Each takes about 60 bytes of memory, in binary data 8 and less."""
+
 _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
 """Types of JSON values that are allowed, by numpy's kind of type."""
 
@@ -90,6 +93,10 @@ def answer(
             blocks.append(block)
         elif kind == "FP16":
             raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
+        elif value.size > _MOST_JSON_ITEMS:
+            raise RequestError(
+                f"{name} has {value.size} items, too many for JSON: ask for it with binary_data"
+            )
         elif value.dtype.kind == "f" and not np.isfinite(value).all():
             raise RequestError(
                 f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"

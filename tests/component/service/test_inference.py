@@ -253,6 +253,18 @@ def test_halves_have_no_json(start: Start) -> None:
     assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
 
 
+@pytest.mark.parametrize(("rows", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
+def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
+    start: Start, rows: int, code: int
+) -> None:
+    """The model returns two items for each row."""
+    data = bytes(16 * rows)
+    tensor = {"name": "x", "shape": [rows, 4], "datatype": "FP32", "parameters": sized(data)}
+    body, headers = binary({"inputs": [tensor]}, data)
+    answer = start().post(TIMES, content=body, headers=headers)
+    assert (answer.status_code, b"too many for JSON" in answer.content) == (code, code == 400)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_numbers_that_json_lacks_come_as_binary_data_alone(start: Start, number: float) -> None:
     """The row (0, 1) of w times the number is NaN, and the number."""

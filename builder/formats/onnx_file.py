@@ -1,4 +1,4 @@
-"""A reader of ONNX files without the ``onnx`` package: it finds the opsets and the files of weights.
+"""A reader of ONNX files without the ``onnx`` package: it finds opsets, operators and the files of weights.
 
 It reads protobuf's wire format for the few fields that it needs, numbered as in ``onnx.proto``.
 """
@@ -10,14 +10,14 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.text import printable, shortened
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-_IR_VERSION, _GRAPH, _OPSETS = 1, 7, 8
+_IR_VERSION, _GRAPH, _OPSETS, _FUNCTIONS = 1, 7, 8, 25
 
 _MODEL = {1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7: _BYTES, 8: _BYTES}
 """Fields of ``ModelProto`` in every version of ONNX: number → wire type."""
@@ -27,7 +27,13 @@ _NEWER = frozenset({14, 20, 25, 26})
 
 _NODES, _INITIALIZERS = 1, 5
 
-_ATTRIBUTES, _TENSOR, _SUBGRAPH = 5, 5, 6
+_FUNCTION_NAME, _FUNCTION_NODES, _FUNCTION_DOMAIN = 1, 7, 10
+
+_OPERATOR, _ATTRIBUTES, _DOMAIN = 4, 5, 7
+
+_TENSOR, _SUBGRAPH = 5, 6
+
+_ONNX = "ai.onnx"
 
 _NAME, _EXTERNAL = 8, 13
 
@@ -38,6 +44,12 @@ _NAME_THE_FILE = "Name the .onnx file of the model."
 _FETCH_AGAIN = "Fetch it again."
 
 Bytes = Union[mmap.mmap, bytes]
+
+_Span = Tuple[int, int]
+"""Offsets where a message begins and ends."""
+
+_Name = Tuple[str, str]
+"""Domain and name of an operator."""
 
 _Field = Tuple[int, int, int, int]
 """Number, wire type, and two numbers: the value and 0 for a varint, else the value's start and end."""
@@ -64,10 +76,12 @@ class External:
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """The opsets and the external tensors of a model."""
+    """The opsets, the operators and the external tensors of a model."""
 
     opsets: Dict[str, int]
     """Domain → opset that the model was written for; ONNX's own domain is ``ai.onnx``."""
+    operators: Dict[str, Tuple[str, ...]]
+    """Domain → sorted names of the operators of all nodes, without the model's own functions."""
     external: Tuple[External, ...]
 
 
@@ -101,17 +115,21 @@ def _read(path: Path) -> OnnxFile:
 def _model(path: Path, data: Bytes) -> OnnxFile:
     begun = False
     opsets: Dict[str, int] = {}
-    graphs: List[Tuple[int, int]] = []
+    graphs: List[_Span] = []
+    functions: List[_Span] = []
     try:
         for number, _, start, end in _model_fields(data):
             if number == _IR_VERSION:
                 begun = True
             elif number == _OPSETS:
                 domain, version = _opset(data, start, end)
-                opsets[domain or "ai.onnx"] = version
+                opsets[domain or _ONNX] = version
             elif number == _GRAPH:
                 graphs.append((start, end))
-        external = tuple(_externals(data, graphs))
+            elif number == _FUNCTIONS:
+                functions.append((start, end))
+        used, external = _contents(data, graphs, functions)
+        own = {_named(data, span, _FUNCTION_DOMAIN, _FUNCTION_NAME) for span in functions}
     except _CutShortError:
         if not begun:
             raise _not_onnx(path, data) from None
@@ -120,7 +138,12 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
         raise _not_onnx(path, data) from None
     if not graphs:
         raise _cut_short(path, "it has no graph") if begun else _not_onnx(path, data)
-    return OnnxFile(opsets, external)
+    return OnnxFile(opsets, _by_domain(used - own), external)
+
+
+def _by_domain(operators: Set[_Name]) -> Dict[str, Tuple[str, ...]]:
+    domains = sorted({domain for domain, _ in operators})
+    return {one: tuple(sorted(name for domain, name in operators if domain == one)) for one in domains}
 
 
 def _model_fields(data: Bytes) -> Iterator[_Field]:
@@ -141,28 +164,54 @@ def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
     return domain, version
 
 
-def _externals(data: Bytes, graphs: Iterable[Tuple[int, int]]) -> Iterator[External]:
-    """Yield the external tensors in initializers and node attributes, of nested graphs too."""
-    left = list(graphs)
+def _contents(
+    data: Bytes, graphs: List[_Span], functions: List[_Span]
+) -> Tuple[Set[_Name], Tuple[External, ...]]:
+    """Return the operators of all nodes, and the external tensors in initializers and attributes.
+
+    The graphs in nodes' attributes count too.
+    """
+    operators: Set[_Name] = set()
+    tensors: List[_Span] = []
+    left = [(span, _NODES) for span in graphs] + [(span, _FUNCTION_NODES) for span in functions]
     while left:
-        for number, wire, first, last in _fields(data, *left.pop()):
-            if (number, wire) == (_INITIALIZERS, _BYTES):
-                yield from _external(data, first, last)
-            elif (number, wire) == (_NODES, _BYTES):
-                for kind, begin, finish in _values(data, first, last):
-                    if kind == _TENSOR:
-                        yield from _external(data, begin, finish)
-                    else:
-                        left.append((begin, finish))
+        span, nodes = left.pop()
+        for number, wire, first, last in _fields(data, *span):
+            if (number, wire) == (nodes, _BYTES):
+                node = _node(data, (first, last))
+                operators.add(node.operator)
+                tensors += node.tensors
+                left += [(inner, _NODES) for inner in node.graphs]
+            elif (number, wire, nodes) == (_INITIALIZERS, _BYTES, _NODES):
+                tensors.append((first, last))
+    return operators, tuple(item for span in tensors for item in _external(data, *span))
 
 
-def _values(data: Bytes, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
-    """Yield ``_TENSOR`` or ``_SUBGRAPH``, start and end of each such attribute of a node."""
-    for number, wire, first, last in _fields(data, start, end):
+class _Node(NamedTuple):
+    operator: _Name
+    tensors: List[_Span]
+    graphs: List[_Span]
+
+
+def _node(data: Bytes, span: _Span) -> _Node:
+    tensors: List[_Span] = []
+    graphs: List[_Span] = []
+    for number, wire, first, last in _fields(data, *span):
         if (number, wire) == (_ATTRIBUTES, _BYTES):
             for kind, form, begin, finish in _fields(data, first, last):
                 if kind in {_TENSOR, _SUBGRAPH} and form == _BYTES:
-                    yield kind, begin, finish
+                    (tensors if kind == _TENSOR else graphs).append((begin, finish))
+    return _Node(_named(data, span, _DOMAIN, _OPERATOR), tensors, graphs)
+
+
+def _named(data: Bytes, span: _Span, domain: int, name: int) -> _Name:
+    """Return the texts of the two fields with these numbers."""
+    texts = {
+        number: data[first:last].decode(errors="replace")
+        for number, wire, first, last in _fields(data, *span)
+        if wire == _BYTES and number in {domain, name}
+    }
+    return texts.get(domain) or _ONNX, texts.get(name, "")
 
 
 def _external(data: Bytes, start: int, end: int) -> Iterator[External]:

@@ -20,13 +20,14 @@ CLIENT = "ORTPACKS_CLIENT"
 
 _SECONDS = 60
 
-_READ_OPSETS = """\
+_READ_MODEL = """\
 import json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from builder.errors import BuilderError
 from builder.formats.onnx_file import read_onnx
 try:
-    print(json.dumps(read_onnx(pathlib.Path(sys.argv[2])).opsets))
+    model = read_onnx(pathlib.Path(sys.argv[2]))
+    print(json.dumps({"opsets": model.opsets, "operators": model.operators}))
 except BuilderError as error:
     print(json.dumps({"error": {"message": str(error)}}))
 """
@@ -51,12 +52,12 @@ def ask(*arguments: str) -> dict[str, Any]:
     return _answer([_client(), *arguments, "--json"])
 
 
-def opsets(model: Path) -> dict[str, int]:
-    """Return the opset that a model asks for, by domain; ONNX's own domain is ``ai.onnx``.
+def describe(model: Path) -> dict[str, Any]:
+    """Return ``opsets`` that a model asks for and its ``operators``, by domain; ONNX's own is ``ai.onnx``.
 
     Raises ``ClientError``, also for a file that is cut short or lacks its weights.
     """
-    return _answer(["-I", "-S", "-c", _READ_OPSETS, _client(), str(model)])
+    return _answer(["-I", "-S", "-c", _READ_MODEL, _client(), str(model)])
 
 
 def _answer(arguments: Sequence[str]) -> dict[str, Any]:
@@ -96,8 +97,8 @@ def advice(failure: str) -> str:
     except ClientError:
         return ""
     wanted = (*_NO_DRIVER,) if "libcuda" in failure else ()
-    told = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
-    return next((str(one["do"]) for one in told if one["code"] not in _GENERAL), "")
+    causes = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
+    return next((str(one["do"]) for one in causes if one["code"] not in _GENERAL), "")
 
 
 def _client() -> str:

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -50,7 +51,9 @@ class Libraries:
     capabilities: dict[str, str] | None
     """Support by compute capability: ``native``, ``jit``, ``partial``, ``none``; ``None`` if not known."""
     note: str = ""
-    """Reason why an installed package is not used, or the number of operators that it lacks."""
+    """Reason why an installed package is not used."""
+    cannot_run: tuple[Mapping[str, Any], ...] = ()
+    """Operators without CUDA kernels, by domain, as the package's manifest lists them."""
 
 
 def find() -> Libraries:
@@ -132,10 +135,7 @@ def _of_package(folder: Path) -> Libraries:
             "and a provider of another version crashes",
             f"pip install onnxruntime-gpu=={version}",
         )
-    missing = ort.get("cannot_run") or []
-    lacking = sum(len(domain["operators"]) for domain in missing)
-    note = f"{name} was made without CUDA kernels for {lacking} operators" if missing else ""
-    return Libraries(name, folder, capabilities, note)
+    return Libraries(name, folder, capabilities, cannot_run=tuple(ort.get("cannot_run") or ()))
 
 
 def _of_wheel(note: str) -> Libraries:
@@ -143,7 +143,8 @@ def _of_wheel(note: str) -> Libraries:
     if package is None or not package.get("capabilities"):
         return Libraries(f"onnxruntime {onnxruntime.__version__} (wheel)", _capi(), None, note)
     name = f"{_OURS} {onnxruntime.__version__} ({package.get('variant')})"
-    return Libraries(name, _capi(), dict(package["capabilities"]), note)
+    cannot_run = tuple(package.get("onnxruntime", {}).get("cannot_run") or ())
+    return Libraries(name, _capi(), dict(package["capabilities"]), note, cannot_run)
 
 
 def _description() -> dict[str, Any] | None:

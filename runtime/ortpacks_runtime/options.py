@@ -39,8 +39,8 @@ def _named(model: Path, suffix: str) -> Path:
 
 def dtype_of(file: Path) -> str | None:
     """Return the number type that the file's name ends with; ``None`` if it ends with none."""
-    told = (dtype for dtype, ends in _SUFFIXES.items() for end in ends if end and file.stem.endswith(end))
-    return next(told, None)
+    named = (dtype for dtype, ends in _SUFFIXES.items() for end in ends if end and file.stem.endswith(end))
+    return next(named, None)
 
 
 def provider_options(provider: str, ordinal: int, level: str, profile: Profile | None) -> dict[str, str]:

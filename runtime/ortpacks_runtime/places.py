@@ -25,6 +25,8 @@ class Place:
     device: dict[str, Any] | None = None
     ordinal: int = 0
     note: str = ""
+    cannot_run: tuple[Mapping[str, Any], ...] = ()
+    """Operators without CUDA kernels in the libraries, by domain."""
     jit: bool = False
     """Whether the libraries serve the GPU only by code that the driver compiles."""
 
@@ -51,7 +53,7 @@ def prepare(name: str, wanted: Settings) -> Place:
         libraries.load(found, name)
     except ProviderError as error:
         raise ProviderError("; ".join(filter(None, (error.what, found.note))), error.do) from error
-    return replace(place, note=found.note)
+    return replace(place, note=found.note, cannot_run=found.cannot_run)
 
 
 def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:

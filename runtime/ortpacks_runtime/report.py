@@ -59,10 +59,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        told = [f"{self.provider}{'' if self.proved else ' (not run yet)'}: {self.libraries}"]
+        lines = [f"{self.provider}{'' if self.proved else ' (not run yet)'}: {self.libraries}"]
         if self.device:
-            told.append(f"  on GPU {self.device['index']}: {self.device['name']}")
+            lines.append(f"  on GPU {self.device['index']}: {self.device['name']}")
         for step in self.steps:
-            told.append(f"  {step.provider}: {'taken' if step.taken else 'refused'}: {step.reason}")
-            told += [f"    do: {step.advice}"] if step.advice else []
-        return [*told, *(f"  note: {note}" for note in self.notes)]
+            lines.append(f"  {step.provider}: {'taken' if step.taken else 'refused'}: {step.reason}")
+            lines += [f"    do: {step.advice}"] if step.advice else []
+        return [*lines, *(f"  note: {note}" for note in self.notes)]

@@ -20,7 +20,7 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
-from ortpacks_runtime.opsets import too_new
+from ortpacks_runtime.limits import Needs, limit_of_package, limits_of_onnxruntime, needs_of
 from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
@@ -165,16 +165,16 @@ class Session:
                 return
             refused = Step(self.report.provider, taken=False, reason=_first_line(str(error)))
             self._open_on_cpu(error, refused)
-        told = replace(refused, advice=advice(str(error)))
-        self.report.steps[self.report.steps.index(refused)] = told
-        _tell_fallback(told)
+        advised = replace(refused, advice=advice(str(error)))
+        self.report.steps[self.report.steps.index(refused)] = advised
+        _log_fallback(advised)
 
     def _open_on_cpu(self, error: Exception, refused: Step) -> None:
         try:
-            made, file, note = _file_opened(self._path, self.settings, CPU, Place(_wheel()), None)
+            inner, file, note = _open_preferred_file(self._path, self.settings, CPU, Place(_wheel()), None)
         except Exception as failure:
             raise error from failure
-        self._inner = made
+        self._inner = inner
         report = self.report
         report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
         report.provider, report.device, report.options, report.batch = CPU, None, {}, None
@@ -212,27 +212,28 @@ def open_session(
     path = _model_path(model)
     report = report or Report()
     report.level = wanted.level
-    limits = [note] if (note := too_new(path)) else []
+    needs = needs_of(path)
+    limits = limits_of_onnxruntime(needs) if needs else []
     for limit in limits:
         log.warning(limit)
     report.notes = [*limits]
     names = chain(wanted.provider, sys.platform)
-    with ThreadPoolExecutor() as asking:
+    with ThreadPoolExecutor() as advisers:
         refused: list[Future[Step]] = []
         for name in names:
             try:
-                inner, recording = _try(path, name, wanted, report, feed)
+                inner, recording = _try(path, name, wanted, needs, report, feed)
                 break
             except ProviderError as error:
                 report.notes = [*limits]
                 if wanted.strict and name == names[0] and wanted.provider != "auto":
                     raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
-                refused.append(asking.submit(_refused, name, error))
+                refused.append(advisers.submit(_refused, name, error))
         else:
             raise AssertionError("the CPU refuses no session")
     report.steps[:0] = [one.result() for one in refused]
     if report.fallback:
-        _tell_fallback(report.fallback)
+        _log_fallback(report.fallback)
     return Session(inner, report, wanted, path, recording)
 
 
@@ -252,38 +253,41 @@ def _model_path(model: object) -> Path:
     return path
 
 
-def _tell_fallback(step: Step) -> None:
-    what = f"Falling back to CPU: {step.provider}: {step.reason}"
-    log.warning("%s%s", what, f", try: {step.advice}" if step.advice else "")
+def _log_fallback(step: Step) -> None:
+    message = f"Falling back to CPU: {step.provider}: {step.reason}"
+    log.warning("%s%s", message, f", try: {step.advice}" if step.advice else "")
 
 
 def _try(
-    path: Path, name: str, wanted: Settings, report: Report, feed: Feed | None
+    path: Path, name: str, wanted: Settings, needs: Needs | None, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     """Open the model on ``name`` and run it. Raises ``ProviderError`` if a provider other than the CPU fails.
 
     Returns the session, and its recording if no run has proved the provider.
     """
     if name == CPU:
-        return _taken(path, name, wanted, Place(_wheel()), report, feed)
+        return _open_and_run(path, name, wanted, Place(_wheel()), report, feed)
     try:
         require(name)
         place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
+        limit = limit_of_package(place.libraries, place.cannot_run, needs)
+        if limit:
+            log.warning(limit)
         slow = _slow(name, place)
-        report.notes += [slow] if slow else []
-        with _told(slow):
-            return _taken(path, name, wanted, place, report, feed)
+        report.notes += [text for text in (limit, slow) if text]
+        with _progress_logged(slow):
+            return _open_and_run(path, name, wanted, place, report, feed)
     except ProviderError:
         raise
     except Exception as error:
         raise ProviderError(str(error)) from error
 
 
-def _taken(
+def _open_and_run(
     path: Path, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     recording = _recording()
-    inner, file, note = _file_opened(path, wanted, name, place, recording)
+    inner, file, note = _open_preferred_file(path, wanted, name, place, recording)
     ran, why = _warm(inner, name, feed)
     nodes: Mapping[str, int] = {}
     if ran and recording:
@@ -304,7 +308,7 @@ def _taken(
     return inner, None if ran else recording
 
 
-def _file_opened(
+def _open_preferred_file(
     path: Path,
     wanted: Settings,
     name: str,
@@ -319,39 +323,41 @@ def _file_opened(
     preferred, note = model_file(path, wanted.level, place.profile)
     if preferred != path:
         try:
-            inner = _opened(preferred, providers, wanted.threads, recording)
-            if _inputs(inner) == _inputs(_plain(path)):
+            inner = _open_file(preferred, providers, wanted.threads, recording)
+            if _inputs(inner) == _inputs(_open_for_its_inputs(path)):
                 return inner, preferred, note
             note = f"{preferred.name} takes other inputs than {path.name}, which is used"
         except Exception as error:  # noqa: BLE001 - the requested file is used instead
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
-    return _opened(path, providers, wanted.threads, recording), path, note
+    return _open_file(path, providers, wanted.threads, recording), path, note
 
 
-def _opened(
+def _open_file(
     file: Path,
     providers: Sequence[tuple[str, Mapping[str, str]]],
     threads: int | None,
     recording: Recording | None,
 ) -> onnxruntime.InferenceSession:
-    asked = onnxruntime.SessionOptions()
-    asked.intra_op_num_threads = threads or 0
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
     # Threads that spin between two runs would take cores from the rest of the program.
-    asked.add_session_config_entry("session.force_spinning_stop", "1")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     if recording is not None:
-        warm_up.record(asked, recording.folder)
-    inner = _Inner(str(file), asked, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers])
+        warm_up.record(options, recording.folder)
+    inner = _Inner(
+        str(file), options, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers]
+    )
     first = ORT_NAMES[providers[0][0]]
     if first not in inner.get_providers():
         raise ProviderError(f"ONNX Runtime opened the model without {first}; its log says why")
     return inner
 
 
-def _plain(file: Path) -> onnxruntime.InferenceSession:
+def _open_for_its_inputs(file: Path) -> onnxruntime.InferenceSession:
     """Return a session whose inputs are read and that never runs."""
-    asked = onnxruntime.SessionOptions()
-    asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return _Inner(str(file), asked, providers=[ORT_NAMES[CPU]])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return _Inner(str(file), options, providers=[ORT_NAMES[CPU]])
 
 
 def _inputs(inner: onnxruntime.InferenceSession) -> list[tuple[str, str]]:
@@ -396,7 +402,7 @@ def _slow(name: str, place: Place) -> str:
 
 
 @contextmanager
-def _told(slow: str) -> Iterator[None]:
+def _progress_logged(slow: str) -> Iterator[None]:
     """Log why the block takes long, before it and while it lasts; nothing if ``slow`` is empty."""
     if not slow:
         yield
@@ -404,13 +410,13 @@ def _told(slow: str) -> Iterator[None]:
     log.warning(slow)
     loaded = threading.Event()
 
-    def tell() -> None:
+    def log_progress() -> None:
         seconds = 0
         while not loaded.wait(_STILL_LOADING_SECONDS):
             seconds += _STILL_LOADING_SECONDS
             log.warning("the model is loading for %d s now", seconds)
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=log_progress, daemon=True)
     thread.start()
     try:
         yield

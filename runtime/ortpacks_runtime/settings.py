@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from ortpacks_runtime.providers import AUTO, ProviderError, one_of, provider_of
 
@@ -40,8 +41,11 @@ VARIABLES = {
 _DEFAULT_PROVIDER = "ORTPACKS_DEFAULT_PROVIDER"
 """Variable with the provider that is used if nothing else names one; images for the CPU have it."""
 
-_MOST_DIGITS = 4
-"""The most digits of a GPU's number."""
+_MOST_DIGITS, _MOST_COUNT, _MOST_THREADS = 4, 10**9, 1024
+"""The most digits of a GPU's number, the largest number of other settings, and of threads.
+
+ONNX Runtime starts as many threads as it is told to: a million of them take the machine's memory.
+"""
 
 _FLAGS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -85,25 +89,53 @@ def settings(given: Mapping[str, object], env: Mapping[str, str] = os.environ) -
         if variable is not None:
             found[name] = (env[variable], variable)
     found |= {name: (value, f"{name}={value!r}") for name, value in given.items() if value is not None}
-    return Settings(**{name: _READERS[name](value, origin) for name, (value, origin) in found.items()})  # type: ignore[arg-type]
+    return Settings(**_values(found))
 
 
-def _configured(env: Mapping[str, str]) -> Mapping[str, tuple[object, str]]:
+def model_settings(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return those of ``keys`` that the table ``ai`` of a model's own TOML file sets.
+
+    Raises ``ProviderError`` for a file that cannot be read, another key or a wrong value.
+    """
+    return _values(_entries(_table(file), keys, file))
+
+
+_Entries = Mapping[str, tuple[object, str]]
+"""Value and origin of settings by name. Messages for a wrong value begin with its origin."""
+
+
+def _values(entries: _Entries) -> dict[str, Any]:
+    return {name: _READERS[name](value, origin) for name, (value, origin) in entries.items()}
+
+
+def _configured(env: Mapping[str, str]) -> _Entries:
     named = env.get(CONFIG)
     file = Path(named or "config.toml")
     if not named and not file.is_file():
         return {}
+    table = _table(file, f"{CONFIG}={named}" if named else "config.toml")
+    keys = tuple(field.name for field in fields(Settings))
+    if not named:  # an application's file may have keys of its own in this table
+        table = {key: value for key, value in table.items() if get_close_matches(key, keys, 1)}
+    return _entries(table, keys, file)
+
+
+def _table(file: Path, origin: str = "") -> Mapping[str, object]:
+    """Return the table ``ai`` of a TOML file; ``origin`` names the file if it cannot be read."""
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("ai", {})
+        # Editors on Windows write a byte order mark, which TOML does not have.
+        table = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("ai", {})
     except OSError as error:
-        raise ProviderError(f"{CONFIG}={named}: {error.strerror or error}. Name a TOML file.") from error
+        raise ProviderError(f"{origin or file}: {error.strerror or error}. Name a TOML file.") from error
     except ValueError as error:
         raise ProviderError(f"{file}: not TOML: {error}") from error
     if not isinstance(table, dict):
         raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
-    keys = tuple(field.name for field in fields(Settings))
-    if not named:  # an application's file may have keys of its own in this table
-        table = {key: value for key, value in table.items() if get_close_matches(key, keys, 1)}
+    return table
+
+
+def _entries(table: Mapping[str, object], keys: tuple[str, ...], file: Path) -> _Entries:
+    """Return the table's entries. Raises ``ProviderError`` for a key that is not among ``keys``."""
     return {
         one_of(key, keys, f"{file}: [ai]"): (value, f"{file}: ai.{key} = {value!r}")
         for key, value in table.items()
@@ -111,7 +143,7 @@ def _configured(env: Mapping[str, str]) -> Mapping[str, tuple[object, str]]:
 
 
 def _text(value: object, origin: str) -> str:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isprintable():
         return value
     raise ProviderError(f"{origin}: a text is wanted")
 
@@ -128,7 +160,7 @@ def _device(value: object, origin: str) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     text = value.strip() if isinstance(value, str) else ""
-    if text.isdecimal() and len(text) <= _MOST_DIGITS:
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
         return int(text)
     if text.startswith(("GPU-", "MIG-")):
         return text
@@ -142,11 +174,17 @@ def _flag(value: object, origin: str) -> bool:
     return flag
 
 
-def _count(value: object, origin: str) -> int:
-    text = str(value).strip()
-    if isinstance(value, bool) or not text.isdecimal() or int(text) == 0:
-        raise ProviderError(f"{origin}: a whole number above 0 is wanted")
-    return int(text)
+def _count(value: object, origin: str, most: int = _MOST_COUNT) -> int:
+    text = value.strip() if isinstance(value, str) else ""
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(most)):
+        value = int(text)
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
+        return value
+    raise ProviderError(f"{origin}: a whole number from 1 to {most} is wanted")
+
+
+def _threads(value: object, origin: str) -> int:
+    return _count(value, origin, _MOST_THREADS)
 
 
 _READERS = {
@@ -154,7 +192,7 @@ _READERS = {
     "device": _device,
     "level": _level,
     "strict": _flag,
-    "threads": _count,
+    "threads": _threads,
     "model_name": _text,
     "embedding_dim": _count,
     "auto_download": _flag,

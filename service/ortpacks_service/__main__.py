@@ -14,6 +14,7 @@ from ortpacks_runtime import ProviderError
 from ortpacks_runtime.settings import settings
 
 from ortpacks_service.app import make_app
+from ortpacks_service.connections import Connection
 from ortpacks_service.log import log_as_json
 from ortpacks_service.options import read_options
 
@@ -49,7 +50,12 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("ortpacks_service").info("serving", extra={"host": options.host, "port": options.port})
     onnxruntime.set_default_logger_severity(_FATAL)  # ONNX Runtime raises what it logs
     config = uvicorn.Config(
-        make_app(options), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
+        make_app(options),
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # uvicorn raises SIGINT again at its end
     uvicorn.Server(config).run([listening])

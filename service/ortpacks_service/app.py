@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,11 +18,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ortpacks_service import model_routes, text_routes
+from ortpacks_service import model_routes, speech_routes, text_routes
 from ortpacks_service.errors import RequestError
-from ortpacks_service.options import DETECTOR, Options
+from ortpacks_service.options import Options
 from ortpacks_service.service import Service
-from ortpacks_service.speech import Segment, SpeechDetector, WavReader
 
 log = logging.getLogger("ortpacks_service")
 
@@ -34,19 +32,16 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _CLIENT_LEFT = 499
 """nginx's status for a request whose client disconnected before the answer."""
 
-_STREAMED = "/vad"
-"""The route without a time limit, since its audio may take longer than a request may."""
-
 
 def make_app(options: Options) -> Starlette:
     """Return the application. When it starts, it raises ``ProviderError`` for a wrong setting."""
 
     @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service = app.state.service = Service(options)
-        service.begin()
+        service.start()
         yield
-        await asyncio.to_thread(service.end)
+        await asyncio.to_thread(service.stop)
 
     return Starlette(
         routes=[
@@ -56,17 +51,17 @@ def make_app(options: Options) -> Starlette:
             Route("/readyz", _readyz),
             Route("/providers", _providers),
             Route("/metrics", _metrics),
-            Route(_STREAMED, _vad, methods=["POST"]),
+            *speech_routes.ROUTES,
             *text_routes.ROUTES,
             *model_routes.ROUTES,
         ],
-        middleware=[Middleware(_Watch, options.seconds)],
+        middleware=[Middleware(_RequestMiddleware, options.seconds)],
         exception_handlers={HTTPException: _http_error},
-        lifespan=life,
+        lifespan=lifespan,
     )
 
 
-class _Watch:
+class _RequestMiddleware:
     """Middleware that counts requests, limits their time, answers their errors, and logs unexpected ones."""
 
     def __init__(self, app: ASGIApp, seconds: int) -> None:
@@ -79,38 +74,38 @@ class _Watch:
             return
         status = 0
 
-        async def watched(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
-        seconds = None if scope["path"] == _STREAMED else self._seconds
+        seconds = None if scope["path"] == speech_routes.PATH else self._seconds
         try:
             async with asyncio.timeout(seconds):
-                await self._app(scope, receive, watched)
+                await self._app(scope, receive, send_counted)
         except RequestError as error:
-            await self._answer(status, error, scope, receive, watched)
+            await self._answer(status, error, scope, receive, send_counted)
         except ClientDisconnect:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # from uvicorn, when the time after a signal is over
             ending = RequestError("the service ends before the request was served", 503, 1)
-            await self._answer(status, ending, scope, receive, watched)
+            await self._answer(status, ending, scope, receive, send_counted)
         except TimeoutError:
             late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
-            await self._answer(status, late, scope, receive, watched)
+            await self._answer(status, late, scope, receive, send_counted)
         except Exception:
             log.exception("a request failed", extra={"path": scope["path"]})
             bug = RequestError("the service failed; its log says why", 500)
-            await self._answer(status, bug, scope, receive, watched)
+            await self._answer(status, bug, scope, receive, send_counted)
         route = scope.get("route")
         path = route.path if isinstance(route, Route) else "other"
         scope["app"].state.service.metrics.requests.labels(path, str(status)).inc()
 
     async def _answer(
-        self, begun: int, error: RequestError, scope: Scope, receive: Receive, send: Send
+        self, status: int, error: RequestError, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Send the error, unless an answer has begun; then the connection is closed without one."""
-        if not begun:
+        if not status:
             await _response(scope["path"], error)(scope, receive, send)
 
 
@@ -118,14 +113,16 @@ def _response(path: str, error: RequestError) -> Response:
     """Return the error in the form of the route's protocol: OpenAI's, or KServe's."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     kind = "invalid_request_error" if error.code < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
-    told: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
-    return Response(orjson.dumps({"error": told}), error.code, headers=headers, media_type="application/json")
+    value: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
+    return Response(
+        orjson.dumps({"error": value}), error.code, headers=headers, media_type="application/json"
+    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     known = cast(HTTPException, error)
-    told = RequestError(f"{request.method} {request.url.path}: {known.detail}", known.status_code)
-    response = _response(request.url.path, told)
+    named = RequestError(f"{request.method} {request.url.path}: {known.detail}", known.status_code)
+    response = _response(request.url.path, named)
     response.headers.update(known.headers or {})
     return response
 
@@ -145,10 +142,10 @@ async def _healthz(_request: Request) -> Response:
 async def _readyz(request: Request) -> Response:
     service: Service = request.app.state.service
     models = {name: model.value() for name, model in service.models.named.items()}
-    told = {"ready": service.ready, "models": models}
+    state = {"ready": service.ready, "models": models}
     if service.missing:
-        told["reason"] = service.missing
-    return JSONResponse(told, 200 if service.ready else 503)
+        state["reason"] = service.missing
+    return JSONResponse(state, 200 if service.ready else 503)
 
 
 async def _providers(request: Request) -> Response:
@@ -159,57 +156,3 @@ async def _providers(request: Request) -> Response:
 async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     return PlainTextResponse(service.metrics.text(), media_type=_PROMETHEUS)
-
-
-async def _vad(request: Request) -> Response:
-    """Answer a WAV file with a line of JSON for each segment of speech, as soon as the segment has ended."""
-    service: Service = request.app.state.service
-    session = service.models.session(DETECTOR)
-    reader, pieces = WavReader(), request.stream()
-    samples = np.zeros(0, np.float32)
-    async for piece in pieces:  # up to the header, an error can have a status
-        samples = reader.samples(piece)
-        if reader.begun:
-            break
-    detector = SpeechDetector(session, reader.rate)
-
-    async def lines() -> AsyncIterator[bytes]:
-        for segment in await service.in_stream(lambda: list(detector.feed(samples))):
-            yield _line(segment)
-        async for piece in pieces:
-            come = reader.samples(piece)
-            for segment in await service.in_stream(lambda: list(detector.feed(come))):  # noqa: B023 - awaited
-                yield _line(segment)
-        for segment in await service.in_stream(lambda: list(detector.finish())):
-            yield _line(segment)
-
-    return _Lines(lines())
-
-
-class _Lines(Response):
-    """A response of lines of JSON, sent as they are made.
-
-    Starlette's own class would read the request's body while it answers.
-    """
-
-    def __init__(self, lines: AsyncIterator[bytes]) -> None:
-        super().__init__(media_type="application/x-ndjson")
-        del self.headers["content-length"]
-        self._lines = lines
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async for line in self._lines:
-                await send({"type": "http.response.body", "body": line, "more_body": True})
-        except ClientDisconnect:
-            return
-        except Exception:
-            log.exception("a stream failed", extra={"path": _STREAMED})
-            failed = orjson.dumps({"error": "the service failed; its log says why"}) + b"\n"
-            await send({"type": "http.response.body", "body": failed, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _line(segment: Segment) -> bytes:
-    return orjson.dumps({"start": segment.start, "end": segment.end}) + b"\n"

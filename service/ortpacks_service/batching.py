@@ -43,17 +43,17 @@ class Batcher:
         self,
         compute: Callable[[Sequence[str]], Embeddings],
         batch: Callable[[], int],
-        room: int,
+        capacity: int,
         observe: Callable[[int], None],
         on_cpu: Callable[[], bool],
     ) -> None:
-        """``room`` is the number of texts that may wait; ``observe`` gets the size of each batch.
+        """``capacity`` is the number of texts that may wait; ``observe`` gets the size of each batch.
 
         ``on_cpu`` returns whether the CPU computes the next run.
         """
         self._compute = compute
         self._batch = batch
-        self._room = room
+        self._capacity = capacity
         self._observe = observe
         self._on_cpu = on_cpu
         self._waiting: deque[_Part] = deque()
@@ -68,7 +68,7 @@ class Batcher:
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the texts' vectors, in their order. Raises ``FullQueueError``, or what the model raises."""
-        if self.length and self.length + len(texts) > self._room:
+        if self.length and self.length + len(texts) > self._capacity:
             raise FullQueueError(self.length)
         self.length += len(texts)
         try:
@@ -89,7 +89,7 @@ class Batcher:
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True)
         chosen = [order[start : start + size] for start in range(0, len(order), size)]
         parts = [_Part([texts[at] for at in part], loop.create_future()) for part in chosen]
-        self._begin(parts, loop)
+        self._enqueue(parts, loop)
         return joined(await asyncio.gather(*(part.answer for part in parts)), order)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Batcher:
             self._waiting.clear()
         self._thread.shutdown(wait=False)
 
-    def _begin(self, parts: Iterable[_Part], loop: asyncio.AbstractEventLoop) -> None:
+    def _enqueue(self, parts: Iterable[_Part], loop: asyncio.AbstractEventLoop) -> None:
         """Add the parts to the queue, and start the thread if it is idle."""
         with self._changing:
             self._waiting.extend(parts)
@@ -111,18 +111,18 @@ class Batcher:
         while parts := self._next():
             texts = [text for part in parts for text in part.texts]
             try:
-                found: Embeddings | Exception = self._run(texts)
+                result: Embeddings | Exception = self._run(texts)
             except Exception as error:  # noqa: BLE001 - each request gets it as its answer
-                found = error
+                result = error
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_deal, parts, found)
+                loop.call_soon_threadsafe(_share_out, parts, result)
 
     def _run(self, texts: Sequence[str]) -> Embeddings:
         self._observe(len(texts))
-        began = time.perf_counter()
-        found = self._compute(texts)
-        self._last = time.perf_counter() - began
-        return found
+        start = time.perf_counter()
+        vectors = self._compute(texts)
+        self._last = time.perf_counter() - start
+        return vectors
 
     def _next(self) -> list[_Part]:
         """Return the parts of the next batch, without those of cancelled requests.
@@ -136,27 +136,27 @@ class Batcher:
 
     def _taken(self) -> list[_Part]:
         taken: list[_Part] = []
-        room = self._batch()
+        free = self._batch()
         while self._waiting:
             part = self._waiting[0]
             if not part.answer.cancelled():
-                if taken and len(part.texts) > room:
+                if taken and len(part.texts) > free:
                     break
                 taken.append(part)
-                room -= len(part.texts)
+                free -= len(part.texts)
             self._waiting.popleft()
         return taken
 
 
-def _deal(parts: Sequence[_Part], found: Embeddings | Exception) -> None:
+def _share_out(parts: Sequence[_Part], result: Embeddings | Exception) -> None:
     """Give each part its share of the batch's result, or the failure."""
     at = 0
     for part in parts:
         end = at + len(part.texts)
         if part.answer.done():
             pass  # its request is gone
-        elif isinstance(found, Exception):
-            part.answer.set_exception(found)
+        elif isinstance(result, Exception):
+            part.answer.set_exception(result)
         else:
-            part.answer.set_result(Embeddings(found.vectors[at:end], found.tokens[at:end]))
+            part.answer.set_result(Embeddings(result.vectors[at:end], result.tokens[at:end]))
         at = end

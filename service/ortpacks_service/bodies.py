@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,15 @@ from ortpacks_service.errors import RequestError
 
 _BODIES = 2
 """The number of bodies of the largest size that may be in memory together."""
+
+_VALUE = 32
+"""Bytes that a value of JSON counts as, besides its text. To read and answer one takes about 100 bytes."""
+
+_FEW = 1 << 15
+"""The number of commas and brackets up to which it does not matter that texts may contain them."""
+
+_TEXT = re.compile(rb'"[^"]*"?')
+"""A text of JSON without escapes."""
 
 
 class Bodies:
@@ -34,6 +44,11 @@ class Bodies:
         self._gone.append(size)
 
 
+def _begun(text: bytes, end: int) -> int:
+    """Return the number of commas and opening brackets before offset ``end``; a value begins after each."""
+    return sum(text.count(mark, 0, end) for mark in (b",", b"[", b"{"))
+
+
 class Body:
     """A request's body, which counts until nothing refers to it."""
 
@@ -47,6 +62,18 @@ class Body:
         self.size += by
         return self._bodies.grow(by)
 
+    def count_json(self, end: int, most: int) -> int:
+        """Return the number of values in the JSON before offset ``end``, or a larger one.
+
+        A number above ``most`` may be too small.
+        """
+        begun = _begun(self.content, end)
+        if begun <= _FEW:
+            return begun
+        plain = self.content[:end].replace(b"\\\\", b"").replace(b'\\"', b"")
+        texts = plain.count(b'"') // 2
+        return texts if texts > most else _begun(_TEXT.sub(b"", plain), len(plain))
+
     def __del__(self) -> None:
         self._bodies.go(self.size)
 
@@ -56,30 +83,56 @@ async def body_of(request: Request) -> Body:
 
     Raises ``RequestError`` for an encoded or too large one, and while others fill the memory for bodies.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
+    encoding = request.headers.get("content-encoding", "")
+    if encoding.lower() not in ("", "identity"):
         raise RequestError(
             f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
         )
-    service = request.app.state.service
-    most = service.options.body_mib << 20
-    body, pieces = Body(service.bodies), []
+    most = _most(request)
+    body, pieces = Body(request.app.state.service.bodies), []
     async for piece in request.stream():
         together = body.grow(len(piece))
         if body.size > most:
             raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
-        if together > _BODIES * most:
-            full = f"bodies of {_BODIES * most >> 20} MiB are in memory already. Try again in a second."
-            raise RequestError(full, 503, 1)
+        _require_room(together, most)
         pieces.append(piece)
     body.content = b"".join(pieces)
     return body
 
 
+def require_room_for_json(request: Request, body: Body, end: int) -> None:
+    """Count the values of the JSON before offset ``end`` as memory of the body.
+
+    Raises ``RequestError`` for more of them than the memory for bodies holds, and while others fill it.
+    """
+    largest = _most(request)
+    most = _BODIES * largest // _VALUE
+    values = body.count_json(end, most)
+    if values > most:
+        raise RequestError(
+            f"the body's JSON has more than {most} values. Send tensors as binary data, or allow more with "
+            "--body-mib.",
+            413,
+        )
+    _require_room(body.grow(_VALUE * values), largest)
+
+
+def _most(request: Request) -> int:
+    return int(request.app.state.service.options.body_mib) << 20
+
+
+def _require_room(together: int, most: int) -> None:
+    if together > _BODIES * most:
+        full = f"bodies of {_BODIES * most >> 20} MiB are in memory already. Try again in a second."
+        raise RequestError(full, 503, 1)
+
+
 async def object_of(request: Request) -> Mapping[str, Any]:
     """Return the body's JSON object. Raises ``RequestError`` for anything else."""
+    body = await body_of(request)
+    require_room_for_json(request, body, len(body.content))
     try:
-        found = orjson.loads((await body_of(request)).content)
+        found = orjson.loads(body.content)
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):

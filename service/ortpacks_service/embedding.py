@@ -18,7 +18,7 @@ Source: ``max_seq_length`` of all-MiniLM-L6-v2 (sentence_bert_config.json).
 """
 
 _MAX_CHARACTERS = 64 * _MAX_TOKENS
-"""The most characters that the tokenizer gets, since it reads a text to its end before it cuts."""
+"""The most characters that the tokenizer gets, since it reads a text to its end before it cuts tokens off."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,19 @@ class Embedder:
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of the texts."""
-        found = self._tokenizer.encode_batch_fast([text[:_MAX_CHARACTERS] for text in texts])
+        found = self._tokenizer.encode_batch_fast([_beginning(text) for text in texts])
         ids = np.array([one.ids for one in found], np.int64)
         mask = np.array([one.attention_mask for one in found], np.int64)
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         values = self._session.run(None, {name: feed[name] for name in feed if name in self._inputs})
         return Embeddings(_normalised(values[0], mask), mask.sum(1))
+
+
+def _beginning(text: str) -> str:
+    """Return as much of a text as decides its first 256 tokens; long white space may come before them."""
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return " ".join(text.split(maxsplit=_MAX_TOKENS)[:_MAX_TOKENS])[:_MAX_CHARACTERS]
 
 
 def _normalised(value: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        entry = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname,
             "logger": record.name,
@@ -19,8 +19,8 @@ class _Json(logging.Formatter):
             **{key: value for key, value in vars(record).items() if key not in _OWN},
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
 
 
 class _Once(logging.Filter):
@@ -28,13 +28,13 @@ class _Once(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        told = record.getMessage()
-        known = told in self._told
+        message = record.getMessage()
+        known = message in self._logged
         if record.levelno == logging.WARNING:
-            self._told.add(told)
+            self._logged.add(message)
         return not known
 
 

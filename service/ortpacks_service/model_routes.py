@@ -12,11 +12,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ortpacks_service.bodies import body_of
+from ortpacks_service.bodies import body_of, require_room_for_json
 from ortpacks_service.errors import RequestError
 from ortpacks_service.models import READY
 from ortpacks_service.service import Service
-from ortpacks_service.tensors import DATATYPES, HEADER_LENGTH, Array, answer, read_request, wanted_outputs
+from ortpacks_service.tensors import (
+    DATATYPES,
+    HEADER_LENGTH,
+    Array,
+    answer,
+    json_size,
+    read_request,
+    wanted_outputs,
+)
 
 _VERSION = "1"
 
@@ -78,11 +86,13 @@ async def infer(request: Request) -> Response:
     """Run the model. A body's tensors are read in a thread, so that the event loop stays free."""
     name, service = _named(request), request.app.state.service
     session: Session = service.models.session(name)
-    body, header = await body_of(request), request.headers.get(HEADER_LENGTH)
+    body = await body_of(request)
+    size = json_size(body.content, request.headers.get(HEADER_LENGTH))
+    require_room_for_json(request, body, size)
     stop = onnxruntime.RunOptions()
 
     def run() -> Response:
-        asked, feed = read_request(body.content, header)
+        asked, feed = read_request(body.content, size)
         outputs = _outputs(session, name, wanted_outputs(asked))
         _require_inputs(session, name, feed)
         values = _run(session, outputs, feed, stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ortpacks_runtime import ProviderError, Report, Session, open_session
+from ortpacks_runtime import Report, Session, open_session
+from ortpacks_runtime.settings import model_settings
 from ortpacks_runtime.warm_up import Feed
 
 from ortpacks_service.errors import RequestError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 log = logging.getLogger("ortpacks_service")
 
@@ -37,7 +32,7 @@ class Model:
     state: str = WAITING
     reason: str = ""
     """Reason why the model could not be opened."""
-    began: float = 0.0
+    started: float = 0.0
     """Time when loading began, by ``time.monotonic``."""
     report: Report = field(default_factory=Report, repr=False)
     """The report of the session, which is filled while the model is opened."""
@@ -45,15 +40,15 @@ class Model:
 
     def value(self) -> dict[str, Any]:
         """Return the model's state as values for ``/readyz``."""
-        told: dict[str, Any] = {"state": self.state}
+        state: dict[str, Any] = {"state": self.state}
         if self.state == LOADING:
-            told["seconds"] = round(time.monotonic() - self.began, 1)
+            state["seconds"] = round(time.monotonic() - self.started, 1)
         notes = "; ".join(self.report.notes)
         if self.state == READY and not self.report.proved:
-            told["note"] = notes or "opened, not run yet"
+            state["note"] = notes or "opened, not run yet"
         elif self.state != READY and notes:
-            told["note"] = notes
-        return told | ({"reason": self.reason} if self.reason else {})
+            state["note"] = notes
+        return state | ({"reason": self.reason} if self.reason else {})
 
 
 class Models:
@@ -64,7 +59,7 @@ class Models:
 
     def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
         files = (file for folder in folders for file in sorted(folder.glob(f"*/{_FILE}")))
-        found = {file.parent.name: file.parent for file in files}
+        found = {_printable(file.parent.name): file.parent for file in files}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
         self.where = ", ".join(map(str, folders))
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
@@ -76,11 +71,11 @@ class Models:
         model's first run.
         """
 
-        def all_of_them() -> None:
+        def open_all() -> None:
             for model in self.named.values():
                 self._open(model, opened.get(model.name), feeds.get(model.name))
 
-        threading.Thread(target=all_of_them, name="load", daemon=True).start()
+        threading.Thread(target=open_all, name="load", daemon=True).start()
 
     @property
     def ready(self) -> bool:
@@ -99,18 +94,18 @@ class Models:
             raise RequestError(f"{name} is not open yet: /readyz tells how far it is.", 503, 1)
         return model.session
 
-    def _open(self, model: Model, then: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
-        model.began, model.state = time.monotonic(), LOADING
+    def _open(self, model: Model, after: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
+        model.started, model.state = time.monotonic(), LOADING
         try:
-            asked = _asked(model.folder / _CONFIG)
-            session = open_session(model.folder / _FILE, **asked, feed=feed, report=model.report)
-            if then:
-                then(model, session)
+            config = model.folder / _CONFIG
+            own = model_settings(config, _KEYS) if config.is_file() else {}
+            session = open_session(_openable(model.folder / _FILE), **own, feed=feed, report=model.report)
+            if after:
+                after(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged
-            model.reason = " ".join(str(error).split())[:500]
+            model.reason = _printable(" ".join(str(error).split())[:500])
             model.state = FAILED
-            told = (model.name, model.reason)
-            log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason is enough
+            log.error("model %s could not be opened: %s", model.name, model.reason)  # noqa: TRY400 - no trace
             return
         model.session, model.state = session, READY
         fallback = session.report.fallback
@@ -120,25 +115,18 @@ class Models:
                 "model": model.name,
                 "provider": session.report.provider,
                 "fallback": fallback.reason if fallback else None,
-                "seconds": round(time.monotonic() - model.began, 2),
+                "seconds": round(time.monotonic() - model.started, 2),
             },
         )
 
 
-def _asked(file: Path) -> dict[str, Any]:
-    """Return the arguments of ``open_session`` in the table ``ai`` of the model's ``config.toml``.
+def _openable(file: Path) -> Path:
+    """Return the path. Raises ``ValueError`` for one that ONNX Runtime cannot be given."""
+    if str(file) != _printable(str(file)):
+        raise ValueError("the path is not UTF-8. Rename its folder.")
+    return file
 
-    Raises ``ProviderError`` for a file that cannot be read or has another key.
-    """
-    if not file.is_file():
-        return {}
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("ai", {})
-    except (OSError, ValueError) as error:
-        raise ProviderError(f"{file}: {error}") from error
-    if not isinstance(table, dict):
-        raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
-    unknown = [key for key in table if key not in _KEYS]
-    if unknown:
-        raise ProviderError(f"{file}: ai.{unknown[0]} is none of {', '.join(_KEYS)}")
-    return dict(table)
+
+def _printable(text: str) -> str:
+    """Return a text that JSON can have. Bytes that are not UTF-8 in a file's name are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -77,6 +77,8 @@ def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.Argume
 
 
 def _address(text: str) -> str:
+    if not text or not text.isascii():  # sockets take an empty one for every address of the machine
+        raise argparse.ArgumentTypeError(f"{text!r}: an address or a host's name is wanted")
     return text
 
 
@@ -94,6 +96,8 @@ def _count(text: str) -> int:
 
 
 def _path(text: str) -> Path:
+    if not text:  # Python takes it for the current folder
+        raise argparse.ArgumentTypeError("a folder is wanted, not an empty text")
     return Path(text).absolute()
 
 

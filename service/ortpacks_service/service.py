@@ -37,10 +37,10 @@ T = TypeVar("T")
 class _Pool:
     """Threads, and a limit on the requests that wait for one or run in one."""
 
-    def __init__(self, threads: int | None, name: str, room: int | None) -> None:
+    def __init__(self, threads: int | None, name: str, most_waiting: int | None) -> None:
         """``None`` stands for a thread for each core, and for no limit."""
         self._threads = ThreadPoolExecutor(threads or os.cpu_count(), thread_name_prefix=name)
-        self._room = room
+        self._most_waiting = most_waiting
         self._running = 0
 
     async def run(self, run: Callable[[], T]) -> T:
@@ -48,7 +48,7 @@ class _Pool:
 
         Raises ``RequestError`` if too many requests wait.
         """
-        if self._room is not None and self._running >= self._room:
+        if self._most_waiting is not None and self._running >= self._most_waiting:
             waiting = f"{self._running} requests are waiting already. Try again in a second."
             raise RequestError(waiting, 503, 1)
         self._running += 1
@@ -56,7 +56,7 @@ class _Pool:
         future.add_done_callback(self._done)  # counts also for cancelled requests
         return await asyncio.shield(future)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop without waiting for running work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -86,17 +86,17 @@ class Service:
         self._stores = _Pool(1, "store", _WAITING)
         self.bodies = Bodies()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Open the models in a thread; ``/readyz`` shows their states."""
         if without := self._no_embedder():
             log.error(without)
-        self.models.load({self.embedder_name: self._opened}, {DETECTOR: silent_frame()})
+        self.models.load({self.embedder_name: self._make_embedder}, {DETECTOR: silent_frame()})
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop without waiting for running work; the store loses nothing if it is not closed."""
         self.batcher.close()
         for pool in (self._runs, self._streams, self._stores):
-            pool.end()
+            pool.stop()
 
     def reports(self) -> Iterator[tuple[str, Report]]:
         """Yield each open model's report with the model's name."""
@@ -119,11 +119,11 @@ class Service:
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of the texts. Raises ``RequestError``."""
         report = self.models.session(self.embedder_name).report
-        began = time.perf_counter()
-        found = await self.batcher.embed(texts)
-        self.metrics.seconds.observe(time.perf_counter() - began)
+        start = time.perf_counter()
+        embeddings = await self.batcher.embed(texts)
+        self.metrics.seconds.observe(time.perf_counter() - start)
         self.metrics.total.labels(report.provider).inc(len(texts))
-        return found
+        return embeddings
 
     async def in_thread(self, run: Callable[[], T]) -> T:
         """Run ``run`` in a thread and return its result.
@@ -143,13 +143,13 @@ class Service:
         """
         dimensions = self._ready_embedder().dimensions
 
-        def opened() -> T:
+        def with_store() -> T:
             if self._store is None:
                 self._store = Store(self.options.data, self.embedder_name, dimensions)
             return run(self._store)
 
         try:
-            return await self._stores.run(opened)
+            return await self._stores.run(with_store)
         except StoreError as error:
             raise RequestError(str(error), 503) from error
 
@@ -164,13 +164,13 @@ class Service:
             "to a model that is there."
         )
 
-    def _opened(self, model: Model, session: Session) -> None:
-        made = Embedder(session, model.folder / "tokenizer.json")
-        if self._dimensions not in (None, made.dimensions):
+    def _make_embedder(self, model: Model, session: Session) -> None:
+        embedder = Embedder(session, model.folder / "tokenizer.json")
+        if self._dimensions not in (None, embedder.dimensions):
             raise ValueError(
-                f"embedding_dim is {self._dimensions}, {model.name} has {made.dimensions} dimensions"
+                f"embedding_dim is {self._dimensions}, {model.name} has {embedder.dimensions} dimensions"
             )
-        self._embedder = made
+        self._embedder = embedder
 
     def _compute(self, texts: Sequence[str]) -> Embeddings:
         return self._ready_embedder().embed(texts)

@@ -45,21 +45,21 @@ class Store:
         """
         self._file = folder / _FILE
         self._lock = Lock()
-        with self._told():
+        with self._locked():
             folder.mkdir(parents=True, exist_ok=True)
-            self._base = apsw.Connection(str(self._file))
-            self._base.set_busy_timeout(_BUSY_MS)
-            self._base.enable_load_extension(True)
-            self._base.load_extension(sqlite_vec.loadable_path())
-            self._base.enable_load_extension(False)
+            self._database = apsw.Connection(str(self._file))
+            self._database.set_busy_timeout(_BUSY_MS)
+            self._database.enable_load_extension(True)
+            self._database.load_extension(sqlite_vec.loadable_path())
+            self._database.enable_load_extension(False)
             self._write_ahead()
-            self._base.execute("pragma synchronous = full")
-            with self._base:
-                self._base.execute(_SCHEMA.format(dimensions))
-                made = self._base.execute("select model, dimensions from made").get
+            self._database.execute("pragma synchronous = full")
+            with self._database:
+                self._database.execute(_SCHEMA.format(dimensions))
+                made = self._database.execute("select model, dimensions from made").get
                 if made is None:
                     made = (model, dimensions)
-                    self._base.execute("insert into made values (?, ?)", made)
+                    self._database.execute("insert into made values (?, ?)", made)
         if made != (model, dimensions):
             raise StoreError(
                 f"{self._file} has vectors of {made[0]} with {made[1]} dimensions, the service runs {model} "
@@ -81,7 +81,7 @@ class Store:
 
     def _switched(self) -> bool:
         with suppress(apsw.BusyError):
-            self._base.execute("pragma journal_mode = wal")
+            self._database.execute("pragma journal_mode = wal")
             return True
         return False
 
@@ -90,21 +90,21 @@ class Store:
 
         Raises ``StoreError``, and then stores none.
         """
-        with self._told(), self._base:
+        with self._locked(), self._database:
             numbers = [self._insert(text, vector) for text, vector in zip(texts, vectors, strict=True)]
         return numbers  # noqa: RET504 - the commit comes before the return
 
     def _insert(self, text: str, vector: NDArray[np.float32]) -> int:
-        self._base.execute("insert into texts (text) values (?)", (text,))
-        number = self._base.last_insert_rowid()
+        self._database.execute("insert into texts (text) values (?)", (text,))
+        number = self._database.last_insert_rowid()
         packed = sqlite_vec.serialize_float32(vector)
-        self._base.execute("insert into vectors (rowid, embedding) values (?, ?)", (number, packed))
+        self._database.execute("insert into vectors (rowid, embedding) values (?, ?)", (number, packed))
         return number
 
     def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
         """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score."""
-        with self._told():
-            rows: list[tuple[Any, ...]] = self._base.execute(
+        with self._locked():
+            rows: list[tuple[Any, ...]] = self._database.execute(
                 "select texts.id, texts.text, distance from vectors join texts on texts.id = vectors.rowid "
                 "where embedding match ? and k = ? order by distance",
                 (sqlite_vec.serialize_float32(vector), count),
@@ -112,7 +112,7 @@ class Store:
         return [{"id": number, "text": text, "score": 1 - float(away)} for number, text, away in rows]
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Let one caller in at a time, and raise errors of SQLite and the disk as ``StoreError``."""
         try:
             with self._lock:

@@ -41,15 +41,17 @@ _LENGTH = struct.Struct("<I")
 _MOST_DIMENSIONS, _MOST_ITEMS = 32, 1 << 31
 """The most dimensions of a tensor (numpy has up to 64) and the most items, more than any body holds."""
 
+_MOST_JSON_ITEMS = 1 << 21
+"""The most items of an output in JSON. Each takes about 60 bytes of memory, in binary data 8 and less."""
+
 _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
 """Types of JSON values that are allowed, by numpy's kind of type."""
 
 Array = NDArray[Any]
 
 
-def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the request's JSON, and its inputs by name. Raises ``RequestError``."""
-    size = _header_size(body, header_length)
+def read_request(body: bytes, size: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the JSON in the first ``size`` bytes, and the inputs by name. Raises ``RequestError``."""
     try:
         asked = orjson.loads(body[:size])
     except orjson.JSONDecodeError as error:
@@ -84,16 +86,24 @@ def answer(
     outputs, blocks = [], []
     for name, value in found.items():
         kind = _NAMES.get(value.dtype, "BYTES")
-        told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
+        output: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
         if _binary(wanted.get(name, {}), "binary_data", default=every):
             block = _to_bytes(value)
-            told["parameters"] = {"binary_data_size": len(block)}
+            output["parameters"] = {"binary_data_size": len(block)}
             blocks.append(block)
         elif kind == "FP16":
             raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
+        elif value.size > _MOST_JSON_ITEMS:
+            raise RequestError(
+                f"{name} has {value.size} items, too many for JSON: ask for it with binary_data"
+            )
+        elif value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise RequestError(
+                f"{name} has NaN or an infinity, which JSON lacks: ask for it with binary_data"
+            )
         else:
-            told["data"] = [_text(item) for item in value.ravel().tolist()]
-        outputs.append(told)
+            output["data"] = [_text(item) for item in value.ravel().tolist()]
+        outputs.append(output)
     head = orjson.dumps({**described, "outputs": outputs})
     headers = {"Content-Type": "application/octet-stream" if blocks else "application/json"}
     if blocks:
@@ -118,7 +128,8 @@ def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _header_size(body: bytes, header_length: str | None) -> int:
+def json_size(body: bytes, header_length: str | None) -> int:
+    """Return the size of the body's JSON, by the header ``HEADER_LENGTH``. Raises ``RequestError``."""
     if header_length is None:
         return len(body)
     plain = header_length.isascii() and header_length.isdecimal() and len(header_length) <= 10  # noqa: PLR2004

@@ -28,10 +28,11 @@ from tests.support.real_packages import (
 
 pytestmark = pytest.mark.images
 
-CPU_SECONDS, SECONDS = 2, 20
-"""Limits of a session's fallback: of its processes' CPU time, and of the time if others have the cores too.
+SECONDS, ATTEMPTS = 2, 3
+"""Limit of the CPU time of a session's fallback, and of its time on free cores; attempts to keep the latter.
 
-Measured on two cores: 0.7 to 0.9 s; among eight other processes 1.0 to 1.3 s of CPU time and 3 to 4.5 s.
+Measured on two cores: 0.7 to 0.9 s; among eight other processes 0.5 to 1.1 s of CPU time, and 0.6 to 1.8 s on
+free cores.
 """
 
 KINDS = ("cpu", "legacy", SERVICE, *FULL)
@@ -68,13 +69,24 @@ print(json.dumps({"outputs": outputs, **session.report.value()}))
 """
 
 ONE_NODE = """
-import os
+import os, time
 from ortpacks_runtime import one_node, session
+
+def shared():
+    start, used = time.perf_counter(), time.process_time()
+    while time.process_time() - used < 0.1:
+        pass
+    return (time.perf_counter() - start) / (time.process_time() - used)
+
 open("/tmp/model.onnx", "wb").write(one_node.ONE_NODE)
-before = os.times()
+share, before = shared(), os.times()
 print(session.open_session("/tmp/model.onnx").report.provider)
-after = os.times()
-print(sum(after[:4]) - sum(before[:4]), after.elapsed - before.elapsed)
+after, share = os.times(), (share + shared()) / 2
+print(sum(after[:4]) - sum(before[:4]), (after.elapsed - before.elapsed) / share)
+"""
+"""A program that prints a session's provider, and the CPU seconds and seconds, on free cores, of opening it.
+
+``shared`` returns how many times longer a computation lasts because other processes have the cores too.
 """
 
 READ_ONLY = ("--read-only", "--tmpfs=/tmp")
@@ -235,16 +247,17 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
         if refusal == "no cuDNN":
             host.check_output(f"rm {CUDNN}")
         said = json.loads(host.check_output("python3 -m ortpacks_runtime doctor --json"))
-        opened = host.run("python3 -c %s", ONE_NODE)
+        opened = [host.run("python3 -c %s", ONE_NODE) for _ in range(ATTEMPTS)]
     assert (said["provider"], said["proved"]) == ("cpu", True)
     (cuda,) = [step for step in said["steps"] if step["provider"] == "cuda"]
     assert reason in cuda["reason"]
     assert advice in cuda["advice"]
-    provider, cpu, seconds = opened.stdout.split()
-    assert (opened.rc, provider) == (0, "cpu")
-    assert float(cpu) < CPU_SECONDS
-    assert float(seconds) < SECONDS
-    assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened.stderr
+    assert {one.rc for one in opened} == {0}
+    providers, cpu, seconds = zip(*(one.stdout.split() for one in opened), strict=True)
+    assert set(providers) == {"cpu"}
+    assert max(map(float, cpu)) < SECONDS
+    assert min(map(float, seconds)) < SECONDS, seconds
+    assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened[0].stderr
 
 
 @pytest.mark.parametrize("kind", [SERVICE], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import socket
@@ -16,15 +17,18 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from ortpacks_runtime import open_session
+from ortpacks_service.embedding import Embedder
 from ortpacks_service.options import DETECTOR, EMBEDDER
 from ortpacks_service.speech import Segments
 
 from builder.adapters.test_models.service_models import write_models
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from tests.answers import pairs
-from tests.component.service.test_process import Running, service
+from tests.component.service.test_process import Running, resident, service
 from tests.component.service.test_speech import wav
 from tests.integration.test_answers import SIMILARITIES
+from tests.support import ROOT
 from tests.support.crowd import CLIENTS, crowd
 from tests.support.fakes.verbs import invoke
 
@@ -63,6 +67,21 @@ def test_the_wheels_that_the_verb_makes_hold_all_that_runs(tmp_path: Path) -> No
     with service(models, tmp_path / "data", {"PYTHONPATH": site}) as started:
         assert started.post("/embed", {"texts": "a"})["dimensions"] == 384
         assert b"<title>" in started.fetch("/")
+
+
+ORIGINAL = json.loads((ROOT / "tests/data/embeddings/vectors.json").read_bytes())
+"""Texts, each with its vector by Sentence Transformers."""
+
+
+@pytest.mark.parametrize("together", [1, len(ORIGINAL)], ids=["one by one", "in one batch"])
+def test_vectors_are_those_of_sentence_transformers(models: Path, together: int) -> None:
+    session = open_session(models / EMBEDDER / "model.onnx", "cpu")
+    embedder = Embedder(session, models / EMBEDDER / "tokenizer.json")
+    texts = [row["text"] for row in ORIGINAL]
+    wanted = [np.frombuffer(base64.b64decode(row["vector"]), "<f4") for row in ORIGINAL]
+    found = [embedder.embed(texts[at : at + together]).vectors for at in range(0, len(ORIGINAL), together)]
+    away = np.abs(np.concatenate(found) - wanted).max(axis=1)
+    assert {text: far for text, far in zip(texts, away, strict=True) if far > 1e-4} == {}
 
 
 def similarities(started: Running) -> Array:
@@ -184,12 +203,6 @@ def test_a_segment_of_speech_comes_before_the_audio_has_ended(running: Running) 
 
 def test_silence_is_no_speech(running: Running) -> None:
     assert running.send("/vad", wav(frames=bytes(2 * RATE))) == b""
-
-
-def resident(process: int) -> float:
-    """Return the resident memory of a process in MiB."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:

@@ -29,6 +29,7 @@ from ortpacks_runtime.__main__ import main
 from ortpacks_runtime.alias import load_as
 from ortpacks_runtime.client import devices
 from ortpacks_runtime.libraries import Libraries
+from ortpacks_runtime.limits import Needs, limit_of_package
 from ortpacks_runtime.one_node import ONE_NODE
 from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
@@ -77,7 +78,7 @@ def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
 
     assert threads(open_session(model, "cpu")) == 0  # in ONNX Runtime, 0 means one thread for each core
     assert threads(open_session(model, "cpu", threads=3)) == 3
-    with pytest.raises(ProviderError, match="threads=0: a whole number above 0 is wanted"):
+    with pytest.raises(ProviderError, match="threads=0: a whole number from 1 to 1024 is wanted"):
         open_session(model, "cpu", threads=0)
 
 
@@ -150,6 +151,79 @@ def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads
         f"older. Export it with opset_version={known}, or use a newer onnxruntime."
     )
     assert caplog.messages[0] == note
+
+
+def relu_and(folder: Path, domain: str, name: str, opset: int) -> Path:
+    """Write a model of opset 13 that computes Relu, and then an operator of a domain; return its path."""
+    x, y = (helper.make_tensor_value_info(side, TensorProto.FLOAT, ["n"]) for side in "xy")
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node(name, ["a"], ["y"], domain=domain),
+    ]
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(domain, opset)][: 2 if domain else 1]
+    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opsets, ir_version=8)
+    onnx.save(made, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "says"),
+    [
+        ("com.example", "Theirs", "com.example.Theirs (opset 1)"),
+        ("com.microsoft", "Gleu", "com.microsoft.Gleu (opset 1)"),
+        ("", "Mish", "Mish (opset 13)"),  # ONNX has it from opset 18 on
+    ],
+)
+def test_operators_that_onnx_runtime_does_not_know_are_told_before_the_model_loads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, domain: str, name: str, says: str
+) -> None:
+    report = Report()
+    with pytest.raises(Exception, match=rf"{name}.*registered"):
+        open_session(relu_and(tmp_path, domain, name, 1), "cpu", report=report)
+    (note,) = report.notes
+    assert f"in the model's opset: {says}. Export it without them" in note
+    assert caplog.messages == [note]
+
+
+LEAN = (
+    {"domain": "", "operators": ["Affine", "LayerNormalization(1)"]},
+    {"domain": "com.microsoft", "operators": []},
+)
+MINIMAL: tuple[dict[str, Any], ...] = tuple(
+    {"domain": domain, "operators": []} for domain in ("", "com.microsoft")
+)
+"""``cannot_run`` of two packages."""
+
+
+@pytest.mark.parametrize(
+    ("cannot_run", "says"),
+    [
+        (LEAN, "for com.microsoft.Gelu of model.onnx: such nodes run on the CPU, if it has a kernel."),
+        (LEAN[:1], "for some operators (2 of ai.onnx): nodes that ONNX Runtime fuses may run on the CPU."),
+        (MINIMAL, "for any operator: nothing runs on the GPU."),
+    ],
+)
+def test_operators_that_a_package_lacks_are_told_before_the_model_loads(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    cannot_run: tuple[dict[str, Any], ...],
+    says: str,
+) -> None:
+    monkeypatch.setattr(session_module, "require", lambda _: None)
+    monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours", cannot_run=cannot_run))
+    open_session(relu_and(tmp_path, "com.microsoft", "Gelu", 1), "cuda")
+    cure = "Install the full package, the one with neither -lean nor -minimal in its name."
+    assert caplog.messages[0] == f"ours was made without CUDA kernels {says} {cure}"
+
+
+@pytest.mark.parametrize(("opset", "lacks"), [(13, True), (17, False)])
+def test_an_operator_that_a_package_lacks_in_one_version_is_found_by_the_model_s_opset(
+    opset: int, lacks: bool
+) -> None:
+    """ONNX has LayerNormalization from opset 17 on, ONNX Runtime one of its own before."""
+    needs = Needs("m.onnx", {"ai.onnx": opset}, (("ai.onnx", "LayerNormalization"),))
+    assert ("LayerNormalization of m.onnx" in limit_of_package("ours", LEAN, needs)) == lacks
 
 
 def test_the_file_of_the_level_is_opened(model: Path) -> None:
@@ -427,13 +501,13 @@ def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
     monkeypatch.setattr(session_module, "require", lambda _: None)
     monkeypatch.setattr(session_module, "prepare", lambda *_: place)
     report, told = Report(), []
-    taken = session_module._taken
+    taken = session_module._open_and_run
 
     def seen(path: Path, name: str, *others: Any) -> Any:  # noqa: ANN401 - passed on
         told.append((name, *report.notes))
         return taken(path, name, *others)
 
-    monkeypatch.setattr(session_module, "_taken", seen)
+    monkeypatch.setattr(session_module, "_open_and_run", seen)
     assert open_session(model, "cuda", report=report).report is report
     slow = "ours serves RTX 5090 by JIT alone: the driver compiles kernels for minutes if its cache has none"
     assert told == [("cuda", *([slow] if jit else [])), ("cpu",)]

@@ -30,10 +30,14 @@ class Model:
 
 
 def ran(
-    test: Callable[[Batcher, Model], Awaitable[None]], batch: int = 4, room: int = 100, *, cpu: bool = True
+    test: Callable[[Batcher, Model], Awaitable[None]],
+    batch: int = 4,
+    capacity: int = 100,
+    *,
+    cpu: bool = True,
 ) -> Model:
     async def main() -> None:
-        batcher = Batcher(model.compute, lambda: batch, room, lambda _: None, lambda: cpu)
+        batcher = Batcher(model.compute, lambda: batch, capacity, lambda _: None, lambda: cpu)
         await test(batcher, model)
         batcher.close()
 
@@ -84,7 +88,7 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
         assert batcher.length == 0
         await batcher.embed(["2"] * 3)
 
-    ran(test, room=10)
+    ran(test, capacity=10)
 
 
 def test_an_idle_service_takes_a_request_larger_than_its_queue() -> None:
@@ -92,7 +96,7 @@ def test_an_idle_service_takes_a_request_larger_than_its_queue() -> None:
         model.gate.set()
         assert len((await batcher.embed(["1"] * 25)).vectors) == 25
 
-    ran(test, room=10)
+    ran(test, capacity=10)
 
 
 def test_what_nobody_waits_for_is_not_computed() -> None:

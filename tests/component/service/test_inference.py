@@ -253,6 +253,32 @@ def test_halves_have_no_json(start: Start) -> None:
     assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
 
 
+@pytest.mark.parametrize(("rows", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
+def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
+    start: Start, rows: int, code: int
+) -> None:
+    """The model returns two items for each row."""
+    data = bytes(16 * rows)
+    tensor = {"name": "x", "shape": [rows, 4], "datatype": "FP32", "parameters": sized(data)}
+    body, headers = binary({"inputs": [tensor]}, data)
+    answer = start().post(TIMES, content=body, headers=headers)
+    assert (answer.status_code, b"too many for JSON" in answer.content) == (code, code == 400)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_numbers_that_json_lacks_come_as_binary_data_alone(start: Start, number: float) -> None:
+    """The row (0, 1) of w times the number is NaN, and the number."""
+    data = np.array([[number, 0, 0, 0]], "<f4").tobytes()
+    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": sized(data)}
+    body, headers = binary({"inputs": [tensor]}, data)
+    service = start()
+    refused = service.post(TIMES, content=body, headers=headers)
+    assert (refused.status_code, "y has NaN or an infinity" in refused.json()["error"]) == (400, True)
+    body, headers = binary({"inputs": [tensor], "parameters": {"binary_data_output": True}}, data)
+    answer = service.post(TIMES, content=body, headers=headers)
+    assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)
+
+
 def test_models_and_versions_that_are_not_there_are_told(start: Start) -> None:
     service = start()
     lost = service.get("/v2/models/nope")

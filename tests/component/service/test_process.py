@@ -53,6 +53,12 @@ class Running:
             return bytes(answer.read())
 
 
+def resident(process: int) -> float:
+    """Return the resident memory of a process in MiB."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
 def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:
     where = ["--models", str(models), "--data", str(data), "--port", str(port)]
     return [sys.executable, "-m", "ortpacks_service", *where, *flags]
@@ -177,6 +183,74 @@ def test_bodies_that_fill_their_share_of_the_memory_leave_no_room_until_they_are
         assert running.post("/embed", {"texts": "east"})["dimensions"] == 2
 
 
+def answer_to(running: Running, *parts: bytes) -> bytes:
+    """Send the parts of requests; return all that comes until the service closes the connection."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as line:
+        with contextlib.suppress(ConnectionError):  # closed before all was sent
+            for part in parts:
+                line.sendall(part)
+        come = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := line.recv(1 << 16):
+                come += piece
+        return come
+
+
+PING = b"GET /ping HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = b"POST /embed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET /",
+        PING + b"X: ",
+        PING + b"\r\n" + PING + b"X: ",
+        CHUNKED + b"1;",
+        CHUNKED + b"2\r\n{}\r\n0\r\nX: ",
+    ],
+    ids=["first line", "header", "header of the second request", "line before a part", "line after the body"],
+)
+def test_lines_without_an_end_are_cut_and_take_no_memory(models: Path, tmp_path: Path, begin: bytes) -> None:
+    with service(models, tmp_path / "data") as running:
+        before = resident(running.process.pid)
+        answer = answer_to(running, begin, *[b"a" * (1 << 16)] * 1600)
+        assert resident(running.process.pid) < before + 16
+        assert running.get("/ping") == {"status": "pong"}
+    assert b"400 Bad Request" in answer or not answer
+    assert b"larger than 64 KiB" in answer or b"Invalid HTTP request" in answer or not answer
+
+
+def test_many_requests_in_one_packet_and_large_heads_are_answered(models: Path, tmp_path: Path) -> None:
+    large = b"X: " + b"a" * 60_000 + b"\r\n"
+    last = PING + b"Connection: close\r\n\r\n"
+    body = b'{"texts": "' + b"east " * 200_000 + b'"}'
+    post = b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with service(models, tmp_path / "data") as running:
+        answer = answer_to(running, (PING + b"\r\n") * 200 + post + PING + large + b"\r\n" + last)
+    assert answer.count(b"HTTP/1.1 200 OK") == 203
+
+
+def test_a_connection_whose_request_does_not_come_is_closed(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from ortpacks_service import connections\nconnections._HEAD_SECONDS = 1\n"
+    )
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
+    with service(models, tmp_path / "data", env) as running:
+        for begin in (b"", PING, b"GET /"):
+            began = time.monotonic()
+            assert answer_to(running, begin) == b""
+            assert time.monotonic() - began < 10
+        slow = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 17\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as line:
+            line.sendall(slow)
+            time.sleep(1.5)
+            line.sendall(b'{"texts": "east"}')
+            assert b"200 OK" in line.recv(4096)
+
+
 def test_two_processes_share_a_store(models: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with service(models, data) as one, service(models, data) as other:
@@ -231,6 +305,10 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
             "nowhere does not exist. `./run service` of",
         ),
         ([], {"ORTPACKS_PROVIDER": "cudda"}, "ORTPACKS_PROVIDER: 'cudda' is none of"),
+        (["--host", ""], {}, "argument --host: '': an address or a host's name is wanted"),
+        (["--host", "a\udcff"], {}, "argument --host: 'a\\udcff': an address or a host's name is wanted"),
+        (["--models", "/tmp:"], {}, "argument --models: a folder is wanted, not an empty text"),
+        (["--data", ""], {}, "argument --data: a folder is wanted"),
     ],
 )
 def test_a_wrong_setting_ends_it_with_a_sentence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import shutil
 import threading
 import time
@@ -85,6 +86,33 @@ def test_limits_of_texts_and_bodies_are_told(start: Start) -> None:
     large = service.post("/embed", json={"texts": "east " * (1 << 20)})
     assert large.status_code == 413
     assert "larger than 1 MiB" in large.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("value", [b"1.5", b'"a"', b"[1]", b"{}", b"null"])
+@pytest.mark.parametrize("path", ["/embed", f"/v2/models/{EMBEDDER}/infer"])
+def test_values_of_json_take_more_memory_than_their_text_and_count_as_such(
+    start: Start, path: str, value: bytes
+) -> None:
+    """Two bodies of a MiB hold 65,536 values of 32 bytes."""
+    service = start("--body-mib", "1", "--texts", "1000000")
+    answer = service.post(path, content=b'{"texts": [' + b",".join([value] * 70_000) + b"]}")
+    assert answer.status_code == 413
+    assert "JSON has more than 65536 values. Send tensors as binary data" in answer.text
+
+
+def test_commas_and_brackets_within_texts_are_no_values(start: Start) -> None:
+    service = start("--body-mib", "1")
+    texts = ['east, [north], {"east": \\}, ' * 12_000, "north"]
+    assert service.post("/embed", json={"texts": texts}).status_code == 200
+    assert service.post("/embed", content=b'{"texts": "east' + b"," * 100_000).status_code == 400
+
+
+def test_values_fill_the_memory_for_bodies_until_they_are_gone(start: Start) -> None:
+    service = start("--body-mib", "1", "--texts", "60000")
+    for _ in range(3):
+        assert service.post("/embed", json={"texts": ["east"] * 40_000}).status_code == 200
+    bodies = service.app.state.service.bodies  # type: ignore[attr-defined]
+    assert bodies.grow(0) == 0
 
 
 def test_what_is_not_there_is_told_as_json(start: Start) -> None:
@@ -215,7 +243,7 @@ def test_a_model_that_loads_for_long_says_why_only_where_that_is_known(
     tmp_path: Path, notes: list[str], more: dict[str, str]
 ) -> None:
     began = time.monotonic() - 100
-    model = Model("slow", tmp_path, LOADING, began=began, report=Report(notes=notes))
+    model = Model("slow", tmp_path, LOADING, started=began, report=Report(notes=notes))
     assert model.value() == {"state": "loading", "seconds": pytest.approx(100, abs=5), **more}
 
 
@@ -287,13 +315,27 @@ def test_config_toml_names_another_model_and_is_held_to_its_size(
     ("text", "says"),
     [
         ('[ai]\nprovider = "cudda"\n', "cudda"),
-        ("[ai]\nprovide = 1\n", "ai.provide is none of provider, device, level, strict, threads"),
+        ("[ai]\nprovide = 1\n", "'provide' is none of provider, device, level, strict, threads"),
+        (
+            "[ai]\nthreads = 'two'\n",
+            "config.toml: ai.threads = 'two': a whole number from 1 to 1024 is wanted",
+        ),
         ("[ai\n", "config.toml: "),
     ],
 )
 def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: str, says: str) -> None:
     (models / EMBEDDER / "config.toml").write_text(text)
     assert says in start().get("/readyz").json()["reason"]
+
+
+def test_a_folder_whose_name_is_no_text_is_told_and_costs_no_other(start: Start, models: Path) -> None:
+    shutil.copytree(models / EMBEDDER, models / os.fsdecode(b"caf\xe9"))
+    ready = start().get("/readyz").json()
+    assert ready["models"]["caf\\udce9"] == {
+        "state": "failed",
+        "reason": "the path is not UTF-8. Rename its folder.",
+    }
+    assert ready["models"][EMBEDDER] == {"state": "ready"}
 
 
 def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> None:
@@ -354,6 +396,12 @@ def test_a_compressed_body_is_told(start: Start, models: Path, path: str, body: 
     answer = start().post(path, content=body, headers={"Content-Encoding": "gzip"})
     assert answer.status_code == 415
     assert "Content-Encoding: 'gzip' is not read here" in answer.text
+
+
+@pytest.mark.parametrize("encoding", ["Identity", "identity", ""])
+def test_a_body_that_is_not_compressed_may_say_so(start: Start, encoding: str) -> None:
+    answer = start().post("/embed", json={"texts": "east"}, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 200
 
 
 def test_a_very_long_text_takes_no_longer_than_its_first_part(start: Start) -> None:

@@ -32,7 +32,29 @@ def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:
 def test_versions_are_read(tmp_path: Path) -> None:
     found = read_onnx(made(tmp_path))
     assert found.opsets == {"ai.onnx": 17, "com.microsoft": 1}
+    assert found.operators == {"ai.onnx": ("Add",)}
     assert found.external == ()
+
+
+def test_operators_of_branches_and_functions_are_read_and_functions_are_none(tmp_path: Path) -> None:
+    output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
+    ours, theirs = ("mine.Own", "Own"), ("com.example", "Theirs")
+    branch = helper.make_graph(
+        [helper.make_node(name, ["x"], ["o"], domain=domain) for domain, name in (ours, theirs)],
+        "b",
+        [],
+        [output],
+    )
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph([node], "g", [condition], [helper.make_tensor_value_info("y", 1, [1])])
+    opsets = [helper.make_opsetid(domain, 1) for domain in ("", ours[0], theirs[0])]
+    body = [helper.make_node("Relu", ["a"], ["b"])]
+    function = helper.make_function(*ours, ["a"], ["b"], body, opsets)
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert read_onnx(path).operators == {"ai.onnx": ("If", "Relu"), "com.example": ("Theirs",)}
 
 
 def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path) -> None:

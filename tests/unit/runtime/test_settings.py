@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ortpacks_runtime.providers import ProviderError, chain
@@ -83,7 +84,17 @@ def test_the_config_of_the_folder_is_read(config: Path, monkeypatch: pytest.Monk
         ({"device": True}, {}, r"^device=True: a GPU's number"),
         ({}, {"GPU_DEVICE": "first"}, r"^GPU_DEVICE: a GPU's number"),
         ({}, {"ORTPACKS_STRICT": "maybe"}, r"^ORTPACKS_STRICT: true or false is wanted$"),
-        ({}, {"ORTPACKS_EMBEDDING_DIM": "0"}, r"^ORTPACKS_EMBEDDING_DIM: a whole number above 0"),
+        (
+            {},
+            {"ORTPACKS_EMBEDDING_DIM": "0"},
+            r"^ORTPACKS_EMBEDDING_DIM: a whole number from 1 to 1000000000",
+        ),
+        ({}, {"ORTPACKS_THREADS": "9" * 5000}, r"^ORTPACKS_THREADS: a whole number from 1 to 1024 is wanted"),
+        ({"threads": 1025}, {}, r"^threads=1025: a whole number from 1 to 1024 is wanted"),
+        ({"threads": True}, {}, r"^threads=True: a whole number from 1 to 1024 is wanted"),
+        ({"threads": "\u0663"}, {}, r"a whole number from 1 to 1024 is wanted"),
+        ({"device": "\u0663"}, {}, r"a GPU's number is wanted"),
+        ({}, {"ORTPACKS_MODEL_NAME": "mod\udcff"}, r"^ORTPACKS_MODEL_NAME: a text is wanted"),
         ({}, {"ORTPACKS_CONFIG": "/no/such.toml"}, r"^ORTPACKS_CONFIG=/no/such.toml: No such file"),
     ],
 )
@@ -110,6 +121,21 @@ def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, text: str
     file.write_text(text)
     with pytest.raises(ProviderError, match=told):
         settings({}, {"ORTPACKS_CONFIG": str(file)})
+
+
+def test_a_byte_order_mark_before_the_file_is_no_error(config: Path) -> None:
+    config.write_bytes(b"\xef\xbb\xbf" + config.read_bytes())
+    assert settings({}, {"ORTPACKS_CONFIG": str(config)}).level == "high"
+
+
+def test_a_file_of_the_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("[ai]\n")
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(ProviderError, match=r"^config.toml: Permission denied"):
+        settings({}, {})
 
 
 @pytest.mark.parametrize(

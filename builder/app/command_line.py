@@ -37,7 +37,7 @@ from invoke.tasks import Task, task
 from builder.adapters.compile_cache import compile_cache
 from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
+from builder.builds.wiring import Wiring, without_secrets
 from builder.config.project import pick_variants
 from builder.console import Console
 from builder.errors import FULL_DISK, BuilderError, TransferError, ValidationError, os_error
@@ -495,7 +495,8 @@ class Verbs(Program):
         """
         try:
             try:
-                super().run(argv, exit)
+                with without_secrets():
+                    super().run(argv, exit)
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:

@@ -13,10 +13,12 @@ import pytest
 from builder.adapters.signing_keys import KeySigner
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.errors import IntegrityError, ParseError
+from builder.errors import ConfigError, IntegrityError, ParseError
+from builder.formats.index import loads
 from builder.formats.json_values import parse_json
 from builder.formats.trust import LIMIT, TARGETS, canonical, read_root, read_targets
 from builder.release.signing import key_id
+from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, targets
 
 MALLORY = key("mallory")
@@ -201,6 +203,28 @@ def test_a_name_is_its_code_points(tmp_path: Path, name: str) -> None:
     there = {TARGETS: packed(signed, by(CI, signed))}
     with pytest.raises(IntegrityError, match=r"does not name index\.json"):
         Trust(FIRST, NOW, Prefix(tmp_path)).require_signed("index.json", b"{}", "here", there.get)
+
+
+INDEX = (ROOT / "tests/data/formats/index-3.json").read_bytes()
+
+
+def test_an_index_cut_anywhere_or_longer_is_refused_signed_or_not(tmp_path: Path) -> None:
+    text = INDEX.decode().rstrip()
+    loads(text, "index.json")
+    for end in range(len(text)):
+        with pytest.raises(ConfigError):
+            loads(text[:end], "index.json")
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
+    there = {TARGETS: targets({"index.json": INDEX})}
+    trust.require_signed("index.json", INDEX, "here", there.get)
+    for other in (
+        *(INDEX[:end] for end in range(0, len(INDEX), 97)),
+        INDEX + b" ",
+        INDEX + b"\n",
+        b"\n" + INDEX,
+    ):
+        with pytest.raises(IntegrityError, match="is not what was signed"):
+            trust.require_signed("index.json", other, "here", there.get)
 
 
 def test_an_index_is_json_whose_keys_are_there_once() -> None:

@@ -31,7 +31,7 @@ _PAUSE = 0.05
 
 _ALLOW = ("--allow-mixed", "--allow-unresolved", "--allow-lean", "--allow-partial")
 
-_HOSTS = ("publish", "mirror to a folder", "mirror to a registry")
+_HOSTS = ("`publish` to the double of GitHub", "`mirror` to a folder", "`mirror` to a registry")
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="where each release lies, for a while")
     asked = parser.parse_args()
     size = sum(file.stat().st_size for file in asked.dist.glob("ortpacks-*.tar.*") if file.is_file())
-    print(f"{size / 1e6:,.0f} MB of packages\n")
-    print("| verb | seconds | all processes, MB | largest process, MB |\n|---|---|---|---|")
+    print(f"| {size / 1e6:,.0f} MB of packages | seconds | all processes, MB | largest process, MB |")
+    print("|---|---|---|---|", flush=True)
     peaks = []
     with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="publishing-benchmark-") as place:
         for host in _HOSTS:
@@ -56,11 +56,11 @@ def main() -> None:
 @contextmanager
 def _verb(host: str, folder: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Yield the words and the environment of a verb that releases to a host with its files in ``folder``."""
-    if host == "publish":
+    if host == _HOSTS[0]:
         with GitHubDouble(folder).running() as double:
             words = ["publish", "--api", double.url, "--repository", REPOSITORY, "--allow-mutable"]
             yield words, {"GITHUB_TOKEN": TOKEN}
-    elif host == "mirror to a folder":
+    elif host == _HOSTS[1]:
         yield ["mirror", "--to", str(folder / "mirror")], {}
     else:
         with registry_server(folder) as server:

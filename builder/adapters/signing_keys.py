@@ -106,6 +106,11 @@ def _signer(content: bytes, where: str, env: Mapping[str, str]) -> Signer:
 
 
 def _read(file: Path) -> bytes:
+    if "\n" in str(file):
+        raise ConfigError(
+            "The path of a key's file is wanted, not the key itself.",
+            advice=f"The text of a private key goes into the environment variable {VARIABLE}.",
+        )
     try:
         with file.open("rb") as stream:
             return stream.read(_LONGEST)

@@ -22,6 +22,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
 from builder.app.flags import ROOT
+from builder.builds.wiring import without_secrets
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.text import nearest
 
@@ -83,7 +84,8 @@ class Verbs(Program):
         """
         try:
             try:
-                super().run(argv, exit)
+                with without_secrets():
+                    super().run(argv, exit)
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:

@@ -6,10 +6,13 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from zipfile import ZipFile
 
 from builder.adapters.archive.package_archive import EARLIEST_MTIME
+from builder.adapters.archive.wheel_file import EXECUTABLE, PLAIN
+from builder.adapters.archive.zip_file import ZipWriter
 from builder.builds.wiring import Wiring
-from builder.files.atomic_write import write_file
+from builder.files.atomic_write import part_file
 from builder.formats.package_names import CLIENT
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
@@ -27,8 +30,9 @@ MODELS = "models"
 
 
 def make_wheel(wiring: Wiring, project: str) -> Path:
-    """Write the wheel of ``project`` to ``dist`` and return its path. The bytes are reproducible.
+    """Write the wheel of ``project`` to ``dist`` and return its path.
 
+    The bytes depend on the sources alone: flit's own zip depends on Python's zlib and on the files' modes.
     Raises ``DiskError``.
     """
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
@@ -40,7 +44,10 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
         wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
         (made,) = Path(work).glob("*.whl")
         wheel = wiring.dist / made.name
-        write_file(wheel, made.read_bytes())
+        with ZipFile(made) as flits, part_file(wheel) as file, ZipWriter(file) as writer:
+            for member in flits.infolist():
+                mode = EXECUTABLE if member.external_attr >> 16 & 0o111 else PLAIN
+                writer.compress(member.filename, [flits.read(member)], mode)
     wiring.reporter.say(str(wheel))
     return wheel
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TextIO
@@ -56,6 +56,25 @@ _HINTS = {
 _MOST_WORKERS = 4
 """The most threads that compress; each takes about 40 MB of memory (docs/performance.md)."""
 
+_TAKEN: dict[str, str] = {}
+"""The secrets that ``without_secrets`` keeps, by variable."""
+
+
+@contextmanager
+def without_secrets() -> Iterator[None]:
+    """Take the signing key out of the process's environment during the block, where wirings still have it.
+
+    Libraries start programs with that environment, as docker-py starts the Docker CLI's credential helpers.
+    """
+    taken = {name: os.environ.pop(name) for name in (VARIABLE,) if name in os.environ}
+    _TAKEN.update(taken)
+    try:
+        yield
+    finally:
+        for name in taken:
+            del _TAKEN[name]
+        os.environ.update(taken)
+
 
 class Wiring:
     """Adapters, configuration and folders of one run."""
@@ -66,7 +85,11 @@ class Wiring:
         """``root`` is the folder of ``variants.yaml``; ``dist`` is ``root/dist`` unless given."""
         self.root = root
         self.dist = (dist or root / "dist").resolve()
-        self.env: Mapping[str, str] = {**os.environ, "PATH": _path_with_venv(os.environ)}
+        self.env: Mapping[str, str] = {
+            **os.environ,
+            **_TAKEN,
+            "PATH": _path_with_venv(os.environ),
+        }
         home = self.env.get("HOME")
         docker = self.env.get("DOCKER_CONFIG") or (home and f"{home}/.docker")
         if docker and not is_writable(Path(docker)):

@@ -21,6 +21,7 @@ from builder.errors import TransferError
 from builder.files.digest import other_bytes
 from builder.files.http_client import NotThereError, read_body
 from builder.files.http_opener import Open, Response, basic_login
+from builder.formats.index import INDEX_LIMIT
 from builder.formats.oci import (
     DIGEST_FORM,
     MANIFEST_LIMIT,
@@ -184,7 +185,7 @@ def _layers_in(content: bytes, shown: str) -> Dict[str, _Layer]:
 
 def _named_layer(layer: Mapping[str, object]) -> Tuple[str, _Layer]:
     notes, digest, size = layer.get("annotations"), layer["digest"], layer["size"]
-    if not (isinstance(digest, str) and DIGEST_FORM.fullmatch(digest) and isinstance(size, int)):
+    if not (isinstance(digest, str) and DIGEST_FORM.fullmatch(digest) and type(size) is int and size >= 0):
         raise ValueError(digest)
     return (str(notes.get(TITLE)) if isinstance(notes, dict) else "", _Layer(digest, size))
 
@@ -208,6 +209,9 @@ class _InMemory:
 
 
 def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
+    if layer.size > INDEX_LIMIT:
+        answer.close()
+        raise TransferError(f"{shown}: larger than {INDEX_LIMIT} bytes, so it is not what was asked for.")
     content = read_body(answer, layer.size)
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if digest != layer.digest:

@@ -25,13 +25,13 @@ _NEUTRAL = (0, 1, 1, 0)
 def verify(key: bytes, message: bytes, signature: bytes) -> bool:
     """Return whether ``signature`` of ``message`` is by the owner of ``key``, a public key.
 
-    False for bytes that are no key or no signature.
+    False for bytes that are no key or no signature, and for a point of small order, for which anybody signs.
     """
     if len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
     signer, commitment = _point(key), _point(signature[:32])
     scalar = int.from_bytes(signature[32:], "little")
-    if signer is None or commitment is None or scalar >= _ORDER:
+    if signer is None or commitment is None or scalar >= _ORDER or _equal(_multiply(signer, 8), _NEUTRAL):
         return False
     digest = hashlib.sha512(signature[:32] + key + message).digest()
     challenge = int.from_bytes(digest, "little") % _ORDER

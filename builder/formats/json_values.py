@@ -10,7 +10,19 @@ import json
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
-from typing import Dict, List, Sequence, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Dict,
+    List,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from builder.errors import ParseError, SchemaError, ValidationError
 
@@ -45,14 +57,26 @@ def json_text(value: object) -> str:
 
 
 def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, in which no object has a key twice.
 
     Raises ``ParseError``, whose message begins with ``where`` and ends with ``advice``.
     """
     try:
-        return cast("object", json.loads(text))
+        return cast("object", json.loads(text, object_pairs_hook=_object))
     except (ValueError, RecursionError) as error:
         raise ParseError(f"{where} is not JSON: {error}. {advice}".rstrip()) from error
+
+
+def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
+    """Return the pairs as a dictionary. Raises ``ValueError`` for a key that is there twice.
+
+    Of two values one reader takes the first, another the last.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in found if keys.count(key) > 1)!r} is there twice")
+    return found
 
 
 def require_format(value: object, known: Sequence[int], where: str, older: str = "") -> None:

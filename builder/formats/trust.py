@@ -200,6 +200,8 @@ class _Envelope:
 
 
 def _envelope(content: bytes, where: str) -> _Envelope:
+    if len(content) > LIMIT:
+        raise IntegrityError(f"{where} has {len(content)} bytes; signed metadata has at most {LIMIT}.")
     try:
         value = parse_json(content, where)
         members = value if isinstance(value, dict) else {}

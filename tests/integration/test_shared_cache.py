@@ -60,18 +60,19 @@ class Watching(FakeReporter):
 
 
 class Machine:
-    """A machine with an empty ccache and no Ninja tree."""
+    """A machine with an empty ccache and no Ninja tree that compiles the project in ``root`` on ``base``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path = ROOT, base: str = "assembled") -> None:
         self.name = f"ortpacks-test-{uuid.uuid4().hex[:8]}"
         self.runner = ProcessRunner(os.environ)
         self._engine = DockerEngine(self.runner, os.environ)
         self._folder = folder / self.name
+        self._root, self._base = root, base
 
     def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
         """Compile ``TARGET`` and return the artifact's folder, which has a record and no libraries."""
-        shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
-        plan_options = PlanOptions(base="assembled", profile=Profile.MINIMAL)
+        shop = Wiring(self._root, dist=self._folder / "dist", reporter=reporter)
+        plan_options = PlanOptions(base=self._base, profile=Profile.MINIMAL)
         build = VariantBuild(
             shop, shop.project.variants["legacy"], BuildOptions(plan_options=plan_options), reporter
         )

@@ -9,19 +9,21 @@ from __future__ import annotations
 import base64
 import gzip
 import importlib
+import io
 import os
 import shutil
 import sys
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import IO, Callable, Iterator, Optional, Protocol, Sequence, Tuple, Type, cast
 
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
-from builder.files.digest import CHUNK
+from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in, other_bytes
 from builder.formats.package_names import Form
 from builder.formats.text import amount
 
@@ -38,20 +40,53 @@ def readable(form: Form) -> bool:
 
 
 @contextmanager
-def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
+def open_tar(file: Path, form: Form, wanted: Optional[Digest] = None) -> Iterator[IO[bytes]]:
     """Yield the tar in ``file`` as a stream.
 
-    Raises ``IntegrityError`` for damaged bytes, ``ToolMissingError`` where nothing decompresses zstd.
+    ``wanted`` is the digest that the bytes read must have: a file that others write to may change after it
+    was verified. Raises ``IntegrityError`` for damaged bytes and, at the end of the block, for other bytes
+    than wanted; ``ToolMissingError`` where nothing decompresses zstd.
     """
-    if form is Form.ZST:
-        with open_zstd(file) as stream:
-            yield stream
-    else:
-        with gzip.open(file) as stream:
+    with ExitStack() as stack:
+        source = stack.enter_context(_opened(file, wanted))
+        if form is Form.ZST:
+            yield stack.enter_context(_unpacked_zstd(source, file))
+        else:
+            stream = stack.enter_context(gzip.open(io.BufferedReader(cast("io.RawIOBase", source))))
             damage = (gzip.BadGzipFile, zlib.error, EOFError)
-            yield cast(
-                "IO[bytes]", _Checked(cast("IO[bytes]", stream), damage, f"{file}: not a whole gzip file")
-            )
+            message = f"{file}: not a whole gzip file"
+            yield cast("IO[bytes]", _Checked(cast("IO[bytes]", stream), damage, message))
+
+
+@contextmanager
+def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
+    """Yield the bytes of ``file``, without a buffer: a program reads from where this process stopped.
+
+    With ``wanted`` they come through a pipe, and their digest is compared at the end of the block.
+    """
+    if wanted is None:
+        with file.open("rb", buffering=0) as source:
+            yield source
+        return
+    reading, writing = os.pipe()
+    running = RunningDigest()
+
+    def pour() -> None:
+        with suppress(OSError), os.fdopen(writing, "wb") as pipe, file.open("rb") as source:
+            for chunk in chunks_in(source):
+                running.update(chunk)
+                pipe.write(chunk)
+
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        pouring = Thread(target=pour, daemon=True)
+        pouring.start()
+        yield pipe
+        for _ in chunks_in(pipe):  # the tar may end before the file does
+            pass
+        pouring.join()
+    found = running.digest
+    if found != wanted:
+        raise other_bytes(f"{file}: changed while it was unpacked", wanted.sha256, found.sha256)
 
 
 class _Checked:
@@ -131,17 +166,24 @@ def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.
     Raises ``ToolMissingError`` where no module or program decompresses zstd, ``IntegrityError`` where the
     bytes are not zstd, end early, or need a window longer than ``LONGEST_WINDOW``.
     """
+    with _opened(file, None) as source, _unpacked_zstd(source, file, modules, find) as stream:
+        yield stream
+
+
+@contextmanager
+def _unpacked_zstd(
+    source: IO[bytes], file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.which
+) -> Iterator[IO[bytes]]:
     reader = _reader(tuple(modules), find)
-    with file.open("rb", buffering=0) as source:  # a program reads from where this process stopped
-        _require_window(source, file)
-        with reader.open(source, f"{file}: not a whole zstd file") as stream:
-            yield stream
+    _require_window(file)
+    with reader.open(source, f"{file}: not a whole zstd file") as stream:
+        yield stream
 
 
-def _require_window(source: IO[bytes], file: Path) -> None:
-    """Raise ``IntegrityError`` for a window that is longer than ``LONGEST_WINDOW``; leave the position."""
-    size = window_of(source.read(18))
-    source.seek(0)
+def _require_window(file: Path) -> None:
+    """Raise ``IntegrityError`` for a window that is longer than ``LONGEST_WINDOW``."""
+    with file.open("rb") as source:
+        size = window_of(source.read(18))
     if size > LONGEST_WINDOW:
         raise IntegrityError(
             f"{file}: its zstd frame needs a window of {amount(size)}, and packages have at most "

@@ -27,6 +27,7 @@ from builder.client.install.unpack import extract, manifest_in, read_manifest, w
 from builder.client.install.zstd_wheel import bring_zstd
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
+from builder.files.digest import Digest
 from builder.files.disk import rename, sync_folder
 from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
@@ -220,7 +221,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     try:
         part.mkdir()
         job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is held to its sha256.")
-        with open_tar(archive, form_of(package.file)) as stream:
+        with open_tar(archive, form_of(package.file), _watched(job, package, archive)) as stream:
             manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
@@ -233,6 +234,12 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
         raise
     sync_folder(folder.parent)
     return manifest, tried
+
+
+def _watched(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[Digest]:
+    """Return the digest to compare while unpacking; ``None`` for a download, which only the client writes."""
+    ours = archive == job.prefix.piece(package)
+    return None if ours else Digest(package.size, package.sha256)
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:

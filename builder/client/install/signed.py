@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Callable, Dict, Optional
@@ -32,6 +32,9 @@ Beside = Callable[[str], Optional[bytes]]
 """``beside(name)`` returns the bytes of a file of the release; ``None`` where there is none."""
 
 _MOST_ROOTS = 1000
+
+_AHEAD = timedelta(days=2)
+"""How far clocks may differ."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,14 @@ class Trust:
         The name of the archive does not matter. Raises ``IntegrityError`` where it is not signed.
         """
         found = self.require_release(str(archive), beside)
-        digest = sha256_of(archive)
-        if all(one.hashes.sha256 != digest for one in found.files.values()):
+        self.require_named(archive, sha256_of(archive), found)
+        return found
+
+    def require_named(self, archive: Path, digest: str, signed: SignedRelease) -> None:
+        """Raise ``IntegrityError`` unless a release names a file of this sha256, that of ``archive``."""
+        if all(one.hashes.sha256 != digest for one in signed.files.values()):
             what = f"{archive}: {TARGETS} beside it names no file of these bytes."
             raise IntegrityError(what, advice=_ADVICE)
-        return found
 
     def remember(self, place: str, targets: SignedRelease) -> None:
         """Store the version of a release that was taken from ``place``. The lock must be held."""
@@ -90,6 +96,7 @@ class Trust:
             raise IntegrityError(f"{place}: {error}", advice=_ADVICE) from error
         require_fresh(root.expires, self.now, root_name(root.version))
         require_fresh(found.expires, self.now, TARGETS)
+        self._require_past(found, place)
         before = self._seen().get(place, 0)
         if found.version < before:
             raise IntegrityError(
@@ -98,6 +105,14 @@ class Trust:
                 advice="Somebody may keep newer releases from you. --trust-unsigned takes it as it is.",
             )
         return found
+
+    def _require_past(self, found: SignedRelease, place: str) -> None:
+        """Raise ``IntegrityError`` for a release of the future, after which no real one would be newer."""
+        if found.version > (self.now + _AHEAD).timestamp():
+            raise IntegrityError(
+                f"{place}: version {found.version} of {TARGETS} is a time after today, {self.now:%Y-%m-%d}.",
+                advice="Is this machine's clock right? --trust-unsigned takes the release as it is.",
+            )
 
     def _newest(self, beside: Beside) -> Root:
         """Return the newest root beside the index, each verified with the root before it.

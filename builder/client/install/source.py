@@ -78,7 +78,10 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         from builder.client.install.unpack import index_of  # noqa: PLC0415 an index needs none of it
 
         signed = trust.require_archive(place, beside(place, web)) if trust else None
-        return Located(index_of(place, form), place, alone=True, signed=signed)
+        found = index_of(place, form)
+        if trust and signed:  # the archive was read again
+            trust.require_named(place, found.packages[0].sha256, signed)
+        return Located(found, place, alone=True, signed=signed)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
     where = shown_place(place)
     signed = trust.require_signed(INDEX, content, where, beside(place, web)) if trust else None

@@ -109,6 +109,23 @@ def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
     )
 
 
+def test_the_signing_key_is_for_the_verb_alone(machine: Machine) -> None:
+    """dockerd, which ./run may start, would keep it for as long as the machine runs."""
+    note = """printf '%s %s\\n' "${0##*/}" "${ORTPACKS_SIGNING_KEY-none}" >>"$CALLS"\n"""
+    (machine.bin / "python3").write_text(f"#!{shutil.which('bash')}\n{note}{PYTHON}")
+    machine.stub("docker", f"{note}exit 1")
+    for name in ("apt-get", "dockerd", "setsid"):
+        machine.stub(name, note)
+    done = machine.run("rebuild", "TAG", DOCKER_HOST="", ORTPACKS_SIGNING_KEY="a\nsecret", NEED_EXIT="1")
+    assert done.returncode == 0, done.stderr
+    calls = machine.calls.read_text()
+    assert calls.count(" none\n") >= 4
+    assert calls.count("a\nsecret") == 1
+    assert calls.rpartition("secret")[2].startswith("\npython -m builder.app.command_line")
+    machine.run("build")
+    assert "secret" not in machine.calls.read_text().removeprefix(calls)
+
+
 def test_the_exit_code_is_invokes(machine: Machine) -> None:
     machine.stub("python3", PYTHON.replace("echo ;;\nesac", "exit 6 ;;\nesac"))
     assert machine.run("plan").returncode == 6

@@ -1,7 +1,8 @@
-"""Fixtures for publishing to the GitHub double and for mirroring into a folder."""
+"""Fixtures for publishing to the GitHub double and for mirroring into a folder or a registry."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.support.factories.mirroring import Stand, open_stand
 from tests.support.factories.publishing import Desk, open_desk
+from tests.support.factories.registering import Counter, open_counter
 
 
 @pytest.fixture
@@ -20,3 +22,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 @pytest.fixture
 def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     return open_stand(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power
+    with open_counter(tmp_path) as counter:
+        yield counter

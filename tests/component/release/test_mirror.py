@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,24 @@ def test_all_of_dist_lies_under_its_tag_and_nothing_else_is_there(stand: Stand) 
     assert {"index.json", "SHA256SUMS", "ortpacks.pyz"} <= set(files)
     assert bytes_in(stand.root) == whole(stand, files)
     assert f"{TAG}: published at {stand.root / TAG}" in stand.output
+
+
+def test_a_dry_run_elsewhere_makes_every_file_of_a_release_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/provenance.md compares a release's other files so: from rebuilt packages, in another folder."""
+    folders = [tmp_path / name for name in ("one", "another one")]
+    for folder in folders:
+        folder.mkdir()
+    one, other = (open_stand(folder, monkeypatch) for folder in folders)
+    one.mirror()
+    before = os.umask(0o077)
+    try:
+        other.mirror(PublishOptions(dry_run=True))
+    finally:
+        os.umask(before)
+    assert bytes_in(other.dist) == bytes_in(one.release())
+    assert not other.root.exists()
 
 
 def test_the_index_is_the_last_to_be_copied(stand: Stand) -> None:

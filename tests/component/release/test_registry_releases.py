@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,9 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG, bytes_in
-from tests.support.factories.registering import Counter, bundle, open_counter
+from tests.support.factories.registering import Counter, bundle
 from tests.support.factories.releases import TEXTS, append_sum
-from tests.support.factories.signing import FIRST, signing
+from tests.support.factories.signing import FIRST, NOW, signing
 from tests.support.fakes.ports import FakeReporter
 
 NEWER = "gpu-libs-v1.23.2-2"
@@ -70,13 +69,6 @@ MANIFEST = Draft202012Validator(
 )
 """Schema after OCI's Image Specification 1.1: "Image Manifest", "Guidelines for Artifact Usage",
 "Descriptor"."""
-
-
-@pytest.fixture
-def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power
-    with open_counter(tmp_path) as counter:
-        yield counter
 
 
 def web() -> Web:
@@ -237,7 +229,7 @@ def test_a_signed_release_is_installed_from_a_registry_and_another_one_is_not(
     for package in sorted(counter.dist.glob("*.tar.zst")):
         append_sum(counter.dist, package)
     (counter.dist / "ortpacks.pyz").write_bytes(b"PK the client")
-    counter.signing = signing()
+    counter.signing = signing(now=NOW - timedelta(days=3))  # the machine's clock says 21 November
     counter.mirror(PublishOptions(allow=Leniency(unresolved=True)))
     monkeypatch.setattr("builder.client.cli.shipped", {"root.json": FIRST}.get)
     machine = Machine(tmp_path / "machine")

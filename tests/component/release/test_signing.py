@@ -4,6 +4,8 @@ key files."""
 from __future__ import annotations
 
 import base64
+import json
+import os
 import socket
 import subprocess
 import time
@@ -13,14 +15,23 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from invoke.collection import Collection
+from invoke.context import Context
 
+from builder.adapters.docker.registry import open_repository
 from builder.adapters.signing_keys import VARIABLE, public_key, signers
+from builder.app.command_line import program
+from builder.app.decorators import verb
+from builder.app.flags import make_wiring
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError, ToolMissingError
 from builder.formats.ed25519 import verify
+from builder.formats.oci import parse_address
 from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.release.prepare import ROOTS, PublishOptions
 from builder.release.signing import key_id, read_roots, roots_in
+from tests.doubles.loopback import listening
+from tests.doubles.registry import Served
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk
@@ -132,6 +143,44 @@ def test_the_secret_is_in_no_message_no_file_and_no_program_that_publish_starts(
         assert form not in seen
 
 
+HELPER = """\
+#!/bin/sh
+tr '\\0' '\\n' </proc/$PPID/cmdline >"$0.parent"
+env >"$0.saw"
+echo '{"ServerURL": "x", "Username": "ada", "Secret": "secret"}'
+"""
+
+
+def test_a_credential_helper_of_docker_gets_no_key(
+    keys: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = tmp_path / "docker-credential-here"
+    helper.write_text(HELPER)
+    helper.chmod(0o755)
+    (tmp_path / "config.json").write_text(json.dumps({"credsStore": "here"}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv(VARIABLE, keys["pem"].read_text())
+    found = []
+
+    @verb()
+    def ask(_context: Context) -> None:
+        """Read from a registry with a login."""
+        found.append(open_repository(parse_address(address)).manifest("none"))
+        found.extend(signer.public for signer in signers([], make_wiring().env))
+
+    with listening(served := Served()):
+        served.login, address = "Basic", f"oci://{served.host}/owner/name"
+        program(Collection(ask)).run(["ortpacks", "ask"], exit=False)
+    assert found == [None, public_key(keys["pem.pub"])], "the verb itself signs"
+    assert served.logins[-1].startswith("Basic "), "the helper was asked"
+    saw = Path(f"{helper}.saw").read_text()
+    assert "DOCKER_CONFIG=" in saw
+    assert VARIABLE not in saw
+    assert "PRIVATE" not in saw + Path(f"{helper}.parent").read_text()
+    assert os.environ[VARIABLE] == keys["pem"].read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -149,6 +198,15 @@ def test_what_is_no_key_is_told_without_its_content(
     assert "PRIVATE" not in str(caught.value)
     with pytest.raises(ConfigError):
         signers([], {VARIABLE: "-----BEGIN PRIVATE KEY-----\nsecret"})
+
+
+def test_a_key_in_place_of_its_files_name_is_not_shown(keys: dict[str, Path], place: Place) -> None:
+    """``--sign "$KEY"`` where the file's name is wanted: logs of CI are public."""
+    for name in ("pem", "ssh"):
+        text = keys[name].read_text()
+        told = place.fails(2, "root", f"--sign={text}")
+        assert "not the key itself" in told
+        assert not any(line in told for line in text.splitlines())
 
 
 def answers(path: Path) -> bool:

@@ -84,3 +84,46 @@ def test_other_lengths_are_no_signature(cut: int) -> None:
     key, message, signature = map(bytes.fromhex, VECTORS[0])
     assert not verify(key, message, (signature * 2)[:cut])
     assert not verify((key * 3)[: cut + (cut == 32)], message, signature)
+
+
+SMALL_ORDER = [
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+]
+"""The eight points whose order divides 8, each in its one canonical form."""
+
+OTHER_FORMS = [
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+]
+"""Other bytes that implementations without RFC 8032's checks read as points of small order."""
+
+
+@pytest.mark.parametrize("key", [*SMALL_ORDER, *OTHER_FORMS])
+def test_nobody_signs_for_a_key_of_small_order(key: str) -> None:
+    """With S = 0 and R of small order the equation holds for some messages: OpenSSL finds such signatures."""
+    forged = [
+        (bytes.fromhex(key), bytes([number]), bytes.fromhex(commitment) + bytes(32))
+        for commitment in (*SMALL_ORDER, *OTHER_FORMS)
+        for number in range(32)
+    ]
+    assert not any(verify(*one) for one in forged)
+    if key in SMALL_ORDER:
+        assert any(others(*one) for one in forged), "the forgeries are good ones"
+
+
+@pytest.mark.parametrize("times", range(1, 16))
+def test_a_scalar_beyond_the_order_is_no_signature(times: int) -> None:
+    key, message, signature = map(bytes.fromhex, VECTORS[2])
+    scalar = int.from_bytes(signature[32:], "little") + times * ORDER
+    assert not verify(key, message, signature[:32] + scalar.to_bytes(32, "little"))

@@ -22,13 +22,14 @@ from urllib.response import addinfourl
 import pytest
 
 from builder.client.install.prefix import Prefix
-from builder.client.install.signed import Trust
-from builder.client.install.source import beside
+from builder.client.install.signed import Beside, Trust
+from builder.client.install.source import beside, locate
 from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
-from builder.formats.trust import TARGETS
+from builder.files.http_opener import open_url
+from builder.formats.trust import TARGETS, SignedRelease
 from builder.pipeline.client_zipapp import build_client
-from tests.doubles.release import serving, write_release
+from tests.doubles.release import FILES, serving, write_release
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, key, root, targets
 
@@ -159,6 +160,63 @@ def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
     with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
         trust.require_signed("index.json", b"{}", "here", made.get)
+
+
+CLOCKS = {
+    datetime(1970, 1, 1, tzinfo=UTC): "is a time after today, 1970-01-01",
+    datetime(2020, 1, 1, tzinfo=UTC): "is a time after today, 2020-01-01",
+    NOW - timedelta(days=3): "is a time after today",
+    NOW - timedelta(days=1): "",
+    NOW: "",
+    NOW + timedelta(days=729): "",
+    NOW + timedelta(days=730): "was signed until",
+    datetime(2100, 1, 1, tzinfo=UTC): "was signed until .*, and today is 2100-01-01",
+}
+"""What this machine's clock says about a release that is signed now."""
+
+
+@pytest.mark.parametrize(("now", "why"), CLOCKS.items(), ids=str)
+def test_a_clock_that_is_wrong_is_told(tmp_path: Path, now: datetime, why: str) -> None:
+    """By a clock of 1970 no signature ever expires."""
+    trust = Trust(FIRST, now, Prefix(tmp_path))
+    made = {TARGETS: targets({"index.json": b"{}"}, now=NOW)}
+    with pytest.raises(IntegrityError, match=why) if why else contextlib.nullcontext():
+        trust.require_signed("index.json", b"{}", "here", made.get)
+
+
+def test_a_stolen_key_cannot_make_all_later_releases_look_old(signed: Signed) -> None:
+    """A release of the year 2100 would be newer than any that the project signs after the theft."""
+    signed.sign_other(now=datetime(2100, 1, 1, tzinfo=UTC))
+    assert "is a time after today" in signed.refused("install", "--index", str(signed.folder))
+    signed.sign_other(now=NOW)
+    assert signed.run("install", "--index", str(signed.folder)).returncode == 0
+
+
+def test_an_archive_that_changes_after_its_signature_was_verified_is_refused(
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = next(signed.folder.glob("ortpacks-legacy-*.tar.zst"))
+    other = write_release(tmp_path / "other", files={**FILES, "LICENSE": b"BSD\n"}).parent
+
+    def verified(trust: Trust, file: Path, beside: Beside) -> SignedRelease:
+        found = original(trust, file, beside)
+        shutil.copyfile(other / file.name, file)
+        return found
+
+    original = Trust.require_archive
+    monkeypatch.setattr(Trust, "require_archive", verified)
+    web = Web(open=open_url, sleep=lambda _: None, progress=lambda _done, _total: None)
+    with pytest.raises(IntegrityError, match="names no file of these bytes"):
+        locate(archive, web, Trust(FIRST, NOW, Prefix(tmp_path)))
+
+
+def test_each_document_of_a_release_is_read_once(signed: Signed) -> None:
+    """What was verified is what is used: a server has no second chance to answer otherwise."""
+    with serving(signed.folder) as server:
+        assert signed.run("install", "--index", f"{server.url}/index.json").returncode == 0
+    paths = [path for path, _ in server.requests]
+    assert sorted(paths) == sorted(set(paths)), "nothing is asked for twice"
+    assert {"/index.json", "/targets.json", "/2.root.json"} <= set(paths)
 
 
 @pytest.mark.parametrize(("code", "accepted"), [(404, True), (403, True), (401, False), (500, False)])

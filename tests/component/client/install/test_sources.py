@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder.client.index_address import mirrored
+from builder.client.install import decompress, installer
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release
@@ -259,3 +261,55 @@ def test_without_https_and_beyond_this_machine_a_user_is_warned(
     assert machine.run("select", "--index", url) == 10
     assert ("anybody on the way can change what comes" in machine.err) is warned
     assert "s3cret" not in machine.err
+
+
+READERS = {
+    "gzip": (".tar.gz", None),
+    "module": (".tar.zst", None),
+    "program": (".tar.zst", decompress.PROGRAMS[0]),
+}
+"""The form of an archive, and the program that unpacks it; ``None``: this Python."""
+
+
+@pytest.mark.parametrize(("form", "program"), READERS.values(), ids=READERS)
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("changed", ["content", "longer", "gone"])
+def test_an_archive_that_changes_after_it_was_verified_is_refused(
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    program: tuple[str, ...] | None,
+    alone: bool,
+    changed: str,
+) -> None:
+    """The folder is somebody else's: its owner serves good bytes to be verified and others to be unpacked."""
+    release = write_release(tmp_path / "release", forms=(form,)).parent
+    other = write_release(tmp_path / "other", files={**FILES, "LICENSE": b"BSD\n"}, forms=(form,)).parent
+    archive = release / f"{name_of('modern')}{form}"
+    real = decompress.open_tar
+    calls = []
+
+    def late(file: Path, *arguments: object) -> object:
+        calls.append(file)
+        if changed == "content":
+            shutil.copyfile(other / file.name, file)
+        elif changed == "longer":
+            with file.open("ab") as stream:
+                stream.write(bytes(100_000))
+        else:
+            file.write_bytes(b"")
+        return real(file, *arguments)  # type: ignore[arg-type]
+
+    if program:
+        if shutil.which(program[0]) is None:
+            pytest.skip(f"needs {program[0]}")
+        reader = decompress._Reader(argv=program)
+        monkeypatch.setattr(decompress, "_reader", lambda modules, find: reader)
+    monkeypatch.setattr(installer, "open_tar", late)
+    assert machine.run("install", "--offline", str(archive if alone else release)) == 7, machine.out
+    assert calls == [archive]
+    if changed == "content":
+        assert f"{archive}: changed while it was unpacked" in machine.err
+    assert not (machine.prefix / "current").exists()
+    assert machine.litter() == []

@@ -1,0 +1,91 @@
+"""Tests of what a release has beside its packages: the same bytes from any clone, on any machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.builds.python_wheels import RUNTIME, SERVICE
+from tests.support import ROOT
+from tests.support.factories.project_copy import copied_to
+
+MAKE = """\
+import sys
+from pathlib import Path
+from builder.app.verbs import write_client
+from builder.builds.python_wheels import make_wheel
+from builder.builds.wiring import Wiring
+from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
+
+wiring = Wiring(Path.cwd(), dist=Path(sys.argv[1]))
+write_client(wiring, "https://example.org/index.json")
+build_inspector(wiring.root, wiring.dist / INSPECTOR)
+for project in ("runtime", "service"):
+    make_wheel(wiring, project)
+"""
+
+OTHER_ZLIB = """\
+import zlib
+real = zlib.compressobj
+zlib.compressobj = lambda level=-1, *more, **named: real(1, *more, **named)
+"""
+"""A zlib that compresses to other bytes, as those of other distributions do."""
+
+
+def made_in(folder: Path, dist: Path, umask: int, **env: str) -> dict[str, bytes]:
+    """Return the files that a clone in ``folder`` makes, by name."""
+    home = {name: os.environ[name] for name in ("PATH", "HOME")}
+    subprocess.run(
+        [sys.executable, "-c", MAKE, dist], cwd=folder, env={**home, **env}, umask=umask, check=True
+    )
+    return {file.name: file.read_bytes() for file in dist.iterdir()}
+
+
+def test_two_clones_make_the_same_files(tmp_path: Path) -> None:
+    """The second has another folder, umask, time zone, locale and zlib, and other modes and times."""
+    for name in ("one", "the other"):
+        (tmp_path / name).mkdir()
+        copied_to(tmp_path / name)
+        for project in (RUNTIME, SERVICE):
+            shutil.copytree(
+                ROOT / project, tmp_path / name / project, ignore=shutil.ignore_patterns("__pycache__")
+            )
+    other, site = tmp_path / "the other", tmp_path / "site"
+    for path in other.rglob("*"):
+        path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
+        os.utime(path, (10**9, 10**9))
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(OTHER_ZLIB)
+    first = made_in(tmp_path / "one", tmp_path / "first", 0o022, LC_ALL="C")
+    differently = {"LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "7"}
+    second = made_in(other, tmp_path / "second", 0o077, PYTHONPATH=str(site), **differently)
+    assert len(first) == 4
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+@pytest.mark.parametrize("project", [RUNTIME, SERVICE])
+def test_a_wheel_installs_with_pip(tmp_path: Path, project: str) -> None:
+    made_in(ROOT, tmp_path, 0o022)
+    (wheel,) = tmp_path.glob(f"ortpacks_{project}-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+    target = tmp_path / "target"
+    argv = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        f"--target={target}",
+    ]
+    subprocess.run([*argv, str(wheel)], check=True)
+    assert (target / f"ortpacks_{project}" / "__init__.py").is_file()

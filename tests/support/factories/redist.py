@@ -1,0 +1,237 @@
+"""Factory of the hosts that base ``redist`` is made from, with what Debian's archive and PyPI have instead.
+
+A server's folder has NVIDIA's list and archives of a toolkit, and an archive for each line of
+``cmake/deps.txt`` that a build reads; a git repository has ONNX Runtime's tree at a tag. The versions are
+those of base ``assembled``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.builds.wiring import Wiring
+from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
+from builder.ports import Store
+from builder.project.inputs import REDIST, Input, InputKind, Lock, Pin
+from builder.project.variants import TarballSource, UnpackedToolkit
+
+RELEASE, NVCC = "12.4.1", "12.4.131"
+"""The toolkit and its nvcc."""
+
+_CPUINFO = Input(InputKind.DEBIAN, "pool/main/c/cpuinfo/libcpuinfo-dev_0.0~git20250327.39ea79a-1_amd64.deb")
+
+_CPUINFO_PIN = Pin(
+    filename="libcpuinfo-dev_0.0~git20250327.39ea79a-1_amd64.deb",
+    size=20232,
+    sha256="ea760e3b1593f6e143ec8fea175ea91698495d0b354d9138ee2c682c1aebcd1d",
+)
+"""Headers alone: the host library, which links the rest, is the official wheel's."""
+
+_GIT = (
+    *("git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.org"),
+    *("-c", "commit.gpgsign=false", "-c", "gc.auto=0"),
+)
+
+_WHEN = "2025-03-08T00:00:00Z"
+
+_PROFILE = """\
+TOP              = $(_HERE_)/..
+
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+
+LD_LIBRARY_PATH += $(TOP)/lib:
+PATH            += $(TOP)/nvvm/bin:$(_HERE_):
+
+INCLUDES        +=  "-I$(TOP)/include" $(_SPACE_)
+
+LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib$(_TARGET_SIZE_)/stubs" "-L$(TOP)/lib$(_TARGET_SIZE_)"
+
+CUDAFE_FLAGS    +=
+PTXAS_FLAGS     +=
+"""
+
+_HEADERS = """\
+cmake_minimum_required(VERSION 3.20)
+project({name} LANGUAGES CXX)
+add_library({name} INTERFACE)
+{alias}target_include_directories({name} INTERFACE ${{CMAKE_CURRENT_SOURCE_DIR}}/include)
+"""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What stands in for NVIDIA's server, GitHub and GitLab."""
+
+    mirror: Path
+    """The folder of a server, by host and path."""
+    repository: Path
+    """The git repository."""
+
+    def environment(self, url: str) -> dict[str, str]:
+        """Return the variables that lead a build here; ``url`` is that of the server of ``mirror``."""
+        return {
+            "ORTPACKS_ARCHIVE_MIRROR": url,
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"url.{self.repository.as_uri()}.insteadOf",
+            "GIT_CONFIG_VALUE_0": "https://github.com/microsoft/onnxruntime",
+        }
+
+
+class _Maker:
+    def __init__(self, shop: Wiring, folder: Path) -> None:
+        base = shop.project.bases["assembled"]
+        assert isinstance(base.toolkit, UnpackedToolkit)
+        assert isinstance(base.source, TarballSource)
+        self.toolkit, self.source, self.version = base.toolkit, base.source, base.ort_version
+        self.cudart = shop.project.cuda.libraries["cudart"]
+        pins = {**shop.lock.pins, _CPUINFO.key: _CPUINFO_PIN}
+        self.store: Store = shop.store(Lock(pins=pins))
+        self.folder = folder
+        self.hosts = Hosts(folder / "mirror", folder / "onnxruntime")
+
+    def lay_toolkit(self) -> None:
+        """Lay NVIDIA's list and the archives of three components below its host."""
+        root = self.hosts.mirror / REDIST.removeprefix("https://")
+        trees = {"cuda_nvcc": self._nvcc(), "cuda_cudart": self._cudart(), "cuda_cccl": self._cccl()}
+        listed: dict[str, object] = {"release_date": "2024-03-28", "release_label": RELEASE}
+        for name, tree in trees.items():
+            path = f"{name}/linux-x86_64/{tree.name}.tar.xz"
+            file = root / path
+            file.parent.mkdir(parents=True)
+            with tarfile.open(file, "w:xz", preset=0) as archive:
+                archive.add(tree, tree.name, filter=_undated)
+            content = file.read_bytes()
+            named = {"relative_path": path, "sha256": hashlib.sha256(content).hexdigest()}
+            listed[name] = {"version": NVCC, "linux-x86_64": {**named, "size": str(len(content))}}
+            shutil.rmtree(tree)
+        (root / f"redistrib_{RELEASE}.json").write_text(json.dumps(listed))
+
+    def _tree(self, component: str) -> Path:
+        tree = self.folder / f"{component}-linux-x86_64-{NVCC}-archive"
+        tree.mkdir(parents=True)
+        (tree / "LICENSE").write_text("NVIDIA's.\n")
+        return tree
+
+    def _nvcc(self) -> Path:
+        tree, unpacked = self._tree("cuda_nvcc"), self.folder / "unpacked"
+        subprocess.run(["dpkg-deb", "--extract", self.store.fetch(self.toolkit.deb), unpacked], check=True)
+        programs, wrapped = unpacked / "usr/bin", unpacked / "usr/lib/nvidia-cuda-toolkit/bin"
+        (tree / "bin").mkdir()
+        (tree / "nvvm/bin").mkdir(parents=True)
+        for name in ("bin2c", "cudafe++", "fatbinary", "nvlink", "ptxas"):
+            (programs / name).rename(tree / "bin" / name)
+        for name in ("crt", "nvcc"):
+            (wrapped / name).rename(tree / "bin" / name)
+        (wrapped / "cicc").rename(tree / "nvvm/bin/cicc")
+        (tree / "bin/nvcc.profile").write_text(_PROFILE)
+        shutil.rmtree(unpacked)
+        wheel = self.store.unpack(self.toolkit.wheels["nvcc"]) / "nvidia/cuda_nvcc"
+        shutil.copytree(wheel / "include", tree / "include")
+        shutil.copytree(wheel / "nvvm/libdevice", tree / "nvvm/libdevice")
+        return tree
+
+    def _cudart(self) -> Path:
+        tree = self._tree("cuda_cudart")
+        headers = self.store.unpack(self.toolkit.wheels["cudart"]) / "nvidia/cuda_runtime/include"
+        shutil.copytree(headers, tree / "include")
+        (tree / "lib").mkdir()
+        libraries = self.store.unpack(self.cudart) / "nvidia/cuda_runtime/lib"
+        for name in ("libcudart_static.a", "libculibos.a"):
+            shutil.copy(libraries / name, tree / "lib")
+        # The newer wheel's is refused by nvlink 12.4; nothing of the device run time is linked.
+        subprocess.run(["ar", "cr", tree / "lib/libcudadevrt.a"], check=True)
+        return tree
+
+    def _cccl(self) -> Path:
+        tree = self._tree("cuda_cccl")
+        wheel = self.store.unpack(self.toolkit.wheels["cccl"])
+        shutil.copytree(wheel / "nvidia/cuda_cccl/include", tree / "include")
+        return tree
+
+    def lay_source(self) -> None:
+        """Make the repository, whose ``deps.txt`` has the SHA-1 of the archives that are laid beside."""
+        repository = self.hosts.repository
+        repository.mkdir(parents=True)
+        tarball = self.store.fetch(self.source.tarball)
+        subprocess.run(["tar", "-xf", tarball, "-C", repository, "--strip-components=1"], check=True)
+        listed = repository / DEPENDENCY_LIST
+        text = listed.read_text(encoding="utf-8")
+        wanted = dependency_urls(text)
+        rows = (line.split(";") for line in text.splitlines() if line.count(";") == 2)
+        for name, url, sha1 in (row for row in rows if row[1] in wanted):
+            file = self.hosts.mirror / url.removeprefix("https://")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._archive(name, file)
+            text = text.replace(sha1, hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest())
+        listed.write_text(text, encoding="utf-8")
+        when = {"GIT_AUTHOR_DATE": _WHEN, "GIT_COMMITTER_DATE": _WHEN}
+        for words in (
+            ("init", "--quiet"),
+            ("add", "--all", "--force"),
+            ("commit", "--quiet", "--message", self.version),
+            ("tag", f"v{self.version}"),
+        ):
+            subprocess.run([*_GIT, *words], cwd=repository, env={**os.environ, **when}, check=True)
+
+    def _archive(self, name: str, file: Path) -> None:
+        """Write the archive of a line of ``deps.txt``. CMake goes by an archive's bytes, not by its name."""
+        packed = self.source.sources.get({"json": "nlohmann_json"}.get(name, name))
+        if packed is not None:
+            shutil.copy(self.store.fetch(packed), file)
+            return
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, content in sorted(self._files(name).items()):
+                archive.writestr(zipfile.ZipInfo(f"{name}/{path}"), content)
+
+    def _files(self, name: str) -> dict[str, bytes]:
+        """Return the files of a dependency that consists of headers."""
+        if name == "utf8_range":
+            return {"CMakeLists.txt": b""}
+        if name == "cutlass":
+            return _below(self.store.unpack(self.source.wheels[name]) / "cutlass_library/source")
+        if name == "cudnn_frontend":
+            wheel = self.store.unpack(self.source.wheels[name])
+            return {**_below(wheel / "include", "include/"), **_lists(name)}
+        include = self.folder / f"headers-{name}" / "usr/include"
+        role = {"microsoft_gsl": "gsl"}.get(name, name)
+        deb = self.store.fetch(_CPUINFO if name == "pytorch_cpuinfo" else self.source.debs[role])
+        subprocess.run(["dpkg-deb", "--extract", deb, include.parents[1]], check=True)
+        if name == "safeint":
+            return _below(include / "safeint")
+        if name == "mp11":
+            headers = [*include.glob("boost/mp11/**/*.hpp"), include / "boost/mp11.hpp"]
+            found = {f"include/{file.relative_to(include)}": file.read_bytes() for file in headers}
+            return {**found, **_lists("boost_mp11", "Boost::mp11")}
+        target = {"microsoft_gsl": ("GSL", "Microsoft.GSL::GSL")}.get(name, ("cpuinfo", "cpuinfo::cpuinfo"))
+        return {**_below(include, "include/"), **_lists(*target)}
+
+
+def _undated(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return the member without what differs from run to run, so that the engine keeps its layers."""
+    return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
+
+
+def _below(folder: Path, prefix: str = "") -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {f"{prefix}{path.relative_to(folder).as_posix()}": path.read_bytes() for path in files}
+
+
+def _lists(name: str, alias: str = "") -> dict[str, bytes]:
+    second = f"add_library({alias} ALIAS {name})\n" if alias else ""
+    return {"CMakeLists.txt": _HEADERS.format(name=name, alias=second).encode()}
+
+
+def hosts(shop: Wiring, folder: Path) -> Hosts:
+    """Make the server's folder and the repository below ``folder``."""
+    maker = _Maker(shop, folder)
+    maker.lay_toolkit()
+    maker.lay_source()
+    return maker.hosts

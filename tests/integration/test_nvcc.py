@@ -362,6 +362,28 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 
 
+def test_two_stores_of_ten_units_merge_to_the_objects_that_one_machine_makes(toolchain: Toolchain) -> None:
+    """Each machine compiles one architecture into a folder of its own."""
+    units = [f"unit{number}" for number in range(10)]
+    for number, unit in enumerate(units):
+        text = SOURCE.replace("data[0] = 2", f"data[0] = {number}")
+        (toolchain.folder / f"{unit}.cu").write_text(text)
+    codes = "--generate-code=arch=compute_52,code=[sm_52] --generate-code=arch=compute_70,code=[sm_70]"
+    every = "".join(f"nvcc -std=c++17 {codes} -x cu -c {unit}.cu -o {unit}.o\n" for unit in units)
+    assert toolchain.sh(f"{every}sha256sum unit?.o >made; rm -r ccache").returncode == 0
+    for arch in ("52", "70"):
+        storage = f"CCACHE_SECONDARY_STORAGE=file:/unit/store-{arch} CCACHE_RESHARE=1"
+        done = toolchain.sh(f"export NVCC_ONLY={arch} CCACHE_DIR=/unit/machine-{arch} {storage}\n{every}")
+        assert done.returncode == 0, done.stderr
+    toolchain.made()
+    merged = "cp -r store-52 store; cp -r --no-clobber store-70/. store"
+    storage = "export CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only'"
+    done = toolchain.sh(f"{merged}\n{storage}\n{every}sha256sum --check --quiet made")
+    assert done.returncode == 0, done.stdout + done.stderr
+    hosts = ["host.ii"] * len(units) + [f"{unit}.cu" for unit in units]
+    assert toolchain.made() == hosts, "the host's texts and objects alone"
+
+
 def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY, nvcc="NVCC_ONLY=52 nvcc")
     assert toolchain.made() == ["compute_50.ii", "compute_50/ptx", "unit.cu"]

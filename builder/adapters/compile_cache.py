@@ -53,6 +53,8 @@ _REDIS = re.compile(r"rediss?://[^/?#]+(/[0-9]*)?")
 _REFUSED = re.compile(r"status code: (4\d\d [\w ]+)(?:[^\0]*?<Code>(\w+)</Code>)?")
 """The form of obstore's message for a refusal by S3."""
 
+_UNKNOWN_TLS = "its TLS certificate was not accepted"
+
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
 
 T = TypeVar("T")
@@ -230,7 +232,8 @@ class S3Cache:
                 advice = "The variables are AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
                 cause = ": ".join(filter(None, refused.groups()))
                 raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
-            cause = str(error).partition("\n")[0].rpartition(" - ")[2]
+            said, _, details = str(error).partition("\n")
+            cause = _UNKNOWN_TLS if "InvalidCertificate" in details else said.rpartition(" - ")[2]
             raise TransferError(f"{self.name} does not answer", cause=cause) from error
 
 

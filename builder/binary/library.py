@@ -22,6 +22,7 @@ from builder.binary.kinds.raw_code import RawCode, data_of, data_of_members, fin
 from builder.binary.kinds.static_library import read_members
 from builder.binary.library_names import NVIDIA, is_provider
 from builder.binary.payloads.deep import DeepReading, read_payloads
+from builder.binary.payloads.kernel_names import unregistered
 from builder.findings.finding import Code, Finding, Severity
 from builder.onnxruntime.units import UnitSet, observed_unit_sets
 
@@ -156,6 +157,8 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     containers = read_containers(buffer)
     if deep and containers:
         containers, seen = read_payloads(buffer, containers)
+        if reading.elf and reading.kind is FileKind.LIBRARY:
+            seen = replace(seen, unregistered=unregistered(buffer, reading.elf.sections, seen.names))
         reading = replace(reading, deep=seen)
     unit_sets = _unit_sets(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), unit_sets=unit_sets)

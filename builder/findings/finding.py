@@ -42,6 +42,7 @@ class Code(Enum):
     A011 = "an image is not what its header says"
     A012 = "an image holds no kernel where another of its container does"
     A013 = "kernels are stubs on an architecture"
+    A014 = "an image's kernel has a name that the host does not register"
     A101 = "cuobjdump counts other images than the native reader"
     A102 = "cuobjdump could not read a library"
     B001 = "a wheel's file is not the one in its RECORD"

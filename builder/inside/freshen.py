@@ -4,7 +4,8 @@
 
 Each change of an earlier image layer unpacks the source tree again. A file whose patch was removed is then
 *older* than the object compiled with the patch, and by the time alone Ninja would keep that object.
-``RECORD`` keeps each file's sha256 and time from one build to the next, next to the Ninja tree.
+``RECORD``, a file in the Ninja tree, keeps each file's sha256 and time from build to build. A new time is
+later than Ninja's log there, so that a clock that was set back leaves no old object in place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +22,16 @@ from pathlib import Path
 def main(folder: Path, record: Path) -> None:
     """Set the times of all files below ``folder`` and replace ``record``."""
     known = json.loads(record.read_text()) if record.is_file() else {}
-    seen = {str(file): freshen(file, known.get(str(file))) for file in files(folder)}
+    new = later_than(record.with_name(".ninja_log"))
+    seen = {str(file): freshen(file, known.get(str(file)), new) for file in files(folder)}
     part = record.with_name(f"{record.name}.part")
     part.write_text(json.dumps(seen))
     part.replace(record)
+
+
+def later_than(log: Path) -> int:
+    """Return the current time in ns, or the time just after the last change of ``log`` if that is later."""
+    return max(time.time_ns(), log.stat().st_mtime_ns + 1 if log.is_file() else 0)
 
 
 def files(folder: Path) -> Iterator[Path]:
@@ -35,17 +43,17 @@ def files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def freshen(file: Path, known: list[object] | None) -> list[object]:
+def freshen(file: Path, known: list[object] | None, new: int) -> list[object]:
     """Set a file's time and return ``[sha256, time in ns]``.
 
-    A file with the ``known`` sha256 gets the known time, a changed file the current time; a file without
+    A file with the ``known`` sha256 gets the known time, a changed file the time ``new``; a file without
     ``known`` values keeps its time.
     """
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if known is None:
         return [digest, file.stat().st_mtime_ns]
     if known[0] != digest:
-        os.utime(file)
+        os.utime(file, ns=(new, new))
     elif known[1] != file.stat().st_mtime_ns:
         os.utime(file, ns=(int(str(known[1])),) * 2)
     return [digest, file.stat().st_mtime_ns]

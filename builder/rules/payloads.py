@@ -1,10 +1,14 @@
-"""Rules for the unpacked images of a library: findings A010 to A013.
+"""Rules for the unpacked images of a library: findings A010 to A014.
 
 ``check_payloads`` is for any library, ``check_own_kernels`` for a library that this project compiled. ONNX
 Runtime guards bodies of kernels by ``__CUDA_ARCH__ >= …``, so these are stubs on older architectures: 296
 kernels on sm_60 in the official 1.21.0; 576 on sm_60 and four on sm_70 and sm_75 in 1.23.2; 14 on sm_75 in
 1.31.1. In none of these releases is a kernel a stub while an older architecture of the same container has its
 full code, nor are half of an architecture's kernels stubs.
+
+A kernel that an image has under another name than the host registers cannot be launched on that architecture,
+although the image counts as coverage: names of CUB's kernels hold the list of architectures. The official
+wheels have two such kernels (``_NAMED_BY_ARCHITECTURE``) and no other.
 """
 
 from __future__ import annotations
@@ -18,6 +22,13 @@ from builder.findings.finding import Code, Finding, Severity
 _SHOWN = 20
 """Most findings of a kind on single images and containers; further ones are only counted."""
 
+_NAMED_BY_ARCHITECTURE = (
+    "_ZN11onnxruntime7contrib4cuda20kDequantizeBlockwiseINS_8BFloat16E",
+    "_ZN11onnxruntime7contrib4cuda26kgemm_4bit_inference_naiveINS_8BFloat16E",
+)
+"""Beginnings of names of ONNX Runtime's kernels whose template argument depends on ``__CUDA_ARCH__``: before
+sm_80 it is ``BFloat16``, in the host's code ``__nv_bfloat16`` (sm_60, 70 and 75 of the wheel 1.23.2)."""
+
 
 def check_payloads(path: str, deep: DeepReading) -> Iterator[Finding]:
     """Yield A010 to A012 as errors, and A013 as a note for each target that kernels are stubs for."""
@@ -29,14 +40,15 @@ def check_payloads(path: str, deep: DeepReading) -> Iterator[Finding]:
 
 
 def check_own_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
-    """Yield the findings of ``check_payloads``, with A013 as an error where no guard explains the stubs.
+    """Yield the findings of ``check_payloads``, A013 as an error where no guard explains it, and A014.
 
     No guard in ONNX Runtime's source explains stubs that are half of a target's kernels, or a stub whose full
-    code is there for an older architecture.
+    code is there for an older architecture. A014 is a warning for ``_NAMED_BY_ARCHITECTURE``.
     """
     for finding in check_payloads(path, deep):
         if finding.code is not Code.A013:
             yield finding
+    yield from _unregistered(path, deep)
     for target, stubs in _by_target(deep.stubs):
         late = [stub for stub in stubs if any(_is_older(one, target) for one in stub.whole)]
         if 2 * len(stubs) >= deep.kernels[target]:
@@ -64,6 +76,18 @@ def _gaps(path: str, gaps: Sequence[Gap]) -> Iterator[Finding]:
     rest = len(gaps) - _SHOWN
     if rest > 0:
         yield Finding(Code.A012, path, f"{rest:,} more images lack the kernels of their containers")
+
+
+def _unregistered(path: str, deep: DeepReading) -> Iterator[Finding]:
+    for severity, is_known in ((Severity.ERROR, False), (Severity.WARNING, True)):
+        kernels = [
+            name for name in sorted(deep.unregistered) if name.startswith(_NAMED_BY_ARCHITECTURE) is is_known
+        ]
+        targets = {target for name in kernels for target in deep.names[name]}
+        for target in sorted(targets, key=CodeTarget.order):
+            mine = [name for name in kernels if target in deep.names[name]]
+            message = f"{_kernels(len(mine))} for {target} cannot be launched: the host registers other names"
+            yield Finding(Code.A014, path, f"{message}: {named(mine)}", severity=severity)
 
 
 def _stubs(path: str, stubs: Sequence[Stub], target: CodeTarget, why: str, severity: Severity) -> Finding:

@@ -6,10 +6,7 @@ A small stage replaces the compile, as the tests check only which engine builds 
 from __future__ import annotations
 
 import os
-import socket
-import ssl
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +24,7 @@ from builder.project.build_plan import NOTHING_RENDERED, Workplace
 from tests.integration.faults_world import dying_engine, need_root, small_disk
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter, FakeStore
+from tests.support.tls_server import make_certificate, unknown_tls_server
 
 pytestmark = pytest.mark.integration
 
@@ -176,33 +174,8 @@ def test_a_full_disk_of_one_engine_is_told_by_its_name_and_the_other_goes_on(
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Run a TLS server; yield its URL and the certificate of an authority that did not sign the server's."""
-    for name in ("server", "other"):
-        subprocess.run(
-            [
-                *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
-                *("-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"),
-                *("-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"),
-            ],
-            capture_output=True,
-            check=True,
-        )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_serve, args=(server, context), daemon=True).start()
-        yield f"tcp://127.0.0.1:{server.getsockname()[1]}", tmp_path / "other.pem"
-
-
-def _serve(server: socket.socket, context: ssl.SSLContext) -> None:
-    while True:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        try:
-            context.wrap_socket(connection, server_side=True).close()
-        except OSError:
-            connection.close()
+    with unknown_tls_server(tmp_path) as port:
+        yield f"tcp://127.0.0.1:{port}", make_certificate(tmp_path, "other")
 
 
 def test_builders_that_are_not_there_are_told_by_what_docker_says(

@@ -249,6 +249,30 @@ def test_an_interrupted_compile_goes_on_where_it_was(
     assert not finished[0] & finished[1] | finished[1] & finished[2] | finished[0] & finished[2], "twice"
 
 
+def test_a_build_from_another_folder_waits_for_the_ninja_tree_and_takes_it(tmp_path: Path) -> None:
+    """The first folder's compile empties the tree, and waits until the second one's has begun too."""
+    projects = [tmp_path / "one", tmp_path / "two"]
+    for project in projects:
+        copy_for_compiling(project, f"ortpacks-faults-{zlib.crc32(bytes(ROOT)):08x}")
+    cmake = "cmake -C /src/options.cmake"
+    slow = f"rm -rf /build/*\necho 'ortpacks: the tree is empty'\nsleep 20\n{cmake}"
+    replace(projects[0] / "templates/variant.Dockerfile.j2", cmake, slow)
+    one, two = (tmp_path / f"dist-{project.name}" for project in projects)
+    first = Run(one, "legacy", "--force", root=projects[0])
+    first.until("the tree is empty")
+    second = Run(two, "legacy", "--force", root=projects[1])
+    second.until(r"\d+ units to compile")
+    assert " 0 units to compile" in second.text, second.text
+    assert " 323 units to compile" in first.text
+    for run in (first, second):
+        run.until("^✓ compile legacy")
+    made = [
+        {file.name: sha256(file) for file in (dist / "legacy/artifact").glob("*.so")} for dist in (one, two)
+    ]
+    assert len(made[0]) == 2
+    assert made[0] == made[1]
+
+
 def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
     networks = _networks()
     with dying_engine() as engine:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.elf_headers import read_sections
+from builder.binary.library import read_library
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.project.variants import UnpackedToolkit
@@ -54,6 +55,15 @@ done
 g++ -shared -o both.so one/unit.o two/unit.o -L/usr/local/cuda/lib64 -lcudart_static
 nm both.so
 """
+RELOCATABLE = "-rdc=true -std=c++17 -Xcompiler=-fPIC"
+CALLED = "__device__ float factor(float value) { return value * 3; }\n"
+CALLS = f"""\
+{SOURCE}
+extern __device__ float factor(float);
+__global__ void calls(float* data) {{ data[1] = factor(data[0]); }}
+void call(float* data) {{ calls<<<1, 1>>>(data); }}
+"""
+"""A kernel and a device function of another unit, which a device link brings together."""
 MEETING = """\
 #!/bin/sh
 touch /unit/ptxas.$$
@@ -119,11 +129,10 @@ class Toolchain:
         log.unlink(missing_ok=True)
         return sorted(name.rpartition(".pieces/")[2] for name in found)
 
-    def device_code(self) -> dict[str, dict[str, str]]:
-        """Return the digests of all kernels of ``unit.o`` by architecture and name, with cuobjdump."""
-        assert (
-            self.sh("rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../unit.o").returncode == 0
-        )
+    def device_code(self, file: str = "unit.o") -> dict[str, dict[str, str]]:
+        """Return the digests of all kernels of ``file`` by architecture and name, with cuobjdump."""
+        extract = f"rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../{file}"
+        assert self.sh(extract).returncode == 0
         files = (self.folder / "cubins").iterdir()
         return {file.suffixes[-2].removeprefix(".sm_"): kernels(file.read_bytes()) for file in files}
 
@@ -138,6 +147,13 @@ def kernels(cubin: bytes) -> dict[str, str]:
         for section in read_sections(as_ours)
         if section.name.startswith(".text.")
     }
+
+
+def unregistered(library: Path) -> set[str]:
+    deep = read_library(library.name, library.read_bytes(), deep=True).deep
+    assert deep is not None
+    assert len(deep.names) > 5
+    return set(deep.unregistered)
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +212,23 @@ def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> 
     assert kinds[0] == kinds[1]
 
 
+def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found(
+    toolchain: Toolchain,
+) -> None:
+    """nvcc puts the list of architectures into the names of CUB's kernels."""
+    (toolchain.folder / "unit.cu").write_text(WITH_CUB)
+    toolchain.compile(LEGACY, "-Xcompiler=-fPIC")
+    link = "g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static"
+    assert toolchain.sh(link).returncode == 0
+    assert unregistered(toolchain.folder / "unit.so") == set()
+    flags = "-std=c++17 -Xcompiler=-fPIC --generate-code=arch=compute_52,code=[sm_52]"
+    other = f"nvcc-toolkit {flags} -c unit.cu -o other.o"
+    swap = "objcopy --dump-section=.nv_fatbin=code other.o && objcopy --update-section=.nv_fatbin=code unit.o"
+    assert toolchain.sh(f"{other} && {swap} && {link}").returncode == 0
+    lost = unregistered(toolchain.folder / "unit.so")
+    assert any("_520_NS" in name for name in lost), "others have a module id in their names"
+
+
 def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
     """The builds have a tree each, and the unit the same name in both."""
     trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
@@ -220,6 +253,50 @@ def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
         toolchain.sh(f"cp /tmp/ptxas {ptxas}")
     assert max(map(int, (toolchain.folder / "met").read_text().split())) == at_once
     assert together == alone
+
+
+def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its_own(
+    toolchain: Toolchain,
+) -> None:
+    """ORT 1.21 asks for relocatable code from nvcc 12.8 on; the option changes the instructions."""
+    (toolchain.folder / "called.cu").write_text(CALLED)
+    (toolchain.folder / "unit.cu").write_text(CALLS)
+    codes = "--generate-code=arch=compute_52,code=[sm_52] --generate-code=arch=compute_70,code=[sm_70]"
+    found = []
+    for nvcc in ("nvcc", "nvcc-toolkit"):
+        script = f"""\
+            for unit in unit called; do {nvcc} {RELOCATABLE} {codes} -x cu -c $unit.cu -o $unit.o; done
+            nvcc {codes} -Xcompiler=-fPIC -dlink unit.o called.o -o link.o
+            g++ -shared -Wl,-z,defs -o all.so unit.o called.o link.o -L/usr/local/cuda/lib64 -lcudart_static
+        """
+        done = toolchain.sh(script)
+        assert done.returncode == 0, done.stderr
+        found.append(toolchain.device_code("link.o"))
+    pieces, nvccs = found
+    assert pieces.keys() == nvccs.keys() == {"52", "70"}
+    for arch, mine in pieces.items():
+        assert len(mine) > 5
+        assert Counter(mine.values()) == Counter(nvccs[arch].values())
+    (toolchain.folder / "unit.cu").write_text(SOURCE)
+    toolchain.compile(("52:52",), "-rdc=true")
+    toolchain.made()
+    toolchain.compile(("52:52",))
+    assert toolchain.made() == ["compute_52.ii", "compute_52/ptx", "host.ii", "unit.cu", "unit.cu"]
+
+
+def test_a_macro_is_part_of_the_keys_of_the_pieces_whose_text_it_changes(toolchain: Toolchain) -> None:
+    """ORT's CMake defines EXCLUDE_SM_90 and the like from 1.23 on, depending on the set."""
+    guarded = "#ifndef EXCLUDE_SM_90\n__global__ void hopper(int* data) { data[0] = 90; }\n#endif\n"
+    (toolchain.folder / "unit.cu").write_text(SOURCE + guarded)
+    with_it = toolchain.compile(("52:52",))
+    assert any("hopper" in name for name in toolchain.device_code()["52"])
+    toolchain.made()
+    toolchain.compile(("52:52",), "-DEXCLUDE_SM_90")
+    assert toolchain.made() == ["compute_52.ii", "compute_52/ptx", "host.ii", "unit.cu", "unit.cu"]
+    assert not any("hopper" in name for name in toolchain.device_code()["52"])
+    assert b"hopper" not in with_it.read_bytes()
+    toolchain.compile(("52:52",), "-DEXCLUDE_SM_80", "-DEXCLUDE_SM_90")
+    assert toolchain.made() == ["unit.cu", "unit.cu"], "the texts, which are the same as before"
 
 
 def test_what_nvcc_warns_of_is_shown_and_is_no_step(toolchain: Toolchain) -> None:
@@ -283,6 +360,28 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     toolchain.compile(LEGACY, nvcc="CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only' nvcc")
     assert toolchain.made() == ["host.ii", "unit.cu"], "the host's text, and its object"
     assert (toolchain.folder / "unit.o").read_bytes() == alone
+
+
+def test_two_stores_of_ten_units_merge_to_the_objects_that_one_machine_makes(toolchain: Toolchain) -> None:
+    """Each machine compiles one architecture into a folder of its own."""
+    units = [f"unit{number}" for number in range(10)]
+    for number, unit in enumerate(units):
+        text = SOURCE.replace("data[0] = 2", f"data[0] = {number}")
+        (toolchain.folder / f"{unit}.cu").write_text(text)
+    codes = "--generate-code=arch=compute_52,code=[sm_52] --generate-code=arch=compute_70,code=[sm_70]"
+    every = "".join(f"nvcc -std=c++17 {codes} -x cu -c {unit}.cu -o {unit}.o\n" for unit in units)
+    assert toolchain.sh(f"{every}sha256sum unit?.o >made; rm -r ccache").returncode == 0
+    for arch in ("52", "70"):
+        storage = f"CCACHE_SECONDARY_STORAGE=file:/unit/store-{arch} CCACHE_RESHARE=1"
+        done = toolchain.sh(f"export NVCC_ONLY={arch} CCACHE_DIR=/unit/machine-{arch} {storage}\n{every}")
+        assert done.returncode == 0, done.stderr
+    toolchain.made()
+    merged = "cp -r store-52 store; cp -r --no-clobber store-70/. store"
+    storage = "export CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only'"
+    done = toolchain.sh(f"{merged}\n{storage}\n{every}sha256sum --check --quiet made")
+    assert done.returncode == 0, done.stdout + done.stderr
+    hosts = ["host.ii"] * len(units) + [f"{unit}.cu" for unit in units]
+    assert toolchain.made() == hosts, "the host's texts and objects alone"
 
 
 def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> None:

@@ -87,6 +87,8 @@ class DeepReading:
     """Numbers of kernels by target; a kernel in several containers counts once for each container."""
     names: Mapping[str, AbstractSet[CodeTarget]] = field(default_factory=dict)
     """The targets of each kernel, by its mangled name."""
+    unregistered: AbstractSet[str] = frozenset()
+    """Kernels whose names the host's code lacks, so that no launch finds them; empty unless it was read."""
     stubs: tuple[Stub, ...] = ()
     idle: int = 0
     """Number of kernels that do nothing on any architecture whose code is read."""

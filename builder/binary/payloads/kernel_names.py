@@ -1,17 +1,25 @@
-"""This module shortens the mangled C++ names of kernels for readers.
+"""This module shortens mangled C++ names of kernels for readers, and finds those that no host code registers.
 
 Source: the Itanium C++ ABI, "External Names (a.k.a. Mangling)". The part before the first template argument
-or parameter is enough to recognise a kernel; ``c++filt`` decodes whole names.
+or parameter is enough to recognise a kernel; ``c++filt`` decodes whole names. The host registers each kernel
+by its mangled name, a string in its read-only data (``__cudaRegisterFunction`` in NVIDIA's
+``crt/host_runtime.h``).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+from builder.binary.elf_headers import Buffer, Section
 
 _NAMED = 3
 """Most different kernels that a message names; further ones are counted."""
+
+_MANGLED = b"_Z"
+
+_READ_ONLY = ".rodata"
 
 _BEGIN = re.compile(r"_Z(N[rVK]*)?")
 
@@ -43,3 +51,27 @@ def named(kernels: Iterable[str]) -> str:
     shown = [name if count == 1 else f"{name} ({count:,})" for name, count in counts.most_common(_NAMED)]
     rest = sum(counts.values()) - sum(count for _name, count in counts.most_common(_NAMED))
     return f"{', '.join(shown)} and {rest:,} more" if rest else ", ".join(shown)
+
+
+def unregistered(buffer: Buffer, sections: Sequence[Section], kernels: Iterable[str]) -> frozenset[str]:
+    """Return those of ``kernels`` whose mangled names are no strings in a library's read-only data.
+
+    Names that are not mangled (``extern "C"``) are left out. Empty for a library without read-only data.
+    """
+    data = [section for section in sections if section.name.startswith(_READ_ONLY)]
+    if not data:
+        return frozenset()
+    asked = {kernel for kernel in kernels if kernel.startswith(_MANGLED.decode())}
+    for section in data:
+        asked.difference_update(_mangled_strings(buffer, section.offset, section.offset + section.size))
+    return frozenset(asked)
+
+
+def _mangled_strings(buffer: Buffer, start: int, end: int) -> Iterator[str]:
+    """Yield the ends of strings from their first ``_Z`` on, because a linker merges strings by their ends."""
+    while (start := buffer.find(_MANGLED, start, end)) != -1:
+        stop = buffer.find(b"\0", start, end)
+        if stop == -1:
+            return
+        yield bytes(buffer[start:stop]).decode(errors="replace")
+        start = stop

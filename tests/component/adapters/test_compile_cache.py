@@ -19,6 +19,7 @@ from builder.errors import BuilderError, CheckFailedError, DiskError, TransferEr
 from builder.inside import storage
 from builder.ports import CompileCaches
 from tests.support.fakes.ports import FakeReporter
+from tests.support.tls_server import unknown_tls_server
 
 KEY = "ab/cdefghijklmnopqrstuvwxyz01234"
 """Key in the form of ccache 4.7."""
@@ -234,6 +235,46 @@ def test_a_server_of_another_kind_does_not_answer(
             compile_cache(address.format(port=port), "--into", {}).require()
     assert "\n" not in str(refused.value)
     assert "a secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("rediss://127.0.0.1:{port}", "does not answer: .*certificate verify failed"),
+        ("s3://bucket", "does not answer: its TLS certificate was not accepted"),
+        ("oci://127.0.0.1:{port}/name", "the TLS certificate was not accepted: .*this machine's clock"),
+    ],
+)
+def test_a_server_whose_certificate_nobody_knows_is_not_asked(
+    address: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with unknown_tls_server(tmp_path) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "alice")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+        with pytest.raises(TransferError, match=why):
+            compile_cache(address.format(port=port), "--into", {}).require()
+
+
+def test_a_server_without_tls_is_not_asked_where_tls_is_wanted() -> None:
+    with babbling(b"+PONG\r\n") as port, pytest.raises(TransferError, match=r"does not answer: .*SSL"):
+        compile_cache(f"rediss://127.0.0.1:{port}", "--into", {}).require()
+
+
+def test_a_service_that_finds_our_clock_wrong_is_told_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is Amazon's (S3 API Reference, "Error responses") for a time more than 15 minutes off."""
+    body = b"<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    with babbling(head + body) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "alice")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+        with pytest.raises(
+            ValidationError, match=r"s3://bucket refuses: 403 Forbidden: RequestTimeTooSkewed\. "
+        ):
+            compile_cache("s3://bucket", "--into", {}).require()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.estimate import compile_work, estimate_lines
+from builder.builds.estimate import compile_work, estimate_lines, unit_seconds
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs
@@ -160,6 +160,13 @@ def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None
     found = compile_work(planned(), shipped)
     assert found.total == pytest.approx(3079, rel=0.15)
     assert found.minutes(2) == pytest.approx(1590 / 60, rel=0.15)
+
+
+def test_the_shipped_table_has_every_unit_of_the_minimal_build(root: Path) -> None:
+    """The expected values are those of the cold build in docs/scaling.md, "A shared cache"."""
+    units = unit_seconds(planned(Profile.MINIMAL), costs.read(root / "builder/inside/costs.tsv"))
+    assert len(units) == 323
+    assert sum(units.values()) == pytest.approx(441, rel=0.05)
 
 
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from builder.inside import costs, drive, status
+from builder.inside import costs, drive, freshen, status
 from builder.inside.costs import Cost
 from builder.inside.ninja import costliest_first
 from tests.support import ROOT
@@ -151,6 +153,40 @@ def test_nothing_to_do_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) ->
     said = capfd.readouterr().out
     assert said.startswith("ortpacks: 0 units to compile, 1 at a time\n")
     assert built(said) == []
+
+
+def test_a_clock_that_was_set_back_leaves_no_old_object(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The tree is as after a build with a clock five hours ahead, by its files' and the log's times."""
+    ninja = ["ninja", "-C", str(tree), "p"]
+    freshen.main(tree, tree / "sources.json")
+    subprocess.run(ninja, check=True)
+    ahead = time.time_ns() + 5 * 3600 * 10**9
+    log = tree / ".ninja_log"
+    log.write_text(re.sub(r"^(\d+\t\d+)\t\d+", rf"\1\t{ahead}", log.read_text(), flags=re.MULTILINE))
+    for made in (*tree.glob("d/*.o"), tree / "libp.so", log):
+        os.utime(made, ns=(ahead, ahead))
+    capfd.readouterr()
+    subprocess.run(ninja, check=True)
+    assert built(capfd.readouterr().out) == []
+    (tree / "c.cu").write_text("new\n")
+    freshen.main(tree, tree / "sources.json")
+    subprocess.run(ninja, check=True)
+    assert built(capfd.readouterr().out) == ["c.cu"]
+    assert "new" in (tree / "libp.so").read_text()
+
+
+def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    costs.write(tree / "learned.tsv", {"d/d.cu.o": Cost(cpu=70.0, architectures=1, peak=1025)})
+    few = options(tree, jobs=2)
+    few.memory = 1024
+    assert drive.main(few) == 0
+    said = capfd.readouterr().out
+    assert "ortpacks: d/d.cu.o takes 1025 MiB, more than there are: it runs alone\n" in said
+    assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
 
 
 def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:

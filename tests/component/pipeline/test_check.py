@@ -180,6 +180,24 @@ def test_what_we_compiled_is_unpacked_and_no_package_of_stubs_leaves(tmp_path: P
     assert "A013" not in [one.code.name for one in Desk(tmp_path).check(changed).findings]
 
 
+def test_what_we_compiled_holds_its_kernels_under_the_names_that_the_host_registers(tmp_path: Path) -> None:
+    """A linker may store a name as the end of a longer string, here with ``text`` before it."""
+    alone, host = "_ZN3cub12CUB_1_520_NS3sumEPf", "_ZN3cub20CUB_1_500_520_600_NS3sumEPf"
+    kernels = {sm: {"_Z3addPf": work(sm), alone if sm == 52 else host: work(sm)} for sm in LEGACY}
+    code = container(*(sass_image(sm, mine) for sm, mine in kernels.items()))
+    strings = f"text_Z3addPf\0{host}\0".encode()
+    provider = elf({".nv_fatbin": code, ".rodata": strings}, runpath="$ORIGIN", needed=("libc.so.6",))
+    changed = {path: _library() for path in GOOD if path.startswith("lib/")} | {PROVIDER: provider}
+    found = Desk(tmp_path, "built").check(changed).findings
+    assert [(one.code.name, one.severity.value, one.message) for one in found if one.code.name != "A008"] == [
+        (
+            "A014",
+            "error",
+            "1 kernel for sm_52 cannot be launched: the host registers other names: cub::CUB_1_520_NS::sum",
+        )
+    ]
+
+
 def test_a_good_package(desk: Desk) -> None:
     report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 3))
     assert report.findings == ()

@@ -73,6 +73,24 @@ def test_damage_is_an_error_for_anybody() -> None:
     ]
 
 
+def test_a_kernel_that_the_host_has_under_another_name_is_an_error_except_two_of_onnxruntime_s() -> None:
+    """The two names are from the official wheels 1.21.0, 1.23.2 and 1.31.1, on sm_60, 70 and 75 only."""
+    cub = "_ZN3cub17CUB_200302_520_NS6kernelIfEEvPT_"
+    known = (
+        "_ZN11onnxruntime7contrib4cuda20kDequantizeBlockwiseINS_8BFloat16ELi512ELi64ELi8EEEvPKT_PS4_PKhS6_ii"
+    )
+    names = {cub: {_sm("52")}, known: {_sm("52"), _sm("75")}, "_Z3foof": {_sm("52"), _sm("75")}}
+    deep = DeepReading(names=names, unregistered={cub, known})
+    why = "cannot be launched: the host registers other names"
+    bnb4 = "onnxruntime::contrib::cuda::kDequantizeBlockwise"
+    assert [(one.code.name, one.severity.value, one.message) for one in check_own_kernels(PATH, deep)] == [
+        ("A014", "error", f"1 kernel for sm_52 {why}: cub::CUB_200302_520_NS::kernel"),
+        ("A014", "warning", f"1 kernel for sm_52 {why}: {bnb4}"),
+        ("A014", "warning", f"1 kernel for sm_75 {why}: {bnb4}"),
+    ]
+    assert not list(check_payloads(PATH, deep)), "libraries that open their kernels by the driver's API"
+
+
 def test_of_much_damage_some_is_named() -> None:
     damages = tuple(Damage(at, _sm("52"), "no LZ4 block", packed=True) for at in range(23))
     messages = [one.message for one in check_payloads(PATH, DeepReading(damages=damages))]

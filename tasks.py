@@ -26,7 +26,14 @@ from builder.app.command_line import (
     verb,
 )
 from builder.app.releasing import show_matrix
-from builder.app.verb_answers import checks_answer, dumps, packages_answer, problems_of, require_no_problems
+from builder.app.verb_answers import (
+    checks_answer,
+    dumps,
+    images_answer,
+    packages_answer,
+    problems_of,
+    require_no_problems,
+)
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
@@ -67,18 +74,25 @@ def bundle(chosen: ChosenVariants) -> None:
     service="with the service and its models, which it starts",
     push="also push it: REGISTRY/NAME; tags and digest are shown",
     platform="linux/amd64 (default), linux/arm64 for variant cpu, or both with a comma between",
+    json=JSON,
 )
 def image(
-    chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str | None = None
+    chosen: ChosenVariants,
+    service: bool = False,
+    push: str | None = None,
+    platform: str | None = None,
+    json: bool = False,
 ) -> None:
     """Make a runtime image with Python from each variant's package: ortpacks/VARIANT:VERSION."""
+    console = document_console(chosen.wiring) if json else None
     options = ImageOptions(
         service=service,
         push=None if push is None else require_repository(push),
         platforms=() if platform is None else require_platforms(platform),
     )
-    for one in chosen.builds().values():
-        one.image(options)
+    made = {name: one.image(options) for name, one in chosen.builds().items()}
+    if console:
+        console.show(dumps(images_answer(made)))
 
 
 @variant_verb(package="hold this package or unpacked folder to its own variant, or to those named", json=JSON)

@@ -65,13 +65,14 @@ _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 _PUBLIC_API = "api.github.com"
 
 
-def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> None:
+def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> ReleaseStatus:
     """Make the client, check every package's bytes, and make the release in the repository of ``project``."""
     host = github_host(wiring, project)
     ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
     commit = options.commit or (wiring.env.get("GITHUB_SHA") if ours else None)
     done = publish_on(wiring, project, host, replace(options, commit=commit), host)
     _say_state(wiring, done)
+    return done
 
 
 def publish_on(
@@ -218,7 +219,7 @@ def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
     return Signing(roots, signers(keys, wiring.env), datetime.now(UTC))
 
 
-def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None:
+def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> ReleaseStatus:
     """Make the release of ``dist`` from the same files in the registry ``to``, ``oci://HOST/NAME``.
 
     Access and tag are checked before the packages are. Raises what ``publish`` does, and ``ConfigError`` for
@@ -236,6 +237,7 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
     host.require_access()
     done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
     _say_state(wiring, done)
+    return done
 
 
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
@@ -245,7 +247,7 @@ def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
     return RegistryHost(open_repository(address), repository, wiring.reporter, retrier)
 
 
-def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
+def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> ReleaseStatus:
     """Make the release of ``dist`` in the mirror's folder ``to``, from the same files as on GitHub.
 
     Access, space and tag are checked before the packages are. Raises what ``publish`` does, ``ConfigError``
@@ -265,6 +267,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
             folder.finish(tag)
             write_mirror_pages(folder)
     _say_state(wiring, done)
+    return done
 
 
 def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
@@ -296,6 +299,7 @@ _ALLOW = {
     dry_run="show what would be done, write nothing to the host",
     replace="take a public release that differs back to a draft, and publish it anew",
     allow_mutable="publish where GitHub's setting does not make releases immutable",
+    json=JSON,
 )
 def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     _context: Context,
@@ -311,6 +315,7 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_mixed: bool = False,
     allow_partial: bool = False,
     allow_mutable: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Complete the release of dist/ on GitHub, then make it public. Token: GITHUB_TOKEN, or gh's own."""
@@ -318,7 +323,10 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)
-    publish_dist(wiring, options, with_target(wiring, api, repository))
+    console = document_console(wiring) if json else None
+    done = publish_dist(wiring, options, with_target(wiring, api, repository))
+    if console:
+        console.show(dumps(status_answer(done)))
 
 
 @verb(name="release-status", **_WHERE, json=JSON)
@@ -347,6 +355,7 @@ def release_status(
     **_ALLOW,
     dry_run="show what would be done, write nothing to the mirror",
     replace="make a public release that differs, or was damaged, equal to dist",
+    json=JSON,
 )
 def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     _context: Context,
@@ -360,6 +369,7 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
@@ -367,15 +377,18 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)
+    console = document_console(wiring) if json else None
     if is_oci(to):
-        mirror_to_registry(wiring, options, to)
+        done = mirror_to_registry(wiring, options, to)
     elif "://" in to:
         raise ValidationError(
             f"--to {without_userinfo(to)} is neither a folder nor oci://HOST/NAME",
             advice="Name the folder that the web server shows.",
         )
     else:
-        mirror_dist(wiring, options, Path(to))
+        done = mirror_dist(wiring, options, Path(to))
+    if console:
+        console.show(dumps(status_answer(done)))
 
 
 @verb(

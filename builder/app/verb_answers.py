@@ -114,8 +114,8 @@ class CleanAnswer(ProjectSection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images(ProjectSection):
-    """The runtime images of one variant."""
+class ImageNames(ProjectSection):
+    """The names of one variant's runtime images."""
 
     variant: str
     tags: tuple[str, ...]
@@ -129,7 +129,7 @@ class ImagesAnswer(ProjectSection):
     """The images that ``image`` made."""
 
     format: Literal[1]
-    images: tuple[Images, ...]
+    images: tuple[ImageNames, ...]
 
 
 Answer = PackagesAnswer | ChecksAnswer | StatusAnswer | CleanAnswer | ImagesAnswer
@@ -204,7 +204,7 @@ def clean_answer(paths: Mapping[Path, int], held: Iterable[EngineResource], *, r
 
 def images_answer(made: Mapping[str, VariantImages]) -> ImagesAnswer:
     """Return the answer for variants' images."""
-    images = (Images(variant=name, tags=one.tags, pushed=one.pushed) for name, one in made.items())
+    images = (ImageNames(variant=name, tags=one.tags, pushed=one.pushed) for name, one in made.items())
     return ImagesAnswer(format=1, images=tuple(images))
 
 

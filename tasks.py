@@ -20,11 +20,12 @@ from builder.app.documentation.atlas_records import make as make_atlas
 from builder.app.flags import JSON, architectures, document_console, make_wiring, plan_options
 from builder.app.releases import releasing
 from builder.app.releases.bumping import bump_version
-from builder.app.releases.rebuilding import project_trust, rebuild_release
+from builder.app.releases.rebuilding import project_trust, rebuild_release, require_same
 from builder.app.releases.release_matrix import show_matrix
 from builder.app.verb_answers import (
     checks_answer,
     dumps,
+    images_answer,
     packages_answer,
     problems_of,
     require_no_problems,
@@ -68,18 +69,25 @@ def bundle(chosen: ChosenVariants) -> None:
     service="with the service and its models, which it starts",
     push="also push it: REGISTRY/NAME; tags and digest are shown",
     platform="linux/amd64 (default), linux/arm64 for variant cpu, or both with a comma between",
+    json=JSON,
 )
 def image(
-    chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str | None = None
+    chosen: ChosenVariants,
+    service: bool = False,
+    push: str | None = None,
+    platform: str | None = None,
+    json: bool = False,
 ) -> None:
     """Make a runtime image with Python from each variant's package: ortpacks/VARIANT:VERSION."""
+    console = document_console(chosen.wiring) if json else None
     options = ImageOptions(
         service=service,
         push=None if push is None else require_repository(push),
         platforms=() if platform is None else require_platforms(platform),
     )
-    for one in chosen.builds().values():
-        one.image(options)
+    made = {name: one.image(options) for name, one in chosen.builds().items()}
+    if console:
+        console.show(dumps(images_answer(made)))
 
 
 @variant_verb(package="hold this package or unpacked folder to its own variant, or to those named", json=JSON)
@@ -513,6 +521,7 @@ _ALLOW = {
     dry_run="show what would be done, write nothing to the host",
     replace="take a public release that differs back to a draft, and publish it anew",
     allow_mutable="publish where GitHub's setting does not make releases immutable",
+    json=JSON,
 )
 def publish(
     _context: Context,
@@ -528,6 +537,7 @@ def publish(
     allow_mixed: bool = False,
     allow_partial: bool = False,
     allow_mutable: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Complete the release of dist/ on GitHub, then make it public. Token: GITHUB_TOKEN, or gh's own."""
@@ -535,7 +545,10 @@ def publish(
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)
-    releasing.publish_dist(wiring, options, releasing.with_target(wiring, api, repository))
+    console = document_console(wiring) if json else None
+    done = releasing.publish_dist(wiring, options, releasing.with_target(wiring, api, repository))
+    if console:
+        console.show(dumps(status_answer(done)))
 
 
 @verb(name="release-status", **_WHERE, json=JSON)
@@ -564,6 +577,7 @@ def release_status(
     **_ALLOW,
     dry_run="show what would be done, write nothing to the mirror",
     replace="make a public release that differs, or was damaged, equal to dist",
+    json=JSON,
 )
 def mirror(
     _context: Context,
@@ -577,13 +591,18 @@ def mirror(
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
-    releasing.mirror_release(make_wiring(dist), options, to)
+    wiring = make_wiring(dist)
+    console = document_console(wiring) if json else None
+    done = releasing.mirror_release(wiring, options, to)
+    if console:
+        console.show(dumps(status_answer(done)))
 
 
 @verb(
@@ -612,6 +631,7 @@ def root(
     into="folder of what is built and fetched (default: dist/rebuild)",
     jobs="units compiled at once",
     trust_unsigned="take a release that the keys in trust/ have not signed, such as a build of your own",
+    json=JSON,
 )
 def rebuild(
     _context: Context,
@@ -620,13 +640,18 @@ def rebuild(
     into: str | None = None,
     jobs: int | None = None,
     trust_unsigned: bool = False,
+    json: bool = False,
     dist: str | None = None,
 ) -> None:
     """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
     wiring = make_wiring(dist)
+    console = document_console(wiring) if json else None
     folder = Path(into) if into else wiring.dist / "rebuild"
     trust = None if trust_unsigned else project_trust(wiring)
-    rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
+    answer = rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
+    if console:
+        console.show(dumps(answer))
+    require_same(wiring, release, answer)
 
 
 @verb(positional=["part"], part="major, minor or patch (semver.org)")

@@ -63,6 +63,18 @@ ONNX Runtime GPU packages, one per GPU generation.
 ./run --list has every verb, ./run build --help a verb's flags. README.md begins at the beginning.
 """
 
+_MENDED = {
+    # fish refuses a slash in names
+    "_complete_./run": "_complete_ortpacks",
+    # fish: files only after the verb
+    "complete --command ./run --no-files": """\
+complete --command run --force-files --condition 'test (count (commandline --tokenize --cut-at-cursor)) -gt 1'
+complete --command run --no-files""",
+    # zsh has words only after compinit
+    "    # `words` contains": "    read -Ac words\n    # `words` contains",
+}
+"""Text of Invoke's completion scripts and what replaces it."""
+
 _LIST_FORMATS = ("flat", "nested", "json")
 
 _UNKNOWN = re.compile(r"No idea what '(?P<word>.*)' is!", re.DOTALL)
@@ -108,7 +120,7 @@ class Verbs(Program):
             raise Exit(ended, code=BuilderError.exit_code) from None
 
     def parse_core(self, argv: list[str] | None) -> None:
-        """See ``invoke.program.Program``. Names in a completion script have no slash, which fish refuses."""
+        """See ``invoke.program.Program``. A completion script is mended by ``_MENDED``."""
         told = io.StringIO()
         try:
             with contextlib.redirect_stdout(told):
@@ -116,8 +128,10 @@ class Verbs(Program):
         except ValueError:
             raise ValidationError("--list-depth and --command-timeout take whole numbers") from None
         finally:
-            script = told.getvalue().replace("_complete_./run", "_complete_ortpacks")
-            sys.stdout.write(script.replace("--command ./run", "--command run"))
+            script = told.getvalue()
+            for theirs, ours in _MENDED.items():
+                script = script.replace(theirs, ours)
+            sys.stdout.write(script)
 
     def print_help(self) -> None:
         """See ``invoke.program.Program``. Prints the same text as ``./run`` without words."""

@@ -173,7 +173,7 @@ def doctor(wiring: Wiring, *, as_json: bool) -> bool:
         "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",
         "inputs.lock": lambda: _pins(wiring.lock),
         "engine": lambda: _engine(wiring),
-        "mmdebstrap": lambda: shutil.which("mmdebstrap", path=wiring.env["PATH"]) or _absent("mmdebstrap"),
+        "mmdebstrap": lambda: _mmdebstrap(wiring.env["PATH"]),
         "mirror": lambda: without_userinfo(", ".join(wiring.mirrors.find())),
         "cache": lambda: _space(wiring.cache),
         "dist": lambda: _space(wiring.dist),
@@ -220,8 +220,14 @@ def _engine(wiring: Wiring) -> str:
     )
 
 
-def _absent(program: str) -> str:
-    raise ValidationError(f"{program} is not on PATH: --base assembled needs it (apt-get install {program}).")
+def _mmdebstrap(path: str) -> str:
+    packages = {"mmdebstrap": "mmdebstrap", **({} if os.geteuid() == 0 else {"newuidmap": "uidmap"})}
+    for program, package in packages.items():
+        if shutil.which(program, path=path) is None:
+            raise ValidationError(
+                f"{program} is not on PATH: --base assembled needs it (apt-get install {package})."
+            )
+    return str(shutil.which("mmdebstrap", path=path))
 
 
 def _space(folder: Path) -> str:

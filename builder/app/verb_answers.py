@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from builder.builds.images.runtime_image import VariantImages
 from builder.config.document import Reader
 from builder.errors import CheckFailedError
 from builder.files.digest import file_digest
@@ -40,7 +41,7 @@ class PackagesAnswer(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class Checked(ProjectSection):
-    """One comparison of libraries with a variant."""
+    """One comparison: of libraries with a variant, or of a released package with the one built again."""
 
     variant: str | None
     """The variant; null for the one that the package's manifest names."""
@@ -53,7 +54,7 @@ class Checked(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class ChecksAnswer(ProjectSection):
-    """What ``check`` compared. Its exit code is 6 unless all of it is ok."""
+    """What ``check`` or ``rebuild`` compared. The exit code is 6 unless all of it is ok."""
 
     format: Literal[1]
     checks: tuple[Checked, ...]
@@ -70,7 +71,10 @@ class ReleaseFile(ProjectSection):
 
 @dataclass(frozen=True, kw_only=True)
 class StatusAnswer(ProjectSection):
-    """The release on GitHub compared with ``dist``. The exit code is 1 unless it is public and equal."""
+    """The release compared with ``dist``.
+
+    The exit code of ``release-status`` is 1 unless the release is public and equal.
+    """
 
     format: Literal[1]
     tag: str
@@ -109,11 +113,33 @@ class CleanAnswer(ProjectSection):
     engine: tuple[EngineThing, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageNames(ProjectSection):
+    """The names of one variant's runtime images."""
+
+    variant: str
+    tags: tuple[str, ...]
+    """The first tag in the engine of each platform's image."""
+    pushed: str | None
+    """``REGISTRY/NAME@sha256:…`` of the index of these images; null without ``--push``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesAnswer(ProjectSection):
+    """The images that ``image`` made."""
+
+    format: Literal[1]
+    images: tuple[ImageNames, ...]
+
+
+Answer = PackagesAnswer | ChecksAnswer | StatusAnswer | CleanAnswer | ImagesAnswer
+
 SCHEMAS: Mapping[str, tuple[type[object], str]] = {
     "packages": (PackagesAnswer, "ortpacks build --json, verify --json"),
-    "checks": (ChecksAnswer, "ortpacks check --json"),
-    "release-status": (StatusAnswer, "ortpacks release-status --json"),
+    "checks": (ChecksAnswer, "ortpacks check --json, rebuild --json"),
+    "release-status": (StatusAnswer, "ortpacks release-status --json, publish --json, mirror --json"),
     "clean": (CleanAnswer, "ortpacks clean --json"),
+    "images": (ImagesAnswer, "ortpacks image --json"),
 }
 """The class and the title of each schema, by its name."""
 
@@ -124,7 +150,7 @@ def schema_file(name: str) -> str:
     return Reader(kind).schema_file(title)
 
 
-def dumps(answer: PackagesAnswer | ChecksAnswer | StatusAnswer | CleanAnswer) -> str:
+def dumps(answer: Answer) -> str:
     """Return the JSON text of an answer."""
     return json.dumps(asdict(answer), indent=2)
 
@@ -174,6 +200,12 @@ def clean_answer(paths: Mapping[Path, int], held: Iterable[EngineResource], *, r
         paths=tuple(Result(path=str(path), size=size) for path, size in paths.items()),
         engine=tuple(EngineThing(kind=one.kind, name=one.name, size=one.size) for one in held),
     )
+
+
+def images_answer(made: Mapping[str, VariantImages]) -> ImagesAnswer:
+    """Return the answer for variants' images."""
+    images = (ImageNames(variant=name, tags=one.tags, pushed=one.pushed) for name, one in made.items())
+    return ImagesAnswer(format=1, images=tuple(images))
 
 
 def require_no_problems(answer: PackagesAnswer | ChecksAnswer) -> None:

@@ -25,7 +25,13 @@ from builder.builds.disk_needs import (
     tool_needs,
 )
 from builder.builds.estimate import compile_work, estimate_lines, forecast
-from builder.builds.images.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
+from builder.builds.images.runtime_image import (
+    ImageOptions,
+    MadeImage,
+    RuntimeImage,
+    VariantImages,
+    publish_index,
+)
 from builder.builds.packing import Packer
 from builder.builds.wiring import Wiring
 from builder.errors import (
@@ -255,8 +261,8 @@ class VariantBuild:
             bundled = self._packing(decided, self._render(decided)).pack()
             return tuple(one.package.path for one in bundled)
 
-    def image(self, options: ImageOptions) -> tuple[str, ...]:
-        """Return the tags of the runtime images, one for each platform. Missing packages are built first.
+    def image(self, options: ImageOptions) -> VariantImages:
+        """Make the runtime images, one for each platform. Missing packages are built first.
 
         Raises ``NothingToDoError`` for a platform that the variant has no image for, and what
         ``RuntimeImage.make`` and ``publish_index`` do.
@@ -271,9 +277,8 @@ class VariantBuild:
                 )
         self._wiring.engine.facts()
         images = [self._on(platform).one_image(options) for platform in platforms]
-        if options.push:
-            publish_index(self._wiring, images, options, self._reporter)
-        return tuple(one.tag for one in images)
+        pushed = publish_index(self._wiring, images, options, self._reporter) if options.push else None
+        return VariantImages(tags=tuple(one.tag for one in images), pushed=pushed)
 
     def _on(self, platform: str) -> VariantBuild:
         """Return the build of the variant's package for a platform."""

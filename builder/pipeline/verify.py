@@ -124,7 +124,9 @@ def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], veri
         verifier.reporter.say(f"{package.name}: no model was run: it is for {manifest.platform}")
         return
     if verifier.selftest is None:
-        verifier.reporter.warn(f"{package.name}: no model was run on it: only its bytes were asked for.")
+        verifier.reporter.warn(
+            f"{package.name}: its bytes are checked, and no model was run on it: `./run verify` does."
+        )
         return
     libraries = frozenset(
         (entry.path, entry.sha256) for entry in manifest.files if entry.path.startswith(LIB)

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from builder.adapters.git import revision_of
+from builder.app.verb_answers import Checked, ChecksAnswer
 from builder.builds.wiring import Wiring
 from builder.client.index_address import is_url, place
 from builder.client.install.prefix import Prefix
@@ -58,12 +59,11 @@ def project_trust(wiring: Wiring) -> Trust | None:
 
 def rebuild_release(
     wiring: Wiring, release: str, variant: str | None, folder: Path, jobs: int | None, trust: Trust | None
-) -> None:
-    """Rebuild and compare each package of ``release``.
+) -> ChecksAnswer:
+    """Rebuild each package of ``release`` and return the comparison of each.
 
     Raises ``NothingToDoError`` if there is no package, ``IntegrityError`` if an archive is not the one that
-    its provenance names or ``trust`` requires, ``CheckFailedError`` with every difference, and what fetching
-    and building raise.
+    its provenance names or ``trust`` requires, and what fetching and building raise.
     """
     web = _web(wiring)
     found = released(wiring, release, web, trust)
@@ -71,17 +71,26 @@ def rebuild_release(
     if not packages:
         what = f"{release} has no package{f' {variant}' if variant else ''}."
         raise NothingToDoError(what, advice="Name a release of ./run publish or mirror, or a package.")
-    differing: list[str] = []
+    checks: list[Checked] = []
     ordered = sorted(packages, key=lambda one: (one.recipe.variant, one.recipe.command))
     for (_, command), group in groupby(ordered, key=lambda one: (one.recipe.variant, one.recipe.command)):
         same = list(group)
         _tell_departures(wiring, same[0].recipe)
         _build(wiring, build_arguments(same[0].recipe), folder, jobs, command)
         for one in same:
-            differing += _compared(wiring, one, folder, web)
+            problems = tuple(_compared(wiring, one, folder, web))
+            checks.append(
+                Checked(variant=one.recipe.variant, package=one.file, ok=not problems, problems=problems)
+            )
+    return ChecksAnswer(format=1, checks=tuple(checks))
+
+
+def require_same(wiring: Wiring, release: str, answer: ChecksAnswer) -> None:
+    """Say that all packages are the same. Raises ``CheckFailedError`` with every difference."""
+    differing = [problem for one in answer.checks for problem in one.problems]
     if differing:
         raise CheckFailedError(f"{release} is not what this tree makes", differing)
-    wiring.reporter.say(f"{release}: {len(packages)} packages are bit for bit what this tree makes")
+    wiring.reporter.say(f"{release}: {len(answer.checks)} packages are bit for bit what this tree makes")
 
 
 def released(wiring: Wiring, release: str, web: Web, trust: Trust | None) -> list[Released]:

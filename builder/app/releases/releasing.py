@@ -58,13 +58,14 @@ _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 _PUBLIC_API = "api.github.com"
 
 
-def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> None:
+def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> ReleaseStatus:
     """Make the client, check every package's bytes, and make the release in the repository of ``project``."""
     host = github_host(wiring, project)
     ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
     commit = options.commit or (wiring.env.get("GITHUB_SHA") if ours else None)
     done = publish_on(wiring, project, host, replace(options, commit=commit), host)
     _say_state(wiring, done)
+    return done
 
 
 def publish_on(
@@ -211,23 +212,22 @@ def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
     return Signing(roots, signers(keys, wiring.env), datetime.now(UTC))
 
 
-def mirror_release(wiring: Wiring, options: PublishOptions, to: str) -> None:
+def mirror_release(wiring: Wiring, options: PublishOptions, to: str) -> ReleaseStatus:
     """Make the release of ``dist`` in a mirror's folder or, for ``oci://HOST/NAME``, in a registry.
 
     Raises ``ValidationError`` for another URL, and what ``mirror_to_registry`` and ``mirror_dist`` do.
     """
     if is_oci(to):
-        mirror_to_registry(wiring, options, to)
-    elif "://" in to:
+        return mirror_to_registry(wiring, options, to)
+    if "://" in to:
         raise ValidationError(
             f"--to {without_userinfo(to)} is neither a folder nor oci://HOST/NAME",
             advice="Name the folder that the web server shows.",
         )
-    else:
-        mirror_dist(wiring, options, Path(to))
+    return mirror_dist(wiring, options, Path(to))
 
 
-def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None:
+def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> ReleaseStatus:
     """Make the release of ``dist`` from the same files in the registry ``to``, ``oci://HOST/NAME``.
 
     Access and tag are checked before the packages are. Raises what ``publish`` does, and ``ConfigError`` for
@@ -245,6 +245,7 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None
     host.require_access()
     done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
     _say_state(wiring, done)
+    return done
 
 
 def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
@@ -254,7 +255,7 @@ def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
     return RegistryHost(open_repository(address), repository, wiring.reporter, retrier)
 
 
-def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
+def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> ReleaseStatus:
     """Make the release of ``dist`` in the mirror's folder ``to``, from the same files as on GitHub.
 
     Access, space and tag are checked before the packages are. Raises what ``publish`` does, ``ConfigError``
@@ -274,6 +275,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
             folder.finish(tag)
             write_mirror_pages(folder)
     _say_state(wiring, done)
+    return done
 
 
 def _listed_files(wiring: Wiring) -> tuple[Path, ...]:

@@ -69,6 +69,16 @@ class MadeImage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VariantImages:
+    """The images of one variant."""
+
+    tags: tuple[str, ...]
+    """The first tag in the engine of each platform's image."""
+    pushed: str | None
+    """``REGISTRY/NAME@DIGEST``; ``None`` if nothing was pushed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Contents:
     """The contents of an image besides its Debian system."""
 
@@ -235,10 +245,11 @@ class RuntimeImage:
 
 def publish_index(
     wiring: Wiring, images: Sequence[MadeImage], options: ImageOptions, reporter: Reporter
-) -> None:
+) -> str:
     """Push an index of a variant's images, one for each platform, under every tag.
 
-    Raises ``TransferError`` and ``IntegrityError`` as ``RuntimeImage.make`` does.
+    Returns ``REGISTRY/NAME@DIGEST``. Raises ``TransferError`` and ``IntegrityError`` as
+    ``RuntimeImage.make`` does.
     """
     engine, repository = wiring.engine, str(options.push)
     names = published_tags(images[0].manifest, service=options.service)
@@ -248,4 +259,6 @@ def publish_index(
         for one in images:
             require_same(tag, one.layers, engine.pushed(tag, PLATFORMS[one.manifest.platform]))
         reporter.say(f"pushed {tag}")
-    reporter.say(f"{repository}@{digest}")
+    pushed = f"{repository}@{digest}"
+    reporter.say(pushed)
+    return pushed

@@ -81,7 +81,19 @@ def test_standard_output_has_the_document_alone(copied: Place, tmp_path: Path) -
     assert f"results in {tmp_path}: " in done.stderr
 
 
-@pytest.mark.parametrize("words", ["verify", "check --package photos.tar.zst", "release-status", "build"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "verify",
+        "check --package photos.tar.zst",
+        "release-status",
+        "build",
+        "image",
+        "rebuild photos.tar.zst",
+        "publish --dry-run",
+        "mirror --to mirror --dry-run",
+    ],
+)
 def test_an_error_leaves_standard_output_empty(copied: Place, tmp_path: Path, words: str) -> None:
     done = copied.run(*words.split(), "--json", "--dist", str(tmp_path))
     assert done.returncode > 1

@@ -148,6 +148,19 @@ def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: P
     assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
 
 
+def test_without_root_doctor_asks_for_newuidmap_too(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "mmdebstrap")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert not quality.doctor(bench.shop, as_json=False)
+    lacks = "newuidmap is not on PATH: --base assembled needs it (apt-get install uidmap)."
+    assert f"✗ mmdebstrap     {lacks}" in bench.reporter.lines
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    quality.doctor(bench.shop, as_json=False)
+    assert any(line.startswith("✓ mmdebstrap ") for line in bench.reporter.lines)
+
+
 def test_doctor_takes_no_file_for_a_folder(bench: Bench, tmp_path: Path) -> None:
     """Defect: a file passed as the folder because its parent is writable."""
     (tmp_path / "cache").write_text("")

@@ -114,7 +114,7 @@ def test_debians_keys_and_mmdebstrap_come_with_the_engine(machine: Machine, syst
     Installer(machine, system)
     assert machine.run("build").returncode == 0
     (install,) = [call for call in machine.called("apt-get") if call.startswith("install")]
-    assert {"mmdebstrap", "debian-archive-keyring"} <= set(install.split())
+    assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(install.split())
     assert ("docker-cli" in install) == system.startswith("debian")
 
 

@@ -170,8 +170,9 @@ def test_an_old_python_is_refused(machine: Machine) -> None:
     done = machine.run("--list")
     assert done.returncode == 4
     assert done.stderr == (
-        "run: Python 3.11 or newer is needed and not on PATH. Install python3 and python3-venv; Ubuntu 22.04 "
-        "has but a release candidate of 3.11: take a newer system, or a Python from elsewhere.\n"
+        "run: Python 3.11 or newer is needed and not on PATH. On Debian and Ubuntu: apt-get install "
+        "python3-venv; Ubuntu 22.04 has but a release candidate of 3.11: take a newer system, or a Python "
+        "from elsewhere.\n"
     )
 
 

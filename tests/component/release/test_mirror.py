@@ -15,8 +15,9 @@ import pytest
 
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.folder_host import FolderHost
+from builder.app.verb_answers import dumps, status_answer
 from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
-from builder.release.prepare import PublishOptions
+from builder.release.prepare import PublishOptions, ReleaseState
 from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
@@ -92,7 +93,10 @@ def test_again_writes_nothing_and_says_so(stand: Stand) -> None:
 
 
 def test_a_dry_run_makes_not_even_the_folder(stand: Stand) -> None:
-    stand.mirror(PublishOptions(dry_run=True))
+    document = json.loads(dumps(status_answer(stand.mirror(PublishOptions(dry_run=True)))))
+    schema("release-status").validate(document)
+    assert (document["tag"], document["state"]) == (TAG, "dry-run")
+    assert {"name": "index.json", "status": "missing"} in document["files"]
     assert not stand.root.exists()
     assert "↑ index.json" in stand.output
 
@@ -242,7 +246,7 @@ def test_two_runs_take_turns(stand: Stand, tmp_path: Path, monkeypatch: pytest.M
     other.root = stand.root
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(stand.mirror), pool.submit(other.mirror, PublishOptions(tag=NEWER))]
-    assert [run.result() for run in runs] == [None, None]
+    assert [run.result().state for run in runs] == [ReleaseState.PUBLISHED] * 2
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
     assert bytes_in(stand.release(NEWER)) == bytes_in(other.dist)
 
@@ -255,7 +259,7 @@ def test_a_run_that_waits_says_so(stand: Stand) -> None:
             while f"waiting: another run writes to {stand.root}" not in stand.lines:
                 assert not run.done()
             assert not stand.release().exists()
-        assert run.result(timeout=30) is None
+        assert run.result(timeout=30).state is ReleaseState.PUBLISHED
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
 
 

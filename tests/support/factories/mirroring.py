@@ -35,9 +35,9 @@ class Stand:
     shop: Wiring
     root: Path
 
-    def mirror(self, options: PublishOptions | None = None) -> None:
-        """Run the verb ``mirror`` on ``dist``."""
-        releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
+    def mirror(self, options: PublishOptions | None = None) -> ReleaseStatus:
+        """Run the verb ``mirror`` on ``dist`` and return the release's state."""
+        return releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
 
     def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> None:
         """Put these files into the mirror as the verb does, without reading packages or writing pages."""

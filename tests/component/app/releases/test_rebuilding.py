@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.app.releases import rebuilding
+from builder.app.verb_answers import dumps
 from builder.builds.wiring import Wiring
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
@@ -23,6 +25,7 @@ from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.signing import FIRST, targets
 from tests.support.fakes.ports import FakeReporter
+from tests.support.schemas import schema
 from tests.unit.package.test_recipe import document
 
 LEGACY, MODERN = (f"{name_of(variant)}.tar.zst" for variant in ("legacy", "modern"))
@@ -44,6 +47,7 @@ class Shop:
         self.wiring = Wiring(ROOT, dist=folder / "dist", reporter=FakeReporter())
         self.trust: Trust | None = None
         self.asked: list[list[str]] = []
+        self.document: dict[str, Any] = {}
         monkeypatch.setattr(rebuilding, "_build", self.build)
 
     def build(
@@ -56,7 +60,10 @@ class Shop:
             shutil.copy(file, folder)
 
     def rebuild(self, release: str | Path, variant: str | None = None) -> None:
-        rebuilding.rebuild_release(self.wiring, str(release), variant, self.into, 3, self.trust)
+        answer = rebuilding.rebuild_release(self.wiring, str(release), variant, self.into, 3, self.trust)
+        self.document = json.loads(dumps(answer))
+        schema("checks").validate(self.document)
+        rebuilding.require_same(self.wiring, str(release), answer)
 
     @property
     def lines(self) -> list[str]:
@@ -113,6 +120,9 @@ def test_what_differs_is_told_file_by_file(shop: Shop) -> None:
     told = f"{PROVIDER}: {size:,} bytes, the first other byte at {size - 1:,}; no device code"
     assert [one.endswith(told) for one in found] == [True, True]
     assert found[0].startswith(f"{LEGACY}: ")
+    first = shop.document["checks"][0]
+    assert (first["variant"], first["package"], first["ok"]) == ("legacy", LEGACY, False)
+    assert found[0] in first["problems"]
     assert not [path for path in shop.into.iterdir() if path.name.startswith(".compare")]
 
 

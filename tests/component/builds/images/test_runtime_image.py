@@ -21,6 +21,7 @@ from in_toto_attestation.v1.statement import Statement
 from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from packageurl import PackageURL
 
+from builder.app.verb_answers import dumps, images_answer
 from builder.builds.images.image_wheels import locked_wheels
 from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
@@ -35,6 +36,7 @@ from tests.doubles.wheels import Wheel, indexing
 from tests.support import ROOT
 from tests.support.factories import repacked
 from tests.support.factories.workplace import Site, with_tools
+from tests.support.schemas import schema
 
 PUSH = ImageOptions(push="localhost:5000/ortpacks")
 
@@ -96,7 +98,7 @@ def order(site: Site, name: str) -> list[str]:
 
 def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: Site) -> None:
     builds, trees = seen(site)
-    assert road(site, "legacy").image(ImageOptions()) == ("ortpacks/legacy:1.21.0",)
+    assert road(site, "legacy").image(ImageOptions()).tags == ("ortpacks/legacy:1.21.0",)
     (request,) = builds
     assert set(trees) == {"system", *NVIDIA_LAYERS, "python", "package"}
     assert (request.tags, request.platform, request.network) == (
@@ -163,7 +165,7 @@ def test_an_image_that_does_not_fit_is_refused_before_its_package_is_built(
 
 def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:
     _, _ = seen(site)
-    assert road(site, "cpu").image(ImageOptions()) == ("ortpacks/cpu:1.21.0",)
+    assert road(site, "cpu").image(ImageOptions()).tags == ("ortpacks/cpu:1.21.0",)
     assert order(site, "cpu") == ["system.tar", "python.tar", "package.tar"]
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "NVIDIA" not in text
@@ -182,7 +184,7 @@ def test_the_service_and_its_models_lie_below_the_package(
     monkeypatch.setattr("builder.builds.images.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
     monkeypatch.setattr("builder.builds.images.image_wheels.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
-    assert road(site, "cpu").image(ImageOptions(service=True)) == ("ortpacks/cpu:1.21.0-service",)
+    assert road(site, "cpu").image(ImageOptions(service=True)).tags == ("ortpacks/cpu:1.21.0-service",)
     assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
     assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
     assert {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"} < files(
@@ -234,7 +236,7 @@ def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
 def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architecture(site: Site) -> None:
     builds, _ = seen(site)
     site.engine.registry = PushedImage("sha256:d1", site.engine.built, (20, 30))
-    road(site, "legacy").image(PUSH)
+    made = road(site, "legacy").image(PUSH)
     loaded, pushed = builds
     assert (loaded.push, pushed.tags) == ((), ())
     assert pushed.context == loaded.context
@@ -247,13 +249,19 @@ def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architec
         *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70)),
     ]
     assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
-    assert "localhost:5000/ortpacks@sha256:index" in site.reporter.lines
+    assert made.pushed == "localhost:5000/ortpacks@sha256:index"
+    assert made.pushed in site.reporter.lines
+    document = json.loads(dumps(images_answer({"legacy": made})))
+    schema("images").validate(document)
+    assert document["images"] == [
+        {"variant": "legacy", "tags": ["ortpacks/legacy:1.21.0"], "pushed": made.pushed}
+    ]
 
 
 def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_one_index(site: Site) -> None:
     builds, _ = seen(site)
     options = replace(PUSH, platforms=("linux-x64", "linux-arm64"))
-    tags = road(site, "cpu").image(options)
+    tags = road(site, "cpu").image(options).tags
     assert tags == ("ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64")
     assert [(one.platform, one.tags, one.push) for one in builds] == [
         ("linux/amd64", ("ortpacks/cpu:1.21.0",), ()),

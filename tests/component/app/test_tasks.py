@@ -237,7 +237,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "plan": shared | {"json"},
         "check": shared | {"json", "package"},
         "bundle": shared,
-        "image": shared | {"service", "push", "platform"},
+        "image": shared | {"service", "push", "platform", "json"},
         "build": shared | {"cache", "compile_cache", "force", "from_", "jobs", "json", "memory"},
         "compile": shared | {"arch", "compile_cache", "into", "jobs", "memory"},
         "render": shared - {"builder", "context"} | {"check", "explain", "golden"},

@@ -18,7 +18,7 @@ from tests.support.factories.project_copy import copied_to
 MAKE = """\
 import sys
 from pathlib import Path
-from builder.app.verbs import write_client
+from builder.app.client_for_dist import write_client
 from builder.builds.python_wheels import make_wheel
 from builder.builds.wiring import Wiring
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector

@@ -54,7 +54,12 @@ class _Pool:
         self._running += 1
         future = asyncio.get_running_loop().run_in_executor(self._threads, run)
         future.add_done_callback(self._done)  # counts also for cancelled requests
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            del (
+                future
+            )  # its exception refers to this frame, and would keep the request's body until a collection
 
     def stop(self) -> None:
         """Stop without waiting for running work."""

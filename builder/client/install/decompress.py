@@ -80,7 +80,8 @@ def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
     with os.fdopen(reading, "rb", buffering=0) as pipe:
         pouring = Thread(target=pour, daemon=True)
         pouring.start()
-        yield pipe
+        with os.fdopen(os.dup(reading), "rb", buffering=0) as source:  # zstandard closes what it reads
+            yield source
         for _ in chunks_in(pipe):  # the tar may end before the file does
             pass
         pouring.join()

@@ -244,10 +244,10 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     A cache that fails is not used again, of which one line warns. When the block ends, raises the error by
     which ``caches.into`` failed, or ``CheckFailedError`` if that cache got nothing.
     """
-    desk = _Desk(caches, reporter)
+    requests = _RequestServer(caches, reporter)
     with tempfile.TemporaryDirectory(prefix="ortpacks-") as folder:
         path = Path(folder, "socket")
-        with ThreadingUnixStreamServer(str(path), partial(_Handler, desk.answer)) as server:
+        with ThreadingUnixStreamServer(str(path), partial(_Handler, requests.answer)) as server:
             server.daemon_threads = True
             server.socket.listen(WAITING)
             threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -255,7 +255,7 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
                 yield path
             finally:
                 server.shutdown()
-    desk.close()
+    requests.close()
 
 
 class _Handler(StreamRequestHandler):
@@ -269,7 +269,7 @@ class _Handler(StreamRequestHandler):
         agent.serve(self.rfile, self.wfile, self._answer)
 
 
-class _Desk:
+class _RequestServer:
     """The server of one build's requests, which have the form of ``builder.inside.storage``."""
 
     def __init__(self, caches: CompileCaches, reporter: Reporter) -> None:

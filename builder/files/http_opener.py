@@ -145,7 +145,7 @@ class _Raw(Protocol):
         """Close the socket."""
 
 
-class _Paced(io.RawIOBase):
+class _PacedStream(io.RawIOBase):
     """A raw stream whose reads raise ``TooSlowError``.
 
     Only the time spent waiting for bytes counts, not the reader's own. The first read has only the socket's
@@ -188,11 +188,11 @@ class _Paced(io.RawIOBase):
 
 
 class _PacedResponse(HTTPResponse):
-    """A response whose headers and body are read through ``_Paced``."""
+    """A response whose headers and body are read through ``_PacedStream``."""
 
     def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
-        self.fp = io.BufferedReader(_Paced(self.fp.detach(), clock))
+        self.fp = io.BufferedReader(_PacedStream(self.fp.detach(), clock))
 
 
 def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
@@ -206,7 +206,7 @@ def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., H
     return connect
 
 
-class _Patient(urllib.request.AbstractHTTPHandler):
+class _PacedHandler(urllib.request.AbstractHTTPHandler):
     """A handler that makes connections with ``_PacedResponse``."""
 
     def __init__(self, clock: Clock, certificates: Optional[Path]) -> None:
@@ -220,11 +220,11 @@ class _Patient(urllib.request.AbstractHTTPHandler):
         return super().do_open(_paced(http_class, self._clock), req, **named)
 
 
-class _Http(_Patient, urllib.request.HTTPHandler):
+class _Http(_PacedHandler, urllib.request.HTTPHandler):
     """A handler for http whose responses raise ``TooSlowError``."""
 
 
-_KINDS: List[Type[_Patient]] = [_Http]
+_KINDS: List[Type[_PacedHandler]] = [_Http]
 
 NO_TLS: Tuple[Type[OSError], ...] = ()
 """The errors of a connection that TLS does not protect; empty in a Python without ssl."""
@@ -236,7 +236,7 @@ if hasattr(urllib.request, "HTTPSHandler"):  # absent in a Python without ssl
     import ssl
     from http.client import HTTPSConnection
 
-    class _Https(_Patient, urllib.request.HTTPSHandler):
+    class _Https(_PacedHandler, urllib.request.HTTPSHandler):
         """A handler for https whose responses raise ``TooSlowError``.
 
         It trusts the user's certificates alone, where there are any, else the system's.

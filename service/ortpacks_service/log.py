@@ -23,7 +23,7 @@ class _Json(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-class _Once(logging.Filter):
+class _OncePerText(logging.Filter):
     """A filter that passes each warning once, so that models with the same fallback give one line."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Once(logging.Filter):
 
 def log_as_json() -> None:
     """Make every logger of the process write JSON, and the runtime layer's logger each warning only once."""
-    logging.getLogger("ortpacks_runtime").addFilter(_Once())
+    logging.getLogger("ortpacks_runtime").addFilter(_OncePerText())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

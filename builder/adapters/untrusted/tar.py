@@ -121,7 +121,7 @@ def _metered(tar: tarfile.TarFile) -> Iterator[None]:
         tar.fileobj = whole
 
 
-class _Lean(tarfile.TarFile):
+class _ForwardTarFile(tarfile.TarFile):
     members: list[tarfile.TarInfo]
 
     def next(self) -> tarfile.TarInfo | None:
@@ -171,7 +171,7 @@ def opened_tar(
             seekable = seekable and stream is None
             _require_tar(stream, what)
             source = file if seekable else cast("IO[bytes]", Forward(stream or file))
-            tar = stack.enter_context(_Lean.open(fileobj=source, mode="r:", tarinfo=_Strict))
+            tar = stack.enter_context(_ForwardTarFile.open(fileobj=source, mode="r:", tarinfo=_Strict))
         yield ForwardTar(tar, seekable, what, limits)
         if stream is not None:
             with damage_errors(what):

@@ -40,7 +40,7 @@ _SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class _Offer:
+class _OfferedClient:
     """The client of a release."""
 
     place: Union[str, Path]
@@ -99,7 +99,7 @@ def _own(context: CommandContext) -> Path:
     return own
 
 
-def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offer:
+def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _OfferedClient:
     """Return the client of the release.
 
     Raises ``ConfigError`` where no release is named, ``IntegrityError`` for a release that is not signed,
@@ -117,7 +117,7 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offer:
         found = release.files.get(CLIENT)
         if found is None:
             raise IntegrityError(f"{shown}: what is signed there has no {CLIENT}.")
-        return _Offer(look.place(CLIENT), shown, found.hashes.sha256, found.length, release)
+        return _OfferedClient(look.place(CLIENT), shown, found.hashes.sha256, found.length, release)
     if not options.unsigned:
         raise IntegrityError(
             f"{shown}: this client came without keys, so nothing vouches for another one.",
@@ -126,7 +126,7 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offer:
     sums = look(CHECKSUMS)
     if sums is None:
         raise TransferError(f"{shown}: there is no {CHECKSUMS} beside it.", advice=web.hint)
-    return _Offer(look.place(CLIENT), shown, _listed(sums, shown), None, None)
+    return _OfferedClient(look.place(CLIENT), shown, _listed(sums, shown), None, None)
 
 
 def _listed(sums: bytes, shown: str) -> str:
@@ -137,7 +137,9 @@ def _listed(sums: bytes, shown: str) -> str:
     raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
 
 
-def _replace(context: CommandContext, own: Path, offer: _Offer, web: Web, root: Optional[bytes]) -> str:
+def _replace(
+    context: CommandContext, own: Path, offer: _OfferedClient, web: Web, root: Optional[bytes]
+) -> str:
     """Fetch and verify the new client, replace this program by it, and return its version.
 
     Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
@@ -157,7 +159,7 @@ def _replace(context: CommandContext, own: Path, offer: _Offer, web: Web, root: 
     return version
 
 
-def _bring(offer: _Offer, part: Path, web: Web) -> None:
+def _bring(offer: _OfferedClient, part: Path, web: Web) -> None:
     if isinstance(offer.place, str):
         fetch(WantedFile(offer.place, offer.size, offer.sha256), part, web)
         if sha256_of(part) == offer.sha256:

@@ -115,7 +115,7 @@ def shown_place(place: Place) -> str:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _SmallFiles:
     """A reader of a release's small files by name, which returns ``None`` for a missing file."""
 
     index: Place
@@ -137,9 +137,9 @@ class _Beside:
         return _neighbour(urldefrag(self.index).url, name)
 
 
-def beside(place: Place, web: Web) -> _Beside:
+def beside(place: Place, web: Web) -> _SmallFiles:
     """Return a reader of the files beside the index at ``place``."""
-    return _Beside(place, web)
+    return _SmallFiles(place, web)
 
 
 _PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")

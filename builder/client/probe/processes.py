@@ -141,35 +141,39 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    ears = [_Ear(process, cast("IO[bytes]", pipe)) for pipe in (process.stdout, process.stderr)]
+    readers = [_OutputReader(process, cast("IO[bytes]", pipe)) for pipe in (process.stdout, process.stderr)]
     try:
-        _hear_out(process, ears, seconds)
+        _await_output(process, readers, seconds)
     except BaseException:
         _kill(process)
         raise
     finally:
-        for ear in ears:
-            ear.close()
-    stdout, stderr = (ear.heard.decode(errors="replace") for ear in ears)
+        for reader in readers:
+            reader.close()
+    stdout, stderr = (reader.heard.decode(errors="replace") for reader in readers)
     return ProcessAnswer(process.returncode, stdout, stderr)
 
 
-def _hear_out(process: subprocess.Popen[bytes], ears: Sequence[_Ear], seconds: Optional[float]) -> None:
+def _await_output(
+    process: subprocess.Popen[bytes], readers: Sequence[_OutputReader], seconds: Optional[float]
+) -> None:
     """Return when the program has ended and all of its output is read. Raises ``TimeoutError``."""
     deadline = time.monotonic() + (threading.TIMEOUT_MAX / 2 if seconds is None else seconds)
-    for ear in ears:
-        ear.join(max(deadline - time.monotonic(), 0))
-    if any(len(ear.heard) > _MOST_BYTES for ear in ears):
+    for reader in readers:
+        reader.join(max(deadline - time.monotonic(), 0))
+    if any(len(reader.heard) > _MOST_BYTES for reader in readers):
         raise TimeoutError(f"stopped, for it wrote more than {amount(_MOST_BYTES)}")
     try:
-        process.wait(0 if any(ear.is_alive() for ear in ears) else max(deadline - time.monotonic(), 0))
+        process.wait(
+            0 if any(reader.is_alive() for reader in readers) else max(deadline - time.monotonic(), 0)
+        )
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if any(ear.is_alive() for ear in ears):  # a child of the program still holds the pipe
+    if any(reader.is_alive() for reader in readers):  # a child of the program still holds the pipe
         raise TimeoutError(f"no answer within {seconds:g} s")
 
 
-class _Ear(threading.Thread):
+class _OutputReader(threading.Thread):
     """A thread that reads a program's output from a pipe, and kills the program at ``_MOST_BYTES``."""
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:

@@ -72,10 +72,11 @@ def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
 
     Of two values one reader takes the first, another the last.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in found if keys.count(key) > 1)!r} is there twice")
+    found: Dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is there twice")
+        found[key] = value
     return found
 
 

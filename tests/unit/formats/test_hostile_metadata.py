@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,3 +231,11 @@ def test_an_index_cut_anywhere_or_longer_is_refused_signed_or_not(tmp_path: Path
 def test_an_index_is_json_whose_keys_are_there_once() -> None:
     with pytest.raises(ParseError, match="'tag' is there twice"):
         parse_json('{"format": 4, "tag": "a", "tag": "b"}', "index.json")
+
+
+def test_a_key_twice_among_a_hundred_thousand_is_found_within_two_seconds() -> None:
+    keys = ",".join(f'"{number}": 0' for number in [*range(100_000), 99_999])
+    began = time.process_time()
+    with pytest.raises(ParseError, match="'99999' is there twice"):
+        parse_json(f"{{{keys}}}", "index.json")
+    assert time.process_time() - began < 2

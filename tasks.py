@@ -31,10 +31,10 @@ from builder.app.verb_answers import (
     require_no_problems,
     status_answer,
 )
+from builder.builds.all_variants import build_all
 from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
-from builder.builds.side_by_side import build_all
 from builder.builds.variant_build import BuildOptions
 from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from builder.builds.all_variants import joint_disk_needs
 from builder.builds.disk_needs import by_step, disk_lines
-from builder.builds.side_by_side import joint_disk_needs
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.new_variant import with_variant

@@ -25,8 +25,8 @@ class Builders:
         self._gone: set[str] = set()
         self._lock = threading.Lock()
 
-    def __bool__(self) -> bool:
-        return bool(self._names)
+    def __len__(self) -> int:
+        return len(self._names)
 
     def compile(
         self, work: Callable[[str | None], None], home: int, *, engine: Engine, reporter: Reporter

@@ -33,6 +33,7 @@ from builder.builds.images.runtime_image import (
     publish_index,
 )
 from builder.builds.packing import Packer
+from builder.builds.side_by_side import side_by_side
 from builder.builds.wiring import Wiring
 from builder.errors import (
     BuilderError,
@@ -182,7 +183,9 @@ class VariantBuild:
             packing = self._packing(decided, rendered)
             if decided.origin is Origin.SOURCE:
                 packing.prepare()
-                self._on_a_builder(lambda means: artifact.make(means, anew=self._options.force))
+                self._on_a_builder(
+                    lambda means: artifact.make(means, anew=self._options.force), self._reporter
+                )
             try:
                 bundled = packing.pack()
             except (CheckFailedError, IntegrityError):
@@ -195,6 +198,8 @@ class VariantBuild:
     def compile(self, architectures: Sequence[str]) -> None:
         """Compile the device code of some architectures for the compile caches.
 
+        Several builders compile one architecture each at a time, a single one compiles all together.
+
         Raises ``ValidationError`` for an architecture that the variant lacks, ``NothingToDoError`` for a
         variant that is not compiled, and what ``adapters.compile_cache.served`` does.
         """
@@ -205,12 +210,35 @@ class VariantBuild:
             self._require_memory(decided)
             self._require_space(self._compile_needs(decided))
             rendered = self._render(decided)
-            made = self._place.root / "ahead"
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
-                self._on_a_builder(
-                    lambda means: export("artifact", made, rendered, self._place, means, architectures)
+                if len(self._options.builders) > 1:
+                    self._spread(rendered, architectures)
+                else:
+                    self._compile_ahead(rendered, architectures, self._reporter)
+
+    def _spread(self, rendered: Rendered, architectures: Sequence[str]) -> None:
+        """Compile the architectures at once, each on the builder with the least to do."""
+        names = [f"{self._variant.name} {one}" for one in architectures]
+        side_by_side(
+            {
+                name: partial(
+                    self._compile_ahead, rendered, [one], self._wiring.console.prefixed(name), number
                 )
-            shutil.rmtree(made)
+                for number, (name, one) in enumerate(zip(names, architectures, strict=True))
+            },
+            self._wiring.runner.interrupt,
+        )
+
+    def _compile_ahead(
+        self, rendered: Rendered, architectures: Sequence[str], reporter: Reporter, number: int = 0
+    ) -> None:
+        made = self._place.root / f"ahead-{'-'.join(architectures)}"
+        self._on_a_builder(
+            lambda means: export("artifact", made, rendered, self._place, means, architectures),
+            reporter,
+            number,
+        )
+        shutil.rmtree(made)
 
     def _require_compiled(self, decided: BuildPlan, architectures: Sequence[str]) -> None:
         if decided.origin is not Origin.SOURCE:
@@ -318,25 +346,26 @@ class VariantBuild:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.locked(self._variant.folder, self._reporter, waits)
 
-    def _on_a_builder(self, work: Callable[[StageBuild], None]) -> None:
+    def _on_a_builder(self, work: Callable[[StageBuild], None], reporter: Reporter, number: int = 0) -> None:
+        """Do the work with this number of the variant on a builder; equal numbers find their caches again."""
         self._options.builders.compile(
-            lambda name: work(self._stage_build(name)),
-            [*self._wiring.project.packages].index(self._variant.name),
+            lambda name: work(self._stage_build(name, reporter)),
+            [*self._wiring.project.packages].index(self._variant.name) + number,
             engine=self._wiring.engine,
-            reporter=self._reporter,
+            reporter=reporter,
         )
 
-    def _stage_build(self, builder: str | None) -> StageBuild:
+    def _stage_build(self, builder: str | None, reporter: Reporter) -> StageBuild:
         caches = self._options.caches
         return StageBuild(
             engine=self._wiring.engine,
             store=self._store,
-            reporter=self._reporter,
+            reporter=reporter,
             builder=builder,
             jobs=self._options.jobs,
             memory=self._options.memory,
             cache=self._options.cache,
-            served=partial(served, caches, self._reporter) if caches.readable else None,
+            served=partial(served, caches, reporter) if caches.readable else None,
         )
 
     def _report_estimate(self, decided: BuildPlan) -> None:

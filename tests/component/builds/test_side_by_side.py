@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.builds.side_by_side import build_all, joint_disk_needs, side_by_side
+from builder.builds.all_variants import build_all, joint_disk_needs
+from builder.builds.side_by_side import side_by_side
 from builder.builds.variant_build import VariantBuild
 from builder.errors import CheckFailedError, CommandError, DiskError, TransferError, VariantsFailedError
 from builder.pipeline.plan import plan

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -30,6 +31,7 @@ from builder.errors import (
     NothingToDoError,
     ToolMissingError,
     ValidationError,
+    VariantsFailedError,
 )
 from builder.formats.package_names import Host, Profile
 from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
@@ -447,6 +449,45 @@ def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: 
     assert len({build.args["ANEW"] for build in others}) == 2, "layers have no objects"
     assert (last.args, [*last.sockets]) == ({}, ["compile-cache"])
     assert packages(site) == [PACKAGE, THIN]
+
+
+def spread(site: Site, store: CompileCache) -> VariantBuild:
+    caches, builders = CompileCaches(into=store), Builders(("one", "two"))
+    options = BuildOptions(plan_options=WISHES, caches=caches, builders=builders)
+    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+
+
+def test_architectures_are_spread_over_builders(site: Site, tmp_path: Path) -> None:
+    together = threading.Barrier(3, timeout=10)
+    export = site.engine.on_build
+
+    def wait_for_the_others(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        together.wait()
+        export(request, on_line)
+
+    site.engine.on_build = wait_for_the_others
+    spread(site, FolderCache(tmp_path / "store")).compile(["50", "61", "70"])
+    on = {build.args["AHEAD"]: build.builder for build in site.engine.builds}
+    assert set(on) == {"50", "61", "70"}
+    assert sorted(map(str, on.values())) in (["one", "one", "two"], ["one", "two", "two"])
+    held = {file.name for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50", "compiled61", "compiled70"}
+    assert [path.name for path in (site.dist / "legacy").glob("ahead*")] == []
+
+
+def test_an_architecture_that_fails_is_named_and_the_others_are_kept(site: Site, tmp_path: Path) -> None:
+    export = site.engine.on_build
+
+    def fail_61(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if request.args["AHEAD"] == "61":
+            raise CommandError("nvcc exited with 1")
+        export(request, on_line)
+
+    site.engine.on_build = fail_61
+    with pytest.raises(VariantsFailedError, match=r"^legacy 61: nvcc exited with 1"):
+        spread(site, FolderCache(tmp_path / "store")).compile(["50", "61", "70"])
+    held = {file.name for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50", "compiled70"}
 
 
 def test_without_compile_caches_no_socket_leads_out(site: Site) -> None:

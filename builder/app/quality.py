@@ -141,11 +141,11 @@ def _pytest(wiring: Wiring, flags: Sequence[str]) -> None:
 def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
     """Return the flags of pytest.
 
-    There is one process more than cores, since some tests wait for containers.
+    There are two processes more than cores, since many tests wait for containers, engines and each other.
     """
     if fast:
         return (f"-k={only}",) if only else _FAST
-    processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 1}"
+    processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 2}"
     chosen = (f"-k={only}",) if only else (processes, *_EVERYTHING)
     return (*chosen, *tiers(wiring))
 

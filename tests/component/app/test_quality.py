@@ -59,7 +59,7 @@ def bench(root: Path, tmp_path: Path) -> Bench:
     return Bench(root, tmp_path)
 
 
-@pytest.mark.parametrize(("cores", "processes"), [(None, 2), (2, 3), (64, 5)])
+@pytest.mark.parametrize(("cores", "processes"), [(None, 3), (2, 4), (64, 6)])
 @pytest.mark.parametrize("only", [None, ""])
 def test_all_tests_are_one_run_after_the_gates(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int, only: str | None

@@ -202,6 +202,10 @@ DISK_ADVICE = {
     errno.EPERM: "Fix its owner or mode, or run as a user who may.",
     errno.EROFS: "Choose a folder on another file system, or mount this one writable.",
     errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
+    **dict.fromkeys(
+        (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP),
+        "That file system cannot do it; some of a network have no locks. Choose a folder on another one.",
+    ),
 }
 
 

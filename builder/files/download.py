@@ -152,6 +152,8 @@ def _arriving(
         except (OSError, HTTPException) as error:
             raise _broken_off(wanted, done, total) from error
         if not chunk:
+            if not total:  # only now it is known how many bytes there are
+                web.progress(done, done)
             return
         if wanted.size is not None and done + len(chunk) > wanted.size:
             sizes = f"{wanted.size} bytes", "more than these"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -53,6 +54,8 @@ class _Lines:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command ``argv`` and return its exit code; errors go to stderr without a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a character of a file's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _inspect(argv)
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -116,3 +117,19 @@ def test_the_same_sources_give_the_same_bytes_of_ours_alone(inspector: Path, tmp
     assert not [
         name for name in names if name.startswith(("builder/builds", "builder/app", "builder/client"))
     ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_file_name_that_the_locale_cannot_spell(tmp_path: Path, encoding: str) -> None:
+    """A pipe of Windows has its code page; ``\N{EN DASH}`` is not in every one."""
+    library = tmp_path / "lib\N{EN DASH}gpu.so"
+    library.write_bytes(elf({".nv_fatbin": container(image(SASS, 75))}))
+    done = subprocess.run(
+        [sys.executable, "-m", "builder.inspector", library],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert rb"lib\u2013gpu.so" in done.stdout

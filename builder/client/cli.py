@@ -75,7 +75,7 @@ def main(
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     text = "\n".join(answer.lines)
-    out(_spelled(answer.value) if as_json else text if answer.script else shown(text))
+    out(_json_text(answer.value) if as_json else text if answer.script else shown(text))
     return answer.code
 
 
@@ -93,11 +93,11 @@ def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Pr
     err(f"ortpacks: {message}")
     if as_json:
         command = next((word for word in argv if word in COMMANDS), "")
-        out(_spelled({**head(command), "error": {"code": code, "message": message}}))
+        out(_json_text({**head(command), "error": {"code": code, "message": message}}))
     return code
 
 
-def _spelled(value: Mapping[str, object]) -> str:
+def _json_text(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2)  # ASCII: the same in every encoding
 
 

@@ -107,7 +107,7 @@ def install(job: InstallJob) -> InstallResult:
 
 def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult:
     remove_leftovers(job.prefix, wanted)
-    placed = _there(job, wanted) or _bring(job, wanted)
+    placed = _already_installed(job, wanted) or _bring(job, wanted)
     if not placed.fresh:
         _describe(job, placed.folder, placed.package, placed.manifest)
     upgrade = _upgrade(job, placed)
@@ -155,7 +155,7 @@ def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
         return 0
 
 
-def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[PlacedPackage]:
+def _already_installed(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[PlacedPackage]:
     """Return a wanted package that is installed and whole; ``None`` where none is.
 
     The package in use is examined first. Raises ``LoadError`` where its libraries do not load.
@@ -244,11 +244,11 @@ def _watched(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
     """Raise ``IntegrityError`` where the manifest differs from the index, by which the package was chosen."""
-    told = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
+    by_manifest = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
     if package.onnxruntime.host is None:  # an index of format 3
-        told = replace(told, onnxruntime=replace(told.onnxruntime, host=None))
-    for field in fields(told):
-        wanted, got = getattr(package, field.name), getattr(told, field.name)
+        by_manifest = replace(by_manifest, onnxruntime=replace(by_manifest.onnxruntime, host=None))
+    for field in fields(by_manifest):
+        wanted, got = getattr(package, field.name), getattr(by_manifest, field.name)
         if wanted != got:
             details = (
                 f"    wanted: {shortened(str(wanted))} (index)",

@@ -212,10 +212,10 @@ DISK_ADVICE = {
 def os_error(error: OSError) -> BuilderError:
     """Return the error to report for a file that the operating system refused.
 
-    A wrong path gives a ``ValidationError``, any other errno a ``DiskError`` with advice for that errno.
+    A wrong path gives a ``ValidationError``, any other error a ``DiskError`` with advice for its errno.
     """
     where = str(error.filename) if error.filename else "a file or the output"
-    if error.errno in _WRONG_PATH:
+    if error.filename and error.errno in _WRONG_PATH:
         cause, advice = _WRONG_PATH[error.errno]
         return ValidationError(where, cause=cause, advice=advice)
     return DiskError(where, cause=error.strerror or str(error), advice=DISK_ADVICE.get(error.errno or 0, ""))

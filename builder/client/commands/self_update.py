@@ -162,12 +162,10 @@ def _replace(
 def _bring(offer: _OfferedClient, part: Path, web: Web) -> None:
     if isinstance(offer.place, str):
         fetch(WantedFile(offer.place, offer.size, offer.sha256), part, web)
-        if sha256_of(part) == offer.sha256:
-            return
-    elif not offer.place.is_file():
-        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
-    else:
+    elif offer.place.is_file():
         shutil.copyfile(offer.place, part)
+    else:
+        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
     try:
         require_bytes(
             part, Digest(offer.size or part.stat().st_size, offer.sha256), f"{offer.shown}: {CLIENT}"

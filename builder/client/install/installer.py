@@ -19,7 +19,7 @@ from builder.client.install.current import (
     switch,
     versions,
 )
-from builder.client.install.decompress import no_zstd, open_tar, readable
+from builder.client.install.decompress import open_tar, readable
 from builder.client.install.obtain import coming, obtain, remove_leftovers
 from builder.client.install.prefix import Prefix, changing, forget_downloads, write_info
 from builder.client.install.source import Located
@@ -192,18 +192,11 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
 
 def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> PlacedPackage:
     if not any(readable(form_of(offer.file)) for offer in wanted):
-        _bring_zstd(job.means)
+        bring_zstd(job.means.wheels.pip, job.prefix, job.means.say)
     package, why = _pick(job, wanted)
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
     return PlacedPackage(folder, package, manifest, tried, fresh=True, why=why)
-
-
-def _bring_zstd(means: CompletionMeans) -> None:
-    """Make zstd readable, before the package is fetched. Raises ``ToolMissingError``."""
-    if means.wheels.pip is None:
-        raise no_zstd()
-    bring_zstd(means.wheels.pip, means.prefix, means.say)
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:

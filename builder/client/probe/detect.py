@@ -186,7 +186,11 @@ def _stated(env: Mapping[str, str]) -> Probe:
         raise ConfigError(
             f"{FORCED_CAPABILITIES}={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
         ) from error
-    devices = tuple(_stated_device(index, capability) for index, capability in enumerate(capabilities))
+    name = f"GPU stated by {FORCED_CAPABILITIES}"
+    devices = tuple(
+        Device(index, uuid="", name=name, capability=one, memory_mib=None, driver=None)
+        for index, one in enumerate(capabilities)
+    )
     return Probe(_STATED, Outcome.FOUND, f"{FORCED_CAPABILITIES}={text}", devices)
 
 
@@ -234,11 +238,6 @@ def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Devic
             advice="Write one size, or one for each.",
         )
     return tuple(replace(device, memory_mib=size, free_mib=None) for device, size in zip(devices, each))
-
-
-def _stated_device(index: int, capability: Capability) -> Device:
-    name = f"GPU stated by {FORCED_CAPABILITIES}"
-    return Device(index=index, uuid="", name=name, capability=capability, memory_mib=None, driver=None)
 
 
 def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device, ...]:

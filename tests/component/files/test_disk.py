@@ -1,14 +1,17 @@
-"""Tests of what the disk, a quota, a missing drive and a removed folder answer."""
+"""Tests of full disks and quotas, a missing drive, a removed folder, and a user's setting of pip."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from builder.errors import ConfigError, DiskError
 from builder.files.disk import absolute, is_writable, says_full
-from builder.files.pip_download import refusal
+from builder.files.pip_download import NO_PIP, pip_download, refusal
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,19 @@ def test_a_relative_path_in_a_removed_folder(tmp_path: Path, monkeypatch: pytest
     here.rmdir()
     with pytest.raises(ConfigError, match=r"^packages: the current folder, .* was removed\. Change to"):
         absolute(Path("packages"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the path of the interpreter outside of the environment")
+def test_pip_downloads_for_a_user_who_installs_into_environments_alone(tmp_path: Path) -> None:
+    """``require-virtualenv`` is for installs, and pip holds to it in ``pip download`` as well."""
+    outside = Path(sys.base_prefix) / "bin/python3"
+    done = subprocess.run(
+        pip_download(str(outside), tmp_path, ["ortpacks-no-such-wheel==1"]),
+        env={"PIP_REQUIRE_VIRTUALENV": "1", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == NO_PIP:
+        pytest.skip(f"{outside} has no pip")
+    assert "No matching distribution found" in done.stderr

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from backports.zstd import compress
 
+from builder.inspector.__main__ import main
 from builder.pipeline.client_zipapp import build_inspector
 from tests.component.client.test_pythons import found
 from tests.support import ROOT
@@ -133,3 +136,17 @@ def test_a_file_name_that_the_locale_cannot_spell(tmp_path: Path, encoding: str)
     )
     assert done.returncode == 0, done.stderr
     assert rb"lib\u2013gpu.so" in done.stdout
+
+
+def test_without_a_folder_for_temporary_files_it_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wheel: Path
+) -> None:
+    """A container with a read-only root has none."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    assert main([str(wheel)]) == 11
+    said = capsys.readouterr().err
+    assert "No usable temporary directory found in ['/tmp']. Set TMPDIR to a folder" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
@@ -100,7 +101,7 @@ def _remove_orphans(dest: Path) -> None:
 
     Those of other users stay, in a folder like ``/tmp``.
     """
-    for part in dest.parent.glob(f"{dest.name}.part-*"):
+    for part in dest.parent.glob(f"{glob.escape(dest.name)}.part-*"):
         with suppress(FileNotFoundError, PermissionError):
             _remove_unlocked(part)
 

@@ -20,7 +20,7 @@ from builder.client.install.current import (
     versions,
 )
 from builder.client.install.decompress import open_tar, readable
-from builder.client.install.obtain import coming, obtain, remove_leftovers
+from builder.client.install.obtain import bytes_to_write, obtain, remove_leftovers
 from builder.client.install.prefix import Prefix, changing, forget_downloads, write_info
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
@@ -183,7 +183,7 @@ def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> TryOut:
 def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
     """Return whether this machine has every library that the manifest of a thin package names as absent."""
     nearby = job.means.nearby
-    if not nearby.promising():
+    if not nearby.may_have_libraries():
         return False
     with open_tar(_fetch(job, thin), form_of(thin.file)) as stream:
         absent = read_manifest(stream, stem(thin.file)).absent
@@ -204,7 +204,7 @@ def _fetch(job: InstallJob, package: IndexPackage) -> Path:
 
     Raises ``DiskError`` without space for the archive and its files, both of which are then on the disk.
     """
-    needed = coming(package, job.located, job.prefix) + package.unpacked_size
+    needed = bytes_to_write(package, job.located, job.prefix) + package.unpacked_size
     require_disk_space(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)
 
@@ -214,7 +214,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     try:
         part.mkdir()
         job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is held to its sha256.")
-        with open_tar(archive, form_of(package.file), _watched(job, package, archive)) as stream:
+        with open_tar(archive, form_of(package.file), _digest_to_hold(job, package, archive)) as stream:
             manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
@@ -229,7 +229,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     return manifest, tried
 
 
-def _watched(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[Digest]:
+def _digest_to_hold(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[Digest]:
     """Return the digest to compare while unpacking; ``None`` for a download, which only the client writes."""
     ours = archive == job.prefix.piece(package)
     return None if ours else Digest(package.size, package.sha256)

@@ -53,7 +53,7 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
     return _bring(package, located, prefix, web)
 
 
-def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
+def bytes_to_write(package: IndexPackage, located: Located, prefix: Prefix) -> int:
     """Return the number of bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)

@@ -184,3 +184,13 @@ def test_what_another_user_left_in_a_shared_folder_is_in_nobodys_way(mode: int) 
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert [path.name for path in shared.iterdir()] == [theirs.name]
+
+
+def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+    """A browser calls a second download of a file ``gpus[1].html``."""
+    for name in ("gpus[1].html", "**.html"):
+        orphan = tmp_path / f"{name}.part-1-aa"
+        orphan.write_bytes(b"half")
+        with part_file(tmp_path / name) as file:
+            file.write(b"whole")
+        assert not orphan.exists()

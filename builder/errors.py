@@ -202,16 +202,20 @@ DISK_ADVICE = {
     errno.EPERM: "Fix its owner or mode, or run as a user who may.",
     errno.EROFS: "Choose a folder on another file system, or mount this one writable.",
     errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
+    **dict.fromkeys(
+        (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP),
+        "That file system cannot do it; some of a network have no locks. Choose a folder on another one.",
+    ),
 }
 
 
 def os_error(error: OSError) -> BuilderError:
     """Return the error to report for a file that the operating system refused.
 
-    A wrong path gives a ``ValidationError``, any other errno a ``DiskError`` with advice for that errno.
+    A wrong path gives a ``ValidationError``, any other error a ``DiskError`` with advice for its errno.
     """
     where = str(error.filename) if error.filename else "a file or the output"
-    if error.errno in _WRONG_PATH:
+    if error.filename and error.errno in _WRONG_PATH:
         cause, advice = _WRONG_PATH[error.errno]
         return ValidationError(where, cause=cause, advice=advice)
     return DiskError(where, cause=error.strerror or str(error), advice=DISK_ADVICE.get(error.errno or 0, ""))

@@ -140,7 +140,7 @@ def _path(text: str) -> Path:
 
 
 def _text(text: str) -> str:
-    """Return ``text``. Raises ``ArgumentTypeError`` where it is empty."""
+    """Return ``text``. Raises ``ArgumentTypeError`` where it is empty, as from an unset shell variable."""
     if not text:
         raise argparse.ArgumentTypeError("nothing is named")
     return text
@@ -186,9 +186,11 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
         _add_sources(command)
     if name in _CHOOSE:
         command.add_argument(
-            "--variant", metavar="NAME", help="take this variant, or package, whatever the GPU"
+            "--variant", type=_text, metavar="NAME", help="take this variant, or package, whatever the GPU"
         )
-        command.add_argument("--device", metavar="N|UUID", help="choose for these GPUs only, commas between")
+        command.add_argument(
+            "--device", type=_text, metavar="N|UUID", help="choose for these GPUs only, commas between"
+        )
 
 
 def _add_sources(command: argparse.ArgumentParser) -> None:

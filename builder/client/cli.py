@@ -75,7 +75,7 @@ def main(
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     text = "\n".join(answer.lines)
-    out(_spelled(answer.value) if as_json else text if answer.script else shown(text))
+    out(_json_text(answer.value) if as_json else text if answer.script else shown(text))
     return answer.code
 
 
@@ -93,11 +93,11 @@ def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Pr
     err(f"ortpacks: {message}")
     if as_json:
         command = next((word for word in argv if word in COMMANDS), "")
-        out(_spelled({**head(command), "error": {"code": code, "message": message}}))
+        out(_json_text({**head(command), "error": {"code": code, "message": message}}))
     return code
 
 
-def _spelled(value: Mapping[str, object]) -> str:
+def _json_text(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2)  # ASCII: the same in every encoding
 
 
@@ -107,10 +107,8 @@ def _options(
     """Return the options that the arguments, the environment and the defaults give."""
     given = vars(arguments)
     prefix: Path = given.get("prefix") or default_prefix(env, home)
-    if arguments.command in _LISTED:
-        _require_one_folder(absolute(prefix), platform)
     return ClientOptions(
-        prefix=Prefix(_one_line(absolute(prefix))),
+        prefix=Prefix(_checked(absolute(prefix), arguments.command, platform)),
         index=index_address(given, env)
         if arguments.command in READ_INDEX and not given.get("installed")
         else None,
@@ -135,20 +133,20 @@ def _options(
     )
 
 
-def _require_one_folder(prefix: Path, platform: str) -> None:
-    """Raise ``ValidationError`` where the loader would split the prefix into several folders."""
+def _checked(prefix: Path, command: str, platform: str) -> Path:
+    """Return ``prefix``.
+
+    Raises ``ValidationError`` for a line break, which ``env`` cannot write, and where the loader would split
+    the prefix of ``command`` into several folders.
+    """
+    if set(str(prefix)) & set("\r\n"):
+        raise ValidationError(f"--prefix {str(prefix)!r} holds a line break. Choose another folder.")
     apart = next((char for char in separators(platform) if char in str(prefix)), None)
-    if apart:
+    if apart and command in _LISTED:
         raise ValidationError(
             f"--prefix {prefix}: {library_path(platform)} would take it for two folders.",
             advice=f"Choose one without {apart!r} in its name.",
         )
-
-
-def _one_line(prefix: Path) -> Path:
-    """Return ``prefix``. Raises ``ValidationError`` for a line break, which ``env`` cannot write."""
-    if set(str(prefix)) & set("\r\n"):
-        raise ValidationError(f"--prefix {str(prefix)!r} holds a line break. Choose another folder.")
     return prefix
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from builder.errors import ConfigError
 from builder.files.disk import absolute
-from builder.formats.oci import file_address, is_oci, parse_address
+from builder.formats.oci import is_oci, parse_address
 from builder.formats.package_names import INDEX
 from builder.formats.text import without_userinfo
 
@@ -76,7 +76,8 @@ def _offline(text: str) -> Path:
     """Return the folder or archive of ``--offline``. Raises ``ConfigError`` where it does not exist."""
     path = None if is_url(text) else absolute(Path(text))
     if path is None or not path.exists():
-        raise ConfigError(f"--offline {text}: a folder with index.json, or a package's archive, is wanted.")
+        named = without_userinfo(text)
+        raise ConfigError(f"--offline {named}: a folder with index.json, or a package's archive, is wanted.")
     return path
 
 
@@ -91,7 +92,7 @@ def place(text: str) -> Union[str, Path]:
     if is_oci(address):
         release = address.rstrip("/").removesuffix(f"/{INDEX}")
         parse_address(release)  # refuses what is no release
-        address = file_address(release, INDEX)
+        address = f"{release}/{INDEX}"
     elif address.endswith("/"):
         address = urljoin(address, INDEX)
     return f"{address}#{pin}" if pin else address

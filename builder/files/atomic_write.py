@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
@@ -96,9 +97,12 @@ def _fresh_part(dest: Path) -> Path:
 
 
 def _remove_orphans(dest: Path) -> None:
-    """Remove the parts of ``dest`` that no process has locked: their writers have died."""
-    for part in dest.parent.glob(f"{dest.name}.part-*"):
-        with suppress(FileNotFoundError):
+    """Remove the parts of ``dest`` that no process has locked: their writers have died.
+
+    Those of other users stay, in a folder like ``/tmp``.
+    """
+    for part in dest.parent.glob(f"{glob.escape(dest.name)}.part-*"):
+        with suppress(FileNotFoundError, PermissionError):
             _remove_unlocked(part)
 
 

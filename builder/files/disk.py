@@ -59,9 +59,13 @@ def disk_errors(path: Path, needed: int = 0, also: str = "") -> Iterator[None]:
         raise disk_error(error, path, needed, also) from error
 
 
+_FULL = ("no space left on device", "disk quota exceeded")
+"""The messages of ENOSPC and EDQUOT, which Go writes in lower case."""
+
+
 def says_full(lines: Iterable[str]) -> bool:
-    """Return whether a program's output says that the disk is full; Go writes it in lower case."""
-    return any("no space left on device" in line.lower() for line in lines)
+    """Return whether a program's output says that the disk or a quota is full, in any case of letters."""
+    return any(words in line.lower() for line in lines for words in _FULL)
 
 
 def require_space(path: Path, needed: int) -> None:
@@ -75,10 +79,11 @@ def require_space(path: Path, needed: int) -> None:
 def is_writable(path: Path) -> bool:
     """Return whether this user may write to the folder ``path``, or make it."""
     try:
-        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), None)
     except OSError:  # a name that is too long, or no permission to look
         return False
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    # Without ``there`` the path is on a drive of Windows that does not exist.
+    return there is not None and there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _free(path: Path) -> int:
@@ -160,9 +165,12 @@ def remove(path: Path) -> None:
 def absolute(path: Path) -> Path:
     """Return ``path`` as an absolute path, with ``~`` and ``~name`` replaced.
 
-    Raises ``ConfigError`` where the home folder of that user is unknown.
+    Raises ``ConfigError`` where the home folder of that user is unknown, or the current folder was removed.
     """
     try:
         return path.expanduser().absolute()
     except (RuntimeError, KeyError) as error:  # KeyError: Python 3.9, for a user without an entry in passwd
         raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error
+    except FileNotFoundError as error:
+        what = f"{path}: the current folder, which it lies in, was removed"
+        raise ConfigError(what, advice="Change to another folder, or write the path in full.") from error

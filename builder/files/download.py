@@ -16,7 +16,15 @@ from typing import Dict, Iterator, Optional
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import CHUNK, Digest, RunningDigest, other_bytes, require_bytes, size_of
 from builder.files.disk import disk_errors, require_space
-from builder.files.http_client import SIZE, RangeRefusedError, SlowError, TransientError, Web, ask, persist
+from builder.files.http_client import (
+    SIZE,
+    RangeRefusedError,
+    SlowError,
+    TransientError,
+    Web,
+    retried,
+    send_request,
+)
 from builder.files.http_opener import Response, TooSlowError
 from builder.formats.text import without_userinfo
 
@@ -47,7 +55,7 @@ def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
     try:
         with ThreadPoolExecutor(1) as pool:
             running = RunningDigest(pool)
-            persist(lambda: _receive(wanted, part, running, web), lambda: size_of(part), web)
+            retried(lambda: _receive(wanted, part, running, web), lambda: size_of(part), web)
             if wanted.size is not None and wanted.sha256 is not None:
                 require_bytes(part, Digest(wanted.size, wanted.sha256), wanted.shown, running)
     except IntegrityError:
@@ -78,7 +86,7 @@ def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -
     if have and have == wanted.size:
         return
     try:
-        response = ask(wanted.url, _conditions(wanted, part, have), web)
+        response = send_request(wanted.url, _conditions(wanted, part, have), web)
     except RangeRefusedError:
         forget(part)
         raise
@@ -152,6 +160,8 @@ def _arriving(
         except (OSError, HTTPException) as error:
             raise _broken_off(wanted, done, total) from error
         if not chunk:
+            if not total:  # only now it is known how many bytes there are
+                web.progress(done, done)
             return
         if wanted.size is not None and done + len(chunk) > wanted.size:
             sizes = f"{wanted.size} bytes", "more than these"

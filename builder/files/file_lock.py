@@ -49,12 +49,13 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock ``path`` exclusively; call ``waiting`` once where another process holds it.
 
     ``path`` is an existing folder, or a file that is made and kept. Where the holder removes the file, a
-    waiting process makes and locks the next one. Raises ``DiskError`` where the file cannot be made.
+    waiting process makes and locks the next one. Raises ``DiskError`` where the file cannot be made or its
+    file system has no locks.
     """
     announced = False
     while True:
         with _opened(path) as descriptor:
-            while not locked(descriptor):
+            while not _locked_at(path, descriptor):
                 if not announced:
                     waiting()
                 announced = True
@@ -68,7 +69,12 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 def if_free(path: Path) -> Iterator[bool]:
     """Yield whether the lock was free; if so, hold it until the block ends. Raises ``DiskError``."""
     with _opened(path) as descriptor:
-        yield locked(descriptor)
+        yield _locked_at(path, descriptor)
+
+
+def _locked_at(path: Path, descriptor: int) -> bool:
+    with disk_errors(path):
+        return locked(descriptor)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ SIZE = re.compile(r"[0-9]{1,18}")
 T = TypeVar("T")
 
 
-def _unheard(line: str) -> None:
+def _ignored(line: str) -> None:
     """Ignore the message."""
 
 
@@ -66,7 +66,7 @@ class Web:
     sleep: Callable[[float], None]
     progress: Callable[[int, int], None]
     """``progress(done, total)`` in bytes; ``total`` is 0 where the server does not say."""
-    say: Callable[[str], None] = _unheard
+    say: Callable[[str], None] = _ignored
     """Gets a message for each failure that is retried, and for other facts that a user should know."""
     hint: str = "Check the address."
     """The advice for a file that the server does not have."""
@@ -119,20 +119,20 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
     """Return a document of at most ``limit`` bytes. Raises ``TransferError``."""
 
     def once() -> bytes:
-        response = ask(url, {}, web)
+        response = send_request(url, {}, web)
         try:
             return read_body(response, limit + 1)
         except (OSError, HTTPException) as error:
             raise TransientError(f"{without_userinfo(url)}: {error}") from error
 
-    content = persist(once, lambda: 0, web)
+    content = retried(once, lambda: 0, web)
     if len(content) > limit:
         what = f"{without_userinfo(url)}: larger than {limit} bytes, so it is not what was asked for."
         raise TransferError(what, advice=web.hint)
     return content
 
 
-def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
+def retried(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
     """Return the result of ``attempt``, which is repeated while it raises ``TransientError``.
 
     ``done`` returns the number of bytes received so far. Raises ``TransferError`` after ``FRUITLESS_TRIES``
@@ -162,7 +162,7 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
             web.sleep(pause)
 
 
-def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
+def send_request(url: str, headers: Dict[str, str], web: Web) -> Response:
     """Return the response to one request.
 
     Raises ``TransientError``, or ``TransferError`` where no retry can help.

@@ -110,6 +110,18 @@ def _require_http(url: str) -> None:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """A handler that refuses redirects from https to http, because an index is trusted by its connection."""
 
+    def http_error_308(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,  # noqa: ARG002 urllib before Python 3.11 refuses this one
+        msg: str,
+        headers: HTTPMessage,
+    ) -> Optional[HTTPResponse]:
+        """Follow a permanent redirect as urllib follows a temporary one."""
+        followed: Optional[HTTPResponse] = self.http_error_307(req, fp, 307, msg, headers)
+        return followed
+
     def redirect_request(
         self,
         req: urllib.request.Request,
@@ -135,16 +147,6 @@ class TooSlowError(TimeoutError):
     """The server sent fewer than ``LEAST_BYTES`` during ``WINDOW_SECONDS`` of waiting."""
 
 
-class _Raw(Protocol):
-    """A socket's stream of raw bytes."""
-
-    def readinto(self, buffer: memoryview, /) -> Optional[int]:
-        """Wait for bytes, write them into ``buffer`` and return their number."""
-
-    def close(self) -> None:
-        """Close the socket."""
-
-
 class _PacedStream(io.RawIOBase):
     """A raw stream whose reads raise ``TooSlowError``.
 
@@ -152,7 +154,7 @@ class _PacedStream(io.RawIOBase):
     timeout, because a server may need time to find the file.
     """
 
-    def __init__(self, raw: _Raw, clock: Clock) -> None:
+    def __init__(self, raw: io.RawIOBase, clock: Clock) -> None:
         self._raw = raw
         self._clock = clock
         self._begun = False

@@ -11,11 +11,11 @@ import io
 import json
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPMessage
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import parse_http_list, parse_keqv_list
+from urllib.response import addinfourl
 
 from builder.errors import TransferError
 from builder.files.digest import other_bytes
@@ -49,7 +49,7 @@ def bearer_parameters(challenge: str) -> Mapping[str, str]:
     kind, _, rest = challenge.partition(" ")
     if kind.lower() != "bearer":
         return {}
-    return parse_keqv_list([one for one in parse_http_list(rest) if "=" in one])
+    return parse_keqv_list([one for one in parse_http_list(rest) if one.partition("=")[2]])
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Artifact:
         answer = self._get(f"blobs/{layer.digest}", headers)
         if not name.endswith(_DOCUMENT) or answer.status != HTTPStatus.OK:
             return answer
-        return _proved(answer, layer, f"{self.address.shown}: {name}")
+        return _verified(answer, layer, f"{self.address.shown}: {name}")
 
     def _read_manifest(self) -> Dict[str, _Layer]:
         reference, shown = self.address.reference or "latest", self.address.shown
@@ -190,25 +190,8 @@ def _named_layer(layer: Mapping[str, object]) -> Tuple[str, _Layer]:
     return (str(notes.get(TITLE)) if isinstance(notes, dict) else "", _Layer(digest, size))
 
 
-class _InMemory:
-    """A response whose body is in memory."""
-
-    def __init__(self, headers: HTTPMessage, content: bytes) -> None:
-        self.status = int(HTTPStatus.OK)
-        self.headers = headers
-        self._content = io.BytesIO(content)
-
-    def read(self, amount: int, /) -> bytes:
-        return self._content.read(amount)
-
-    def read1(self, amount: int, /) -> bytes:
-        return self._content.read1(amount)
-
-    def close(self) -> None:
-        self._content.close()
-
-
-def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
+def _verified(answer: Response, layer: _Layer, shown: str) -> Response:
+    """Return the response with its body in memory, whose digest is the manifest's."""
     if layer.size > INDEX_LIMIT:
         answer.close()
         raise TransferError(f"{shown}: larger than {INDEX_LIMIT} bytes, so it is not what was asked for.")
@@ -216,7 +199,7 @@ def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if digest != layer.digest:
         raise other_bytes(f"{shown} is not what the manifest names", layer.digest, digest)
-    return _InMemory(answer.headers, content)
+    return cast("Response", addinfourl(io.BytesIO(content), answer.headers, shown, HTTPStatus.OK))
 
 
 def _token(content: bytes, realm: str) -> str:

@@ -15,7 +15,8 @@ _TAIL = 6
 """The number of lines of pip's output that an error shows."""
 
 # Not ``-m pip``: that would run a pip.py in the current folder. The process ends when its parent does:
-# a download of gigabytes must not continue after the parent was killed.
+# a download of gigabytes must not continue after the parent was killed. A user's setting that pip installs
+# only into virtual environments is left out, because nothing is installed.
 _START = f"""\
 import importlib.util, os, runpy, sys, threading, time
 def end_with(parent):
@@ -27,6 +28,7 @@ sys.path = [folder for folder in sys.path if folder]
 if importlib.util.find_spec("pip") is None:
     sys.exit({NO_PIP})
 os.environ.setdefault("PIP_RESUME_RETRIES", "20")
+os.environ["PIP_REQUIRE_VIRTUALENV"] = "0"
 runpy.run_module("pip", run_name="__main__")
 """
 

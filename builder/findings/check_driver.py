@@ -139,7 +139,7 @@ def module_not_loaded(observed: Observations) -> Iterator[Finding]:
 
     A card that is reserved for a virtual machine needs no driver here.
     """
-    cards = [card.address for card in observed.kernel.cards if card.driver != "vfio-pci"]
+    cards = [card.address for card in _cards(observed)]
     if cards and not observed.kernel.loaded:
         yield ADVICE.found(
             "D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded."

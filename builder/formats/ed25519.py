@@ -81,12 +81,9 @@ def _equal(one: _Point, other: _Point) -> bool:
     return (x1 * z2 - x2 * z1) % _P == 0 and (y1 * z2 - y2 * z1) % _P == 0
 
 
-def _base_point() -> _Point:
-    """Return the base point, which has y = 4/5 and an even x."""
-    found = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
-    if found is None:
-        raise ArithmeticError
-    return found
+_BASE_X = 15112221349535400772501151409588531511454012693041857206046113283949847762202
 
+_BASE_Y = 46316835694926478169428394003475163141307993866256225615783033603165251855960
 
-_BASE = _base_point()
+_BASE = (_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % _P)
+"""The base point, which the RFC writes in decimal too."""

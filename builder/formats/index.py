@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.json_values import from_json, json_text, parse_json, problem_of_text, require_format
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
@@ -182,30 +182,30 @@ def _with_missing_kernels(package: object) -> object:
 def _problems_of(index: Index) -> Iterator[str]:
     if not index.packages:
         yield "packages: the list is empty"
-    seen: Set[str] = set()
+    names: Set[str] = set()
     for number, package in enumerate(index.packages):
         where = f"packages[{number}]"
-        yield from _problems_of_files(package, where, seen)
+        yield from _problems_of_files(package, where, names)
         yield from _problems_of_values(package, where)
 
 
-def _problems_of_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
-    """Yield the problems of the archive and its parts. ``seen`` has the file names of earlier packages."""
+def _problems_of_files(package: IndexPackage, where: str, names: Set[str]) -> Iterator[str]:
+    """Yield the problems of the archive and its parts. ``names`` are the file names of earlier packages."""
     if not package.file.endswith(ARCHIVE_SUFFIXES):
         yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
-    yield from _problems_of_stored(StoredFile(package.file, package.size, package.sha256), where, seen)
+    yield from _problems_of_stored(StoredFile(package.file, package.size, package.sha256), where, names)
     for number, part in enumerate(package.parts):
-        yield from _problems_of_stored(part, f"{where}.parts[{number}]", seen)
+        yield from _problems_of_stored(part, f"{where}.parts[{number}]", names)
     joined = sum(part.size for part in package.parts)
     if package.parts and joined != package.size:
         yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
 
 
-def _problems_of_stored(file: StoredFile, where: str, seen: Set[str]) -> Iterator[str]:
+def _problems_of_stored(file: StoredFile, where: str, names: Set[str]) -> Iterator[str]:
     yield from (f"{where}.{problem}" for problem in problems_of_file(file))
-    if file.file in seen:
+    if file.file in names:
         yield f"{where}.file: {file.file} is listed twice"
-    seen.add(file.file)
+    names.add(file.file)
 
 
 def _problems_of_values(package: IndexPackage, where: str) -> Iterator[str]:
@@ -224,24 +224,17 @@ def _problems_of_values(package: IndexPackage, where: str) -> Iterator[str]:
     for capability, support in package.capabilities.items():
         if support not in SUPPORT:
             yield f"{where}.capabilities.{capability}: {support!r}; known: {', '.join(SUPPORT)}"
-    yield from _not_compared(package, where)
+    yield from _problems_of_versions(package, where)
 
 
-def _not_compared(package: IndexPackage, where: str) -> Iterator[str]:
+def _problems_of_versions(package: IndexPackage, where: str) -> Iterator[str]:
     """Yield the values that selection could not compare: invalid capabilities and driver versions."""
     for capability in package.capabilities:
-        yield from _misread(Capability.parse, capability, f"{where}.capabilities")
+        yield from problem_of_text(Capability.parse, capability, f"{where}.capabilities")
     if package.driver is not None:
-        yield from _misread(parse_driver, package.driver.floor, f"{where}.driver.floor")
+        yield from problem_of_text(parse_driver, package.driver.floor, f"{where}.driver.floor")
         if package.driver.ceiling is not None:
-            yield from _misread(parse_driver, package.driver.ceiling, f"{where}.driver.ceiling")
-
-
-def _misread(read: Callable[[str], object], text: str, where: str) -> Iterator[str]:
-    try:
-        read(text)
-    except ValueError as error:
-        yield f"{where}: {error}"
+            yield from problem_of_text(parse_driver, package.driver.ceiling, f"{where}.driver.ceiling")
 
 
 def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
@@ -252,14 +245,14 @@ def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
     first: Dict[Tuple[object, ...], IndexPackage] = {}
     for package in packages:
         known = first.setdefault(_identity(package), package)
-        if _shape_rank(package) < _shape_rank(known):
+        if _archive_rank(package) < _archive_rank(known):
             first[_identity(package)] = package
     return tuple(first.values())
 
 
 def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:
     """Return the entries that install the same as ``chosen``, best first: layouts and forms of archive."""
-    return tuple(sorted((package for package in packages if is_same(package, chosen)), key=_shape_rank))
+    return tuple(sorted((package for package in packages if is_same(package, chosen)), key=_archive_rank))
 
 
 def is_same(one: IndexPackage, other: IndexPackage) -> bool:
@@ -273,7 +266,7 @@ def _identity(package: IndexPackage) -> Tuple[object, ...]:
     return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
 
 
-def _shape_rank(package: IndexPackage) -> Tuple[int, int, str]:
+def _archive_rank(package: IndexPackage) -> Tuple[int, int, str]:
     """Return a sort key of layout and form.
 
     It ends with the file name, so that the order of entries does not matter.

@@ -11,7 +11,9 @@ import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
 from typing import (
+    Callable,
     Dict,
+    Iterator,
     List,
     Sequence,
     Tuple,
@@ -93,6 +95,14 @@ def require_format(value: object, known: Sequence[int], where: str, older: str =
         f"{where} has format {found!r}; this ortpacks reads {' and '.join(map(str, known))}.",
         advice=older if before and older else "Update ortpacks.",
     )
+
+
+def problem_of_text(parse: Callable[[str], object], text: str, where: str) -> Iterator[str]:
+    """Yield ``where: problem`` where ``parse`` raises ``ValueError`` for ``text``."""
+    try:
+        parse(text)
+    except ValueError as error:
+        yield f"{where}: {error}"
 
 
 def from_json(kind: Type[T], value: object, where: str) -> T:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple, Union
+from typing import Iterator, Mapping, Optional, Tuple, Union
 
 from builder.errors import SchemaError
-from builder.formats.json_values import from_json, json_text, parse_json, require_format, to_json
+from builder.formats.json_values import (
+    from_json,
+    json_text,
+    parse_json,
+    problem_of_text,
+    require_format,
+    to_json,
+)
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, MANIFEST, problems_of_support
 from builder.gpu.architectures import Arch
@@ -192,30 +199,20 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     older = "Build the package again, or take it from a newer release."
     require_format(value, [_WITHOUT_KERNELS, FORMAT], file, older)
     manifest = from_json(Manifest, _upgraded(value), file)
-    try:
-        _require_archs(manifest)
-        _require_one_provider(manifest)
-    except SchemaError as error:
-        raise SchemaError([f"{file}: {problem}" for problem in error.problems]) from error
+    problems = [f"{file}: {problem}" for problem in _problems_of(manifest)]
+    if problems:
+        raise SchemaError(problems)
     return manifest
 
 
-def _require_archs(manifest: Manifest) -> None:
-    try:
-        for text in manifest.sm:
-            Arch.parse(text)
-    except ValueError as error:
-        raise SchemaError(f"sm: {error}") from error
-
-
-def _require_one_provider(manifest: Manifest) -> None:
+def _problems_of(manifest: Manifest) -> Iterator[str]:
+    for text in manifest.sm:
+        yield from problem_of_text(Arch.parse, text, "sm")
     has_driver = manifest.driver is not None
-    problems = [*problems_of_support(manifest.provider, manifest.capabilities, has_driver=has_driver)]
+    yield from problems_of_support(manifest.provider, manifest.capabilities, has_driver=has_driver)
     for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
         if bool(value) != (manifest.provider == CUDA):
-            problems.append(f"{key}: {value!r} does not go with provider {manifest.provider}")
-    if problems:
-        raise SchemaError(problems)
+            yield f"{key}: {value!r} does not go with provider {manifest.provider}"
 
 
 def _upgraded(value: object) -> object:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from builder.formats.package_names import Host, Profile
-from builder.gpu.cuda_toolkits import version_of
 
 ONNX = ""
 
@@ -197,7 +196,8 @@ _LEAN_AS_READ = (MissingKernels(MICROSOFT, _OF_MICROSOFT), MissingKernels(NHWC, 
 """Contrib operators in other domains. Source: the same file of 1.21.0, and line 152 of
 ``core/providers/cuda/cuda_nhwc_kernels.cc``."""
 
-_READ = (1, 21, 0)
+_READ = re.compile(r"1\.21\.0(?!\d)")
+"""The versions of ONNX Runtime that ``_LEAN_AS_READ`` is of."""
 
 _MINIMAL = tuple(MissingKernels(domain, ()) for domain in (ONNX, MICROSOFT, NHWC))
 """All domains: only copies to and from the GPU remain. Source: 1.21.0's ``cuda_execution_provider.cc`` lines
@@ -215,4 +215,4 @@ def cannot_run(profile: Optional[str], version: str) -> Tuple[MissingKernels, ..
     if profile != Profile.LEAN.value:
         return ()
     whole = (MissingKernels(MICROSOFT, ()),)
-    return (_LEAN, *(_LEAN_AS_READ if version_of(version)[:3] == _READ else whole))
+    return (_LEAN, *(_LEAN_AS_READ if _READ.match(version) else whole))

@@ -63,8 +63,8 @@ class OciAddress:
 
 
 def is_oci(text: str) -> bool:
-    """Return whether ``text`` is an address in a registry."""
-    return text.startswith(SCHEME)
+    """Return whether ``text`` is meant as an address in a registry, for ``parse_address`` to read."""
+    return text.lower().startswith(SCHEME)
 
 
 def parse_address(text: str) -> OciAddress:
@@ -79,11 +79,6 @@ def parse_address(text: str) -> OciAddress:
     return OciAddress(
         found["host"], found["name"], found["tag"] or found["digest"] or "", found["login"] or ""
     )
-
-
-def file_address(release: str, name: str) -> str:
-    """Return the address of the file ``name`` in the release ``oci://HOST/NAME:TAG``."""
-    return f"{release}/{name}"
 
 
 def registry_host(host: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from builder.adapters.archive.decompression import HAS_ZSTD
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener
 from builder.binary.payloads.payload_bytes import has_lz4
-from builder.errors import BuilderError, os_error
+from builder.errors import BuilderError, DiskError, os_error
 from builder.formats.text import printable
 from builder.inspector.answers import checked_options, require_all, show
 from builder.inspector.sources import inspect_sources
@@ -53,6 +54,8 @@ class _Lines:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command ``argv`` and return its exit code; errors go to stderr without a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack a character of a file's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _inspect(argv)
         sys.stdout.flush()
@@ -89,13 +92,24 @@ def _inspect(argv: Sequence[str]) -> None:
     opener = Opener(
         transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=env),
         reporter=reporter,
-        scratch=Path(tempfile.gettempdir()) / "ortpacks-inspect",
+        scratch=_temporary_folder() / "ortpacks-inspect",
     )
     if given.deep and not has_lz4():
         reporter.warn(_NO_LZ4)
     sources = inspect_sources(opener, given.path, deep=given.deep)
     show(sources, options, {}, _tell, reporter.say)
     require_all(sources, options)
+
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise DiskError(
+            "archives are unpacked in a folder for temporary files",
+            cause=str(error.strerror),
+            advice="Set TMPDIR to a folder that may be written to.",
+        ) from error
 
 
 def _tell(text: str) -> None:

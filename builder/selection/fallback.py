@@ -108,7 +108,7 @@ def _ways_out(
     devices: Sequence[Device], packages: Iterable[IndexPackage], glibc: Optional[str]
 ) -> Iterable[str]:
     """Return sentences with changes that would make a package run: another driver or system, else code."""
-    ways = [way for package in packages for way in [_way(package, devices, glibc)] if way is not None]
+    ways = list(filter(None, (_way(package, devices, glibc) for package in packages)))
     if ways:
         return ways
     if any(device.capability is None for device in devices):
@@ -120,10 +120,8 @@ def _way(package: IndexPackage, devices: Sequence[Device], glibc: Optional[str])
     runs = [device for device in devices if device.capability and code_refusal(package, device) is None]
     if not runs:
         return None
-    drivers = {
-        reason: "another driver" for device in runs for reason in [driver_refusal(package, device)] if reason
-    }
-    system = {reason: "another system" for reason in [glibc_refusal(package, glibc)] if reason}
-    found = {**system, **drivers}
+    drivers = filter(None, (driver_refusal(package, device) for device in runs))
+    systems = filter(None, [glibc_refusal(package, glibc)])
+    found = {**dict.fromkeys(systems, "another system"), **dict.fromkeys(drivers, "another driver")}
     means = " and ".join(dict.fromkeys(found.values()))
     return f"With {means} {package.name} would run: {'; '.join(found)}."

@@ -50,7 +50,7 @@ def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
     """Return why the package runs on none of these GPUs, with each different reason once."""
-    found = dict.fromkeys(reason for device in devices for reason in [gpu_refusal(package, device)] if reason)
+    found = dict.fromkeys(filter(None, (gpu_refusal(package, device) for device in devices)))
     return "; ".join(found) or "no NVIDIA GPU was found"
 
 

@@ -22,7 +22,7 @@ from builder.selection.reasons import (
     support_of,
     system_refusal,
 )
-from builder.selection.shares import Served, Share, by_number, hiding_advice, served_by, visible_devices
+from builder.selection.shares import Served, by_number, hiding_advice, served_by, total_mib, visible_devices
 
 
 def select(
@@ -62,7 +62,7 @@ def select(
 
 def _summary(best: Served, devices: Sequence[Device]) -> str:
     device, name = best.devices[0], best.package.name
-    how = "has native code for" if device in best.native.devices else "runs by just-in-time compilation on"
+    how = "has native code for" if device in best.native else "runs by just-in-time compilation on"
     sentences = [f"{name} {how} {device.name} (compute capability {device.capability})."]
     if len(devices) > 1:
         sentences.append(f"It runs on {len(best.devices)} of {len(devices)} GPUs here.")
@@ -101,18 +101,18 @@ def _why_less(one: Served, best: Served) -> str:
         return f"it has no CUDA kernels for operators that {name} runs ({missing})"
     if one.worth == best.worth:
         return runs_too(one.package, best.package)
-    if not one.native.devices and best.native.devices:
+    if not one.native and best.native:
         return f"it runs by just-in-time compilation only, {name} has native code"
     if one.worth[:2] != best.worth[:2]:
         return f"it runs natively on {_in_words(one.native)}, {name} on {_in_words(best.native)}"
-    if not one.jit.devices:
+    if not one.jit:
         return f"it runs too, {name} adds {_in_words(best.jit)} by just-in-time compilation"
     return f"it runs by just-in-time compilation on {_in_words(one.jit)}, {name} on {_in_words(best.jit)}"
 
 
-def _in_words(share: Share) -> str:
-    count = len(share.devices)
-    return f"{count} GPU{'' if count == 1 else 's'} with {share.mib:,} MiB"
+def _in_words(devices: Sequence[Device]) -> str:
+    count = len(devices)
+    return f"{count} GPU{'' if count == 1 else 's'} with {total_mib(devices):,} MiB"
 
 
 def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:

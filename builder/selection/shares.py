@@ -26,34 +26,22 @@ _WHY_NO_LINE = (
 
 
 @dataclass(frozen=True)
-class Share:
-    """GPUs on which one package runs in one way."""
-
-    devices: Tuple[Device, ...]
-
-    @property
-    def mib(self) -> int:
-        """Return the memory of the GPUs in MiB; unknown memory counts as 0."""
-        return sum(device.memory_mib or 0 for device in self.devices)
-
-
-@dataclass(frozen=True)
 class Served:
-    """A package and the GPUs it runs on."""
+    """A package, and the GPUs that run its native code or its PTX."""
 
     package: IndexPackage
-    native: Share
-    jit: Share
+    native: Tuple[Device, ...]
+    jit: Tuple[Device, ...]
 
     @property
     def devices(self) -> Tuple[Device, ...]:
         """Return all GPUs, largest memory first; of equal ones, those with native code first."""
-        return tuple(sorted((*self.native.devices, *self.jit.devices), key=self._by_memory))
+        return tuple(sorted((*self.native, *self.jit), key=self._by_memory))
 
     @property
     def worth(self) -> Tuple[int, int, int, int]:
         """Return the values that the module's rule compares before CUDA's version: more is better."""
-        return (self.native.mib, len(self.native.devices), self.jit.mib, len(self.jit.devices))
+        return (total_mib(self.native), len(self.native), total_mib(self.jit), len(self.jit))
 
     @property
     def rank(self) -> Tuple[int, int, int, int, int, int, int, str]:
@@ -84,7 +72,12 @@ def served_by(
     native, jit = (
         tuple(device for device in runs if support_of(package, device) == word) for word in (NATIVE, JIT)
     )
-    return Served(package, Share(native), Share(jit))
+    return Served(package, native, jit)
+
+
+def total_mib(devices: Iterable[Device]) -> int:
+    """Return the memory of GPUs in MiB; unknown memory counts as 0."""
+    return sum(device.memory_mib or 0 for device in devices)
 
 
 def visible_devices(served: Sequence[Device], present: Sequence[Device]) -> Optional[str]:

@@ -37,7 +37,6 @@ def machine(
         ask=asker(full),
         work=worker(full),
         python=sys.executable,
-        driver_file=folder / "proc/driver/nvidia/version",
         cuda_libraries=(cuda,),
         smi_programs=smi or (str(folder / "no-such-nvidia-smi"),),
         nvml_libraries=(nvml,),

@@ -81,7 +81,6 @@ class Machine:
                 ask=asker({}),
                 work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
                 python=self.python,
-                driver_file=Path(missing),
                 cuda_libraries=(missing,),
                 nvml_libraries=(missing,),
                 smi_programs=(missing,),

@@ -25,7 +25,7 @@ def main(root: str, library: str, model: str, inputs: str) -> None:
     runtime = OrtApi(library)
     env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))
     options = runtime.make("CreateSessionOptions")
-    session = runtime.make("CreateSession", env, ort.spelled(model), options)
+    session = runtime.make("CreateSession", env, ort.ort_path(model), options)
     memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ort.ARENA), ctypes.c_int(ort.DEFAULT_MEMORY))
     rows = json.loads(Path(inputs).read_text(encoding="utf-8"))
     numbers, tensors = [], []

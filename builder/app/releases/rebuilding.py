@@ -18,7 +18,7 @@ from builder.builds.wiring import Wiring
 from builder.client.index_address import is_url, place
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.client.install.source import Located, beside, locate
+from builder.client.install.source import FilesBeside, Located, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.digest import Digest, other_bytes
 from builder.files.download import WantedFile, fetch
@@ -119,7 +119,7 @@ def _local(wiring: Wiring, archive: Path, web: Web, trust: Trust | None) -> Rele
     if not file.is_file():
         raise TransferError(f"{file}: not there.", advice="It lies beside the package in its release.")
     if trust is not None:
-        trust.require_archive(archive, beside(archive, web))
+        trust.require_archive(archive, FilesBeside(archive, web))
     digest = wiring.archive(wiring.reporter).whole(archive)
     return _of_archive(Released(name, read_recipe(file.read_bytes(), file.name), archive, digest))
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Dict, Iterator, Optional, Sequence
 
 from builder.client.commands.observe import Rights, examine, examine_failure
-from builder.client.commands.show_gpus import device_value, spelled
+from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.errors import CheckFailedError
 from builder.findings.diagnose import diagnose
@@ -40,7 +40,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
 
 def _machine(observed: Observations) -> Iterator[str]:
     yield "seen:"
-    yield from (f"  {spelled(device)}" for device in observed.devices)
+    yield from (f"  {device_line(device)}" for device in observed.devices)
     yield f"  driver {observed.driver or 'unknown'}, CUDA {observed.cuda or 'unknown'}"
     if observed.installed is not None:
         yield f"  package {observed.installed.package.name} in {observed.installed.folder}"

@@ -11,8 +11,8 @@ from builder.client.commands.select_package import (
     choice_value,
     choose,
     explained,
-    look,
     note_verdict,
+    read_release_and_gpus,
     remember,
 )
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
@@ -26,7 +26,6 @@ from builder.client.install.complete import (
 from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.pip import Pip
-from builder.client.install.source import network
 from builder.client.trials.try_out import OrtTrials
 from builder.formats.index import IndexPackage, offers
 from builder.formats.package_names import WINDOWS
@@ -36,7 +35,7 @@ from builder.selection.choice import PackageChoice
 
 def answer_install(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Install the package that fits. Where no package does, nothing is installed and the exit code is 0."""
-    selection = look(context, options)
+    selection = read_release_and_gpus(context, options)
     choice = choose(selection, options.variant)
     if choice.package is None:
         return _nothing(context, options, selection, choice)
@@ -86,7 +85,7 @@ def _job(
         layout=options.layout,
         located=selection.located,
         means=means,
-        web=network(context.web, offline=options.offline),
+        web=context.web,
         now=context.now,
         trials=OrtTrials(context.around.ask, context.around.python),
         symlink=context.symlink,

@@ -19,7 +19,7 @@ from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, manifest_in, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
-from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
+from builder.client.probe.system import Allowed, driver_on_disk, may_use, read_kernel
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
@@ -34,7 +34,7 @@ from builder.findings.observations import (
     SessionTrial,
     Shadow,
 )
-from builder.formats.index import StoredArchive, build_index
+from builder.formats.index import StoredArchive, entry_of
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CPU, CUDA, LIB
 from builder.formats.text import printable
@@ -86,11 +86,12 @@ def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> 
     if verdict is not None:
         places.insert(0, verdict.folder)
         trial, models = _trials(verdict, observed, context, files)
+        linux = context.platform.startswith("linux")
         observed = replace(
             observed,
             installed=installed,
             host=_elsewhere(verdict.folder, context.around.env),
-            shadows=tuple(_shadows(verdict, context)),
+            shadows=tuple(shadows(verdict.folder, verdict.manifest, context.around.env)) if linux else (),
             trial=trial,
             models=models,
         )
@@ -126,7 +127,7 @@ def _machine(context: CommandContext, rights: Rights) -> Observations:
     return Observations(
         platform=context.platform,
         system=found.system,
-        kernel=look_at_kernel(root, rights.may_use) if linux else Kernel(),
+        kernel=read_kernel(root, rights.may_use) if linux else Kernel(),
         replies={probe.name: probe for probe in found.probes},
         devices=found.devices,
         driver=found.driver or (driver_on_disk(root) if linux else None),
@@ -164,9 +165,8 @@ def _dangling(prefix: Prefix) -> Optional[str]:
 def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPackage:
     manifest = verdict.manifest
     support, gpu = info.get("support"), info.get("gpuName")
-    (package,) = build_index("", [(manifest, StoredArchive("", 0, ""))], ()).packages
     return InstalledPackage(
-        package=package,
+        package=entry_of(manifest, StoredArchive("", 0, "")),
         cuda=manifest.cuda,
         folder=str(verdict.folder),
         problems=verdict.problems,
@@ -182,12 +182,6 @@ def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
         return named if named and folder.resolve() not in Path(named).resolve().parents else None
     except (OSError, RuntimeError):  # a loop of links
         return named
-
-
-def _shadows(verdict: Verification, context: CommandContext) -> Iterator[Shadow]:
-    if not context.platform.startswith("linux"):
-        return iter(())
-    return shadows(verdict.folder, verdict.manifest, context.around.env)
 
 
 def _trials(

@@ -6,13 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.select_package import ModelVerdict, PackageSelection, choose, look, note_verdict
+from builder.client.commands.select_package import (
+    ModelVerdict,
+    PackageSelection,
+    choose,
+    note_verdict,
+    read_release_and_gpus,
+)
 from builder.client.commands.show_gpus import profile_value
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.current import installed
 from builder.client.install.unpack import verify
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
-from builder.errors import IntegrityError
+from builder.errors import IntegrityError, ValidationError
 from builder.files.package_tar import bad_package
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import missing_kernel_cause
@@ -43,7 +49,7 @@ def answer_recommend(context: CommandContext, options: ClientOptions) -> Command
 
     With ``--try`` model files are opened in the installed package, and ``gpu-info.json`` gets the result.
     """
-    selection = look(context, options)
+    selection = read_release_and_gpus(context, options)
     choice = choose(selection, options.variant)
     verdict = by_table(choice, selection, context)
     attempts: Sequence[Attempt] = ()
@@ -85,7 +91,8 @@ def _files(
     """Return the path of each model.
 
     A path without a name belongs to the recommended model; where the table has none that fits, to a model of
-    the file's own name. Raises ``ValidationError`` or ``IntegrityError``, as ``model_file`` does.
+    the file's own name. Raises ``ValidationError`` for two files of a model, and the errors of
+    ``model_file``.
     """
     known = [rule.model for rule in selection.index.models]
     table = ", ".join(known) or "it is empty"
@@ -96,6 +103,8 @@ def _files(
         named = name in known and bool(path)
         model = name if named else rules[0].model if rules else ""
         file = model_file(path if named else text, text, advice)
+        if model in files:
+            raise ValidationError(f"--try {text}: {files[model]} is given for {model} too.", advice=advice)
         files[model or (str(file) if file.name in files else file.name)] = file
     return files
 

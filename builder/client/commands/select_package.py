@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
-from builder.client.commands.show_gpus import device_value, spelled
+from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.client.install.prefix import changing, write_json
-from builder.client.install.source import Located, locate, network
+from builder.client.install.source import Located, locate
 from builder.client.probe.detect import Detection, detect
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
 from builder.findings.observations import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # as in builder.client.context
 
 def answer_select(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Show the package that this machine should run, and the reason against each other package."""
-    selection = look(context, options)
+    selection = read_release_and_gpus(context, options)
     choice = choose(selection, options.variant)
     lines = explained(choice, selection)
     if options.explain:
@@ -66,7 +66,7 @@ class PackageSelection:
 
 def release(context: CommandContext, options: ClientOptions) -> Located:
     """Return the release that the user named, with its signatures verified if the client has a root."""
-    return locate(options.index, network(context.web, offline=options.offline), trust_of(context, options))
+    return locate(options.index, context.web, trust_of(context, options))
 
 
 def remember(
@@ -88,7 +88,7 @@ def trust_of(context: CommandContext, options: ClientOptions) -> Optional[Trust]
     return Trust(options.root, context.now(), options.prefix)
 
 
-def look(context: CommandContext, options: ClientOptions) -> PackageSelection:
+def read_release_and_gpus(context: CommandContext, options: ClientOptions) -> PackageSelection:
     """Read the index and detect the GPUs."""
     located = release(context, options)
     if options.table is not None:
@@ -115,7 +115,7 @@ def choose(selection: PackageSelection, variant: Optional[str]) -> PackageChoice
     ``variant`` limits the choice to packages of this variant or name. Raises ``ValidationError`` or
     ``NoCompatiblePackageError`` where there is none.
     """
-    return _select(selection, selection.index) if variant is None else _as_asked(variant, selection)
+    return _select(selection, selection.index) if variant is None else _of_variant(variant, selection)
 
 
 def _select(selection: PackageSelection, index: Index) -> PackageChoice:
@@ -123,7 +123,7 @@ def _select(selection: PackageSelection, index: Index) -> PackageChoice:
     return select(selection.devices, index, selection.platform, selection.glibc, hidden)
 
 
-def _as_asked(variant: str, selection: PackageSelection) -> PackageChoice:
+def _of_variant(variant: str, selection: PackageSelection) -> PackageChoice:
     """Return the choice for ``--variant``, also where no GPU here runs it.
 
     An image for another machine can be built with it.
@@ -232,7 +232,7 @@ def explained(choice: PackageChoice, selection: PackageSelection) -> List[str]:
     if not choice.on_gpu and not selection.found.devices:
         missed = (probe for probe in selection.found.probes if probe.outcome is not Outcome.FOUND)
         lines += [f"  {probe.name}: {probe.detail}" for probe in missed]
-    lines += [f"  also here: {spelled(device)}" for device in choice.others if choice.on_gpu]
+    lines += [f"  also here: {device_line(device)}" for device in choice.others if choice.on_gpu]
     lines += [f"  {note}" for note in choice.notes]
     return lines + ([f"  set CUDA_VISIBLE_DEVICES={choice.visible}"] if choice.visible else [])
 

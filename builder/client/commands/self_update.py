@@ -18,7 +18,7 @@ from typing import Dict, Optional, Tuple, Union
 from builder.client import __version__
 from builder.client.commands.select_package import remember, trust_of
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
-from builder.client.install.source import beside, network, shown_place
+from builder.client.install.source import FilesBeside, shown_place
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
 from builder.files.digest import Digest, require_bytes, sha256_of
 from builder.files.disk import disk_errors, rename, sync_file
@@ -54,7 +54,7 @@ class _OfferedClient:
 def answer_self_update(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Replace this program by that of the newest release, after verifying it; a copy of this one is kept."""
     own = _own(context)
-    web = network(context.web, offline=options.offline)
+    web = context.web
     offer = _offer(context, options, web)
     same = sha256_of(own) == offer.sha256
     value: Dict[str, object] = {
@@ -110,23 +110,23 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offere
     index = options.index
     if isinstance(index, Path) and index.is_dir():
         index /= INDEX
-    look, shown = beside(index, web), shown_place(index)
+    files, shown = FilesBeside(index, web), shown_place(index)
     trust = trust_of(context, options)
     if trust is not None:
-        release = trust.require_release(shown, look)
+        release = trust.require_release(shown, files)
         found = release.files.get(CLIENT)
         if found is None:
             raise IntegrityError(f"{shown}: what is signed there has no {CLIENT}.")
-        return _OfferedClient(look.place(CLIENT), shown, found.hashes.sha256, found.length, release)
+        return _OfferedClient(files.place(CLIENT), shown, found.hashes.sha256, found.length, release)
     if not options.unsigned:
         raise IntegrityError(
             f"{shown}: this client came without keys, so nothing vouches for another one.",
             advice="Take it from the project's own page, or say --trust-unsigned.",
         )
-    sums = look(CHECKSUMS)
+    sums = files(CHECKSUMS)
     if sums is None:
         raise TransferError(f"{shown}: there is no {CHECKSUMS} beside it.", advice=web.hint)
-    return _OfferedClient(look.place(CLIENT), shown, _listed(sums, shown), None, None)
+    return _OfferedClient(files.place(CLIENT), shown, _listed(sums, shown), None, None)
 
 
 def _listed(sums: bytes, shown: str) -> str:
@@ -162,12 +162,10 @@ def _replace(
 def _bring(offer: _OfferedClient, part: Path, web: Web) -> None:
     if isinstance(offer.place, str):
         fetch(WantedFile(offer.place, offer.size, offer.sha256), part, web)
-        if sha256_of(part) == offer.sha256:
-            return
-    elif not offer.place.is_file():
-        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
-    else:
+    elif offer.place.is_file():
         shutil.copyfile(offer.place, part)
+    else:
+        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
     try:
         require_bytes(
             part, Digest(offer.size or part.stat().st_size, offer.sha256), f"{offer.shown}: {CLIENT}"

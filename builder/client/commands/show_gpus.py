@@ -14,7 +14,7 @@ from builder.gpu.devices import Device
 def answer_detect(context: CommandContext, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
     """Show the GPUs and the answer of each probe."""
     found = detect(context.around)
-    devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
+    devices = [device_line(device) for device in found.devices] or ["no NVIDIA GPU"]
     probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
     value = {
         **head("detect"),
@@ -59,7 +59,7 @@ def profile_value(device: Optional[Device]) -> Optional[Dict[str, object]]:
     return profile_of(device.capability, usable).value()
 
 
-def spelled(device: Device) -> str:
+def device_line(device: Device) -> str:
     """Return a GPU as a line of text."""
     free = f", {device.free_mib} MiB free" if device.free_mib is not None else ""
     return f"GPU {device.index}: {device}{free}" + (f" {device.uuid}" if device.uuid else "")

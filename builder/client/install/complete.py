@@ -200,7 +200,7 @@ class Nearby:
     """Folders that hold libraries directly: conda's and the system's."""
     _digests: Dict[Tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
-    def promising(self) -> bool:
+    def may_have_libraries(self) -> bool:
         """Return whether any place may hold NVIDIA's libraries, without reading a file."""
         versions = self.prefix.versions
         there = any(is_folder(folder / NVIDIA) for folder in self.environments) or bool(self.libraries)

@@ -19,8 +19,8 @@ from builder.client.install.current import (
     switch,
     versions,
 )
-from builder.client.install.decompress import no_zstd, open_tar, readable
-from builder.client.install.obtain import coming, obtain, remove_leftovers
+from builder.client.install.decompress import open_tar, readable
+from builder.client.install.obtain import bytes_to_write, obtain, remove_leftovers
 from builder.client.install.prefix import Prefix, changing, forget_downloads, write_info
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
@@ -107,7 +107,7 @@ def install(job: InstallJob) -> InstallResult:
 
 def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult:
     remove_leftovers(job.prefix, wanted)
-    placed = _there(job, wanted) or _bring(job, wanted)
+    placed = _already_installed(job, wanted) or _bring(job, wanted)
     if not placed.fresh:
         _describe(job, placed.folder, placed.package, placed.manifest)
     upgrade = _upgrade(job, placed)
@@ -155,7 +155,7 @@ def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
         return 0
 
 
-def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[PlacedPackage]:
+def _already_installed(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[PlacedPackage]:
     """Return a wanted package that is installed and whole; ``None`` where none is.
 
     The package in use is examined first. Raises ``LoadError`` where its libraries do not load.
@@ -183,7 +183,7 @@ def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> TryOut:
 def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
     """Return whether this machine has every library that the manifest of a thin package names as absent."""
     nearby = job.means.nearby
-    if not nearby.promising():
+    if not nearby.may_have_libraries():
         return False
     with open_tar(_fetch(job, thin), form_of(thin.file)) as stream:
         absent = read_manifest(stream, stem(thin.file)).absent
@@ -192,18 +192,11 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
 
 def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> PlacedPackage:
     if not any(readable(form_of(offer.file)) for offer in wanted):
-        _bring_zstd(job.means)
+        bring_zstd(job.means.wheels.pip, job.prefix, job.means.say)
     package, why = _pick(job, wanted)
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
     return PlacedPackage(folder, package, manifest, tried, fresh=True, why=why)
-
-
-def _bring_zstd(means: CompletionMeans) -> None:
-    """Make zstd readable, before the package is fetched. Raises ``ToolMissingError``."""
-    if means.wheels.pip is None:
-        raise no_zstd()
-    bring_zstd(means.wheels.pip, means.prefix, means.say)
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:
@@ -211,7 +204,7 @@ def _fetch(job: InstallJob, package: IndexPackage) -> Path:
 
     Raises ``DiskError`` without space for the archive and its files, both of which are then on the disk.
     """
-    needed = coming(package, job.located, job.prefix) + package.unpacked_size
+    needed = bytes_to_write(package, job.located, job.prefix) + package.unpacked_size
     require_disk_space(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)
 
@@ -221,7 +214,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     try:
         part.mkdir()
         job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is held to its sha256.")
-        with open_tar(archive, form_of(package.file), _watched(job, package, archive)) as stream:
+        with open_tar(archive, form_of(package.file), _digest_to_hold(job, package, archive)) as stream:
             manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
@@ -236,7 +229,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     return manifest, tried
 
 
-def _watched(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[Digest]:
+def _digest_to_hold(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[Digest]:
     """Return the digest to compare while unpacking; ``None`` for a download, which only the client writes."""
     ours = archive == job.prefix.piece(package)
     return None if ours else Digest(package.size, package.sha256)
@@ -244,11 +237,11 @@ def _watched(job: InstallJob, package: IndexPackage, archive: Path) -> Optional[
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
     """Raise ``IntegrityError`` where the manifest differs from the index, by which the package was chosen."""
-    told = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
+    by_manifest = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
     if package.onnxruntime.host is None:  # an index of format 3
-        told = replace(told, onnxruntime=replace(told.onnxruntime, host=None))
-    for field in fields(told):
-        wanted, got = getattr(package, field.name), getattr(told, field.name)
+        by_manifest = replace(by_manifest, onnxruntime=replace(by_manifest.onnxruntime, host=None))
+    for field in fields(by_manifest):
+        wanted, got = getattr(package, field.name), getattr(by_manifest, field.name)
         if wanted != got:
             details = (
                 f"    wanted: {shortened(str(wanted))} (index)",

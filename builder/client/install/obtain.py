@@ -53,7 +53,7 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
     return _bring(package, located, prefix, web)
 
 
-def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
+def bytes_to_write(package: IndexPackage, located: Located, prefix: Prefix) -> int:
     """Return the number of bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)
@@ -254,14 +254,19 @@ class Meter:
         self._written_at = now
         end = "\n" if done == total else ""
         width = max(self.columns() - 1, 1)
-        line = spelled(done, total, done - self._first, now - self._begun)
+        line = progress_line(done, total, done - self._first, now - self._begun)
         self.write(f"\r{line[:width]:<{width}}{end}")
 
 
-def spelled(done: int, total: int, fresh: int, seconds: float) -> str:
-    """Return the progress line. ``fresh`` of the ``done`` bytes were received within ``seconds``."""
-    size = f"{total / 2**30:.2f} GiB" if total >= 2**30 else f"{total / 2**20:.1f} MiB"
-    line = f"{done * 100 // total:3d} % of {size}"
+def progress_line(done: int, total: int, fresh: int, seconds: float) -> str:
+    """Return the progress line. ``fresh`` of the ``done`` bytes were received within ``seconds``.
+
+    ``total`` is 0 where the server does not say how many bytes there are.
+    """
+    size = total or done
+    line = f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+    if total:
+        line = f"{done * 100 // total:3d} % of {line}"
     if seconds < SETTLED_SECONDS or fresh <= 0:
         return line
     rate = fresh / seconds

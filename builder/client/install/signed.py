@@ -78,7 +78,7 @@ class Trust:
 
     def remember(self, place: str, targets: SignedRelease) -> None:
         """Store the version of a release that was taken from ``place``. The lock must be held."""
-        write_json(self.prefix, self.prefix.signed, {**self._seen(), place: targets.version})
+        write_json(self.prefix, self.prefix.signed, {**self._versions(), place: targets.version})
 
     def require_release(self, place: str, beside: Beside) -> SignedRelease:
         """Return the release that is signed at ``place``.
@@ -97,7 +97,7 @@ class Trust:
         require_fresh(root.expires, self.now, root_name(root.version))
         require_fresh(found.expires, self.now, TARGETS)
         self._require_past(found, place)
-        before = self._seen().get(place, 0)
+        before = self._versions().get(place, 0)
         if found.version < before:
             raise IntegrityError(
                 f"{place} is older than what was taken from there before: version {found.version} "
@@ -131,7 +131,7 @@ class Trust:
             root = read_root(content, name, root)
         return root
 
-    def _seen(self) -> Dict[str, int]:
+    def _versions(self) -> Dict[str, int]:
         """Return the stored versions by place; empty where the file cannot be read.
 
         A missing file is accepted: a user who can remove it could also replace the client.

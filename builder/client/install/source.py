@@ -6,33 +6,23 @@ A single archive gets an index of its own, made from the manifest inside.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
 from builder.files.digest import other_bytes
 from builder.files.http_client import NotThereError, Web, read_small
-from builder.files.http_opener import Response
 from builder.formats.index import INDEX_LIMIT, Index, loads
-from builder.formats.oci import file_address, is_oci
+from builder.formats.oci import is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import without_userinfo
 
 if TYPE_CHECKING:  # as in builder.client.context
     from builder.client.install.signed import Trust
     from builder.formats.trust import SignedRelease
-
-
-def network(web: Web, *, offline: bool) -> Web:
-    """Return ``web``, or with ``--offline`` a copy whose requests raise ``TransferError``."""
-
-    def refuse(url: str, headers: Dict[str, str]) -> Response:  # noqa: ARG001 the shape of ``Open``
-        raise TransferError(f"{url}: --offline fetches nothing. Copy it here, or leave --offline out.")
-
-    return replace(web, open=refuse) if offline else web
 
 
 Place = Union[str, Path]
@@ -45,7 +35,7 @@ class Located:
 
     index: Index
     place: Place
-    alone: bool = False
+    is_archive: bool = False
     """Whether ``place`` is the archive of the one package, whatever the file's name is."""
     signed: Optional[SignedRelease] = None
     """The signed metadata of the release; ``None`` where no signature is required."""
@@ -58,7 +48,7 @@ class Located:
     def asset(self, name: str) -> Place:
         """Return the URL or path of an archive, or of one of its parts."""
         if isinstance(self.place, Path):
-            return self.place if self.alone else self.place.parent / name
+            return self.place if self.is_archive else self.place.parent / name
         return _neighbour(self.place, name)
 
 
@@ -77,14 +67,14 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
     if isinstance(place, Path) and form is not None:
         from builder.client.install.unpack import index_of  # noqa: PLC0415 an index needs none of it
 
-        signed = trust.require_archive(place, beside(place, web)) if trust else None
+        signed = trust.require_archive(place, FilesBeside(place, web)) if trust else None
         found = index_of(place, form)
         if trust and signed:  # the archive was read again
             trust.require_named(place, found.packages[0].sha256, signed)
-        return Located(found, place, alone=True, signed=signed)
+        return Located(found, place, is_archive=True, signed=signed)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
     where = shown_place(place)
-    signed = trust.require_signed(INDEX, content, where, beside(place, web)) if trust else None
+    signed = trust.require_signed(INDEX, content, where, FilesBeside(place, web)) if trust else None
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -106,7 +96,7 @@ def _neighbour(url: str, name: str) -> str:
 
     ``urljoin`` does not know the scheme ``oci``.
     """
-    return file_address(url.rpartition("/")[0], name) if is_oci(url) else urljoin(url, name)
+    return f"{url.rpartition('/')[0]}/{name}" if is_oci(url) else urljoin(url, name)
 
 
 def shown_place(place: Place) -> str:
@@ -115,13 +105,14 @@ def shown_place(place: Place) -> str:
 
 
 @dataclass(frozen=True)
-class _SmallFiles:
-    """A reader of a release's small files by name, which returns ``None`` for a missing file."""
+class FilesBeside:
+    """The small files of a release, beside its index or archive."""
 
     index: Place
     web: Web
 
     def __call__(self, name: str) -> Optional[bytes]:
+        """Return the bytes of the file ``name``; ``None`` where there is none. Raises ``TransferError``."""
         place = self.place(name)
         if isinstance(place, Path):
             return _read_file(place) if place.is_file() else None
@@ -137,14 +128,9 @@ class _SmallFiles:
         return _neighbour(urldefrag(self.index).url, name)
 
 
-def beside(place: Place, web: Web) -> _SmallFiles:
-    """Return a reader of the files beside the index at ``place``."""
-    return _SmallFiles(place, web)
-
-
 _PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")
 
-_HERE = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
+_THIS_MACHINE = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
 
 
 def _fetched(url: str, web: Web) -> bytes:
@@ -156,8 +142,8 @@ def _fetched(url: str, web: Web) -> bytes:
     shown, split, promised = without_userinfo(address), urlsplit(address), _PIN.fullmatch(pin)
     if pin and promised is None:
         raise ConfigError(f"{shown}#{pin}: what stands behind # is sha256= and 64 hexadecimal digits.")
-    if split.scheme == "http" and promised is None and _HERE.fullmatch(split.hostname or "") is None:
-        web.say(f"{shown}: {_IN_BETWEEN}")
+    if split.scheme == "http" and promised is None and _THIS_MACHINE.fullmatch(split.hostname or "") is None:
+        web.say(f"{shown}: {_NOT_ENCRYPTED}")
     content = read_small(address, INDEX_LIMIT, web)
     digest = sha256(content).hexdigest()
     if promised is not None and promised[1].lower() != digest:
@@ -165,7 +151,7 @@ def _fetched(url: str, web: Web) -> bytes:
     return content
 
 
-_IN_BETWEEN = (
+_NOT_ENCRYPTED = (
     "without https anybody on the way can change what comes, and its checksums with it. Use https, or name "
     "the index with its sha256: …/index.json#sha256=…"
 )

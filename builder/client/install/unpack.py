@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from builder.client.install.decompress import AGAIN, open_tar
@@ -151,6 +151,10 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
         raise bad_package(top, f"its manifest lists {len(manifest.files)} files, some twice or too many")
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
         raise bad_package(top, f"its manifest lists itself, {INFO} or a negative size")
+    files = alike | {MANIFEST, INFO}
+    above = next((path for path in alike if files & {str(one) for one in PurePosixPath(path).parents}), None)
+    if above is not None:
+        raise bad_package(top, f"its manifest lists {above!r}, and a part of that path as a file")
     if manifest.unpacked_size > limit:
         sizes = f"{manifest.unpacked_size} bytes in the manifest, at most {limit} in the index"
         raise bad_package(top, f"unpacked size differs: {sizes}")

@@ -12,7 +12,7 @@ import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Optional
 
 from builder.client.install.decompress import no_zstd, require_zstd
 from builder.client.install.pip import Pip
@@ -45,11 +45,14 @@ HASHES = (
 )
 
 
-def bring_zstd(pip: Pip, prefix: Prefix, say: Callable[[str], None]) -> None:
+def bring_zstd(pip: Optional[Pip], prefix: Prefix, say: Callable[[str], None]) -> None:
     """Fetch the wheel of ``zstandard``, import the module from it and remove the files again.
 
-    Raises ``ToolMissingError`` where the wheel is not available or does not decompress zstd here.
+    Raises ``ToolMissingError`` where the wheel is not available or does not decompress zstd here, and where
+    nothing may be fetched (``pip`` is ``None``).
     """
+    if pip is None:
+        raise no_zstd()
     say(f"Nothing here can unpack zstd: fetching {REQUIREMENT} through pip, for this install only.")
     work = prefix.part("zstd")
     work.mkdir()

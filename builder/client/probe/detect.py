@@ -48,13 +48,12 @@ class Surroundings:
     """Starts a program without a time limit: pip."""
     python: str
     """The interpreter that loads the native libraries in a child process."""
-    driver_file: Path = "/" / system.VERSION
     cuda_libraries: Tuple[str, ...] = native.cuda_places(sys.platform)
     smi_programs: Tuple[str, ...] = smi.PROGRAMS
     nvml_libraries: Tuple[str, ...] = native.nvml_places(sys.platform)
     os: str = sys.platform
     root: Path = Path("/")
-    """The folder under which every other file of the system is read."""
+    """The folder under which every file of the system is read."""
     libc: str = field(default_factory=system.c_library)
     """The C library's name and version, as it gives them: ``glibc 2.36``."""
 
@@ -86,7 +85,7 @@ def detect(around: Surroundings) -> Detection:
         devices=tuple(replace(device, driver=driver) for device in devices),
         driver=driver,
         probes=tuple(_filtered(probe, around.env) for probe in probes),
-        system=system.look(around.os, around.root, around.env, around.libc),
+        system=system.read_system(around.os, around.root, around.env, around.libc),
         cuda=_first([probe.cuda for probe in probes]),
     )
 
@@ -128,7 +127,7 @@ def _nvidia_smi(around: Surroundings, answers: List[Probe]) -> Probe:
 def _kernel_files(around: Surroundings) -> List[Probe]:
     if around.os != "linux":
         return []
-    return [system.probe_version(path) for path in (around.driver_file, around.root / system.MODULE)]
+    return [system.probe_version(around.root / path) for path in (system.VERSION, system.MODULE)]
 
 
 def _devices(probes: List[Probe], env: Mapping[str, str]) -> Tuple[Device, ...]:
@@ -187,7 +186,11 @@ def _stated(env: Mapping[str, str]) -> Probe:
         raise ConfigError(
             f"{FORCED_CAPABILITIES}={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
         ) from error
-    devices = tuple(_stated_device(index, capability) for index, capability in enumerate(capabilities))
+    name = f"GPU stated by {FORCED_CAPABILITIES}"
+    devices = tuple(
+        Device(index, uuid="", name=name, capability=one, memory_mib=None, driver=None)
+        for index, one in enumerate(capabilities)
+    )
     return Probe(_STATED, Outcome.FOUND, f"{FORCED_CAPABILITIES}={text}", devices)
 
 
@@ -235,11 +238,6 @@ def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Devic
             advice="Write one size, or one for each.",
         )
     return tuple(replace(device, memory_mib=size, free_mib=None) for device, size in zip(devices, each))
-
-
-def _stated_device(index: int, capability: Capability) -> Device:
-    name = f"GPU stated by {FORCED_CAPABILITIES}"
-    return Device(index=index, uuid="", name=name, capability=capability, memory_mib=None, driver=None)
 
 
 def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device, ...]:

@@ -150,7 +150,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
     finally:
         for reader in readers:
             reader.close()
-    stdout, stderr = (reader.heard.decode(errors="replace") for reader in readers)
+    stdout, stderr = (reader.output.decode(errors="replace") for reader in readers)
     return ProcessAnswer(process.returncode, stdout, stderr)
 
 
@@ -161,7 +161,7 @@ def _await_output(
     deadline = time.monotonic() + (threading.TIMEOUT_MAX / 2 if seconds is None else seconds)
     for reader in readers:
         reader.join(max(deadline - time.monotonic(), 0))
-    if any(len(reader.heard) > _MOST_BYTES for reader in readers):
+    if any(len(reader.output) > _MOST_BYTES for reader in readers):
         raise TimeoutError(f"stopped, for it wrote more than {amount(_MOST_BYTES)}")
     try:
         process.wait(
@@ -178,17 +178,17 @@ class _OutputReader(threading.Thread):
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
         super().__init__(daemon=True)
-        self.heard = bytearray()
+        self.output = bytearray()
         self._process, self._pipe = process, pipe
         self.start()
 
     def run(self) -> None:
         """Read until the end of the output, or until ``_MOST_BYTES`` are exceeded."""
-        while len(self.heard) <= _MOST_BYTES:
+        while len(self.output) <= _MOST_BYTES:
             chunk = os.read(self._pipe.fileno(), _PIPE_BYTES)
             if not chunk:
                 return
-            self.heard += chunk
+            self.output += chunk
         _kill(self._process)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ _MARKS = (
 _GROUPS = ("kubepods", "docker", "libpod", "containerd", "lxc")
 
 
-def look(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:
+def read_system(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:
     """Return the system under ``root``.
 
     ``system`` is as in ``sys.platform``; ``libc`` is the C library's name and version.
@@ -125,11 +125,11 @@ def may_use(path: Path) -> bool:
     return os.access(path, os.R_OK | os.W_OK)
 
 
-def look_at_kernel(root: Path, may_use: Allowed) -> Kernel:
+def read_kernel(root: Path, may_use: Allowed) -> Kernel:
     """Return the kernel's view of the GPUs of a Linux system under ``root``."""
     return Kernel(
         cards=tuple(_cards(root / "sys/bus/pci/devices")),
-        loaded=(root / "sys/module/nvidia").is_dir() or (root / "proc/driver/nvidia/version").is_file(),
+        loaded=(root / "sys/module/nvidia").is_dir() or (root / VERSION).is_file(),
         control=_control(root / "dev/nvidiactl", may_use),
         dxg=(root / "dev/dxg").exists(),
         dxgdmal=any((root / "usr/lib/wsl/drivers").glob("*/libnvdxgdmal.so.1")),

@@ -50,7 +50,7 @@ def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
         runtime.call("SessionOptionsAppendExecutionProvider", options, name, none, none, ctypes.c_size_t(0))
 
 
-def spelled(path: str) -> object:
+def ort_path(path: str) -> object:
     """Return a path as ``ORTCHAR_T*``."""
     return ctypes.c_wchar_p(path) if os.name == "nt" else ctypes.c_char_p(os.fsencode(path))
 
@@ -82,7 +82,7 @@ def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[in
     cuda = provider == "cuda"
     before = gpu_memory_used(host) if cuda else None
     append(runtime, options, provider)
-    session = runtime.make("CreateSession", env, spelled(model), options)
+    session = runtime.make("CreateSession", env, ort_path(model), options)
     after = gpu_memory_used(host) if cuda else None
     runtime.release("ReleaseSession", session)
     runtime.release("ReleaseSessionOptions", options)

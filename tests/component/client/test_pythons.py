@@ -265,3 +265,11 @@ def test_where_only_zstd_is_to_be_had_a_pinned_decompressor_is_fetched(mac: Shel
     assert mac.run("verify")
     assert list((tmp_path / ".local/share/ortpacks/.ortpacks/parts").iterdir()) == []
     assert "it is there" in mac.run("install", "--index", index, told=None), "no zstd is needed for that"
+
+
+def test_a_permanent_redirect_is_followed_on_every_python(shell: Shell, releases: tuple[Path, Path]) -> None:
+    """urllib follows 308 from Python 3.11 on."""
+    _, newer = releases
+    with serving(newer.parent) as server:
+        server.faults.append(lambda handler, content: handler.answer(308, b"", {"Location": handler.path}))
+        shell.run("install", "--index", f"{server.url}/index.json", told=None)

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -159,3 +160,37 @@ def test_a_full_folder_is_told_with_the_room_of_its_own_disk(
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(DiskError, match="7 bytes are free now"), disk_errors(tmp_path / "mounted"):
         raise full
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_what_another_user_left_in_a_shared_folder_is_in_nobodys_way(mode: int) -> None:
+    """``/tmp`` has the sticky bit: nobody removes there what is another's."""
+    with tempfile.TemporaryDirectory() as name:
+        shared = Path(name)
+        shared.chmod(0o1777)
+        theirs = shared / "scratch.part-1-aa"
+        theirs.mkdir(mode=mode)
+        (theirs / "file").write_bytes(b"x")
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            try:
+                with scratch_folder(shared / "scratch", needed=0) as folder:
+                    folder.mkdir()
+            except BaseException:  # noqa: BLE001 the parent sees the exit code
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert [path.name for path in shared.iterdir()] == [theirs.name]
+
+
+def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+    """A browser calls a second download of a file ``gpus[1].html``."""
+    for name in ("gpus[1].html", "**.html"):
+        orphan = tmp_path / f"{name}.part-1-aa"
+        orphan.write_bytes(b"half")
+        with part_file(tmp_path / name) as file:
+            file.write(b"whole")
+        assert not orphan.exists()

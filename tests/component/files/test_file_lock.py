@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.errors import DiskError
 from builder.files import file_lock
 
 
@@ -33,3 +34,20 @@ def _locked(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> bool:
     monkeypatch.setattr(file_lock, "_lock", lock)
     with (folder / "lock").open("wb") as file:
         return file_lock.locked(file.fileno())
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """NFS without lockd answers ENOLCK, Lustre without the mount option flock ENOSYS."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    wanted = f"^{tmp_path}/lock cannot be written: {os.strerror(number)}. .* have no locks. Choose a folder"
+    with pytest.raises(DiskError, match=wanted), file_lock.exclusive(tmp_path / "lock", lambda: None):
+        pass
+    with pytest.raises(DiskError, match=wanted), file_lock.if_free(tmp_path / "lock"):
+        pass

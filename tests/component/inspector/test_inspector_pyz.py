@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from backports.zstd import compress
 
+from builder.inspector.__main__ import main
 from builder.pipeline.client_zipapp import build_inspector
 from tests.component.client.test_pythons import found
 from tests.support import ROOT
@@ -116,3 +120,33 @@ def test_the_same_sources_give_the_same_bytes_of_ours_alone(inspector: Path, tmp
     assert not [
         name for name in names if name.startswith(("builder/builds", "builder/app", "builder/client"))
     ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_file_name_that_the_locale_cannot_spell(tmp_path: Path, encoding: str) -> None:
+    """A pipe of Windows has its code page; ``\N{EN DASH}`` is not in every one."""
+    library = tmp_path / "lib\N{EN DASH}gpu.so"
+    library.write_bytes(elf({".nv_fatbin": container(image(SASS, 75))}))
+    done = subprocess.run(
+        [sys.executable, "-m", "builder.inspector", library],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert rb"lib\u2013gpu.so" in done.stdout
+
+
+def test_without_a_folder_for_temporary_files_it_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wheel: Path
+) -> None:
+    """A container with a read-only root has none."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    assert main([str(wheel)]) == 11
+    said = capsys.readouterr().err
+    assert "No usable temporary directory found in ['/tmp']. Set TMPDIR to a folder" in said

@@ -17,7 +17,7 @@ from builder.client.install.source import locate
 from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
-from builder.files.oci_opener import OciOpener
+from builder.files.oci_opener import OciOpener, bearer_parameters
 from tests.support.factories.publishing import TAG
 from tests.support.factories.registering import Counter
 
@@ -130,3 +130,7 @@ def test_an_archive_of_other_bytes_under_its_digest_is_refused(counter: Counter,
             counter.served.blobs[digest] = bytes(len(content))
     with pytest.raises(IntegrityError, match="sha256 differs"):
         read(counter, tmp_path)
+
+
+def test_a_challenge_with_an_empty_value_names_nothing() -> None:
+    assert bearer_parameters('Bearer realm=,service="registry"') == {"service": "registry"}

@@ -127,3 +127,8 @@ def test_the_cause_names_the_package_and_the_cure() -> None:
         "ORT_ENABLE_BASIC in the application."
     )
     assert missing_kernel_cause("Kernel not found", "x", (), "wheel") is None
+
+
+def test_a_version_of_thousands_of_digits_is_a_version_that_was_not_read() -> None:
+    """Python refuses to make a number of more than 4,300 digits."""
+    assert counted(cannot_run("lean", "9" * 5000)) == "9 of ai.onnx, all of com.microsoft"

@@ -272,3 +272,11 @@ def test_a_pipe_and_a_folder_are_no_models(tmp_path: Path) -> None:
     for name, told in (("pi\npe.onnx", r"pi\npe.onnx"), (".", "")):
         assert machine.run("recommend", "--index", index, "--try", str(tmp_path / name)) == 2
         assert f"{told}: no such file, or no regular one. Give a model's path, or NAME=PATH" in machine.err
+
+
+def test_two_files_for_one_model_are_refused(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    other = tmp_path / "other.onnx"
+    other.write_bytes(model.read_bytes())
+    assert machine.run("recommend", "--index", index, "--try", str(model), "--try", str(other)) == 2
+    assert f"--try {other}: {model} is given for big too. Give a model's path, or NAME=PATH" in machine.err

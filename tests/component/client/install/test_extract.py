@@ -50,6 +50,8 @@ HOSTILE: dict[str, Members] = {
     "empty": [],
     "manifest lists dot dot": good({"../escaped": b"x"}),
     "manifest lists itself": good({"manifest.json": b"x"}),
+    "manifest lists a file in a file": good({"lib": b"x", "lib/a.so": b"y"}),
+    "manifest lists a file in itself": good({"manifest.json/a.so": b"x"}),
     "larger than the index says": good({"lib/huge.so": b"0" * 5000}),
 }  # fmt: skip
 

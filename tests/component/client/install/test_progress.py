@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable
+from http.client import HTTPMessage
+from pathlib import Path
+from typing import cast
+from urllib.response import addinfourl
 
 import pytest
 
-from builder.client.install.obtain import Meter, ProgressTally, duration, spelled
+from builder.client.install.obtain import Meter, ProgressTally, duration, progress_line
 from builder.errors import TransferError
+from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
-from builder.files.http_opener import open_url
+from builder.files.http_opener import Response, open_url
 
 MIB = 2**20
 
@@ -25,20 +31,32 @@ def test_durations_are_read_at_a_glance(seconds: float, said: str) -> None:
 
 def test_rate_and_time_left_by_hand() -> None:
     """60 MiB in 30 s are 2 MiB/s; the other 40 of 100 MiB take 20 s."""
-    assert spelled(60 * MIB, 100 * MIB, 60 * MIB, 30) == " 60 % of 100.0 MiB, 2.0 MiB/s, 20 s left"
+    assert progress_line(60 * MIB, 100 * MIB, 60 * MIB, 30) == " 60 % of 100.0 MiB, 2.0 MiB/s, 20 s left"
 
 
 def test_what_was_there_before_does_not_count_for_the_rate() -> None:
     """10 MiB came in 10 s; the other 50 MiB were there before."""
-    assert spelled(60 * MIB, 100 * MIB, 10 * MIB, 10) == " 60 % of 100.0 MiB, 1.0 MiB/s, 40 s left"
+    assert progress_line(60 * MIB, 100 * MIB, 10 * MIB, 10) == " 60 % of 100.0 MiB, 1.0 MiB/s, 40 s left"
 
 
 def test_the_end_says_how_long_it_took() -> None:
-    assert spelled(100 * MIB, 100 * MIB, 100 * MIB, 50) == "100 % of 100.0 MiB, 2.0 MiB/s in 50 s"
+    assert progress_line(100 * MIB, 100 * MIB, 100 * MIB, 50) == "100 % of 100.0 MiB, 2.0 MiB/s in 50 s"
+
+
+def test_a_download_of_unknown_size_has_no_percentage_and_ends_its_line(tmp_path: Path) -> None:
+    """A server that sends chunks gives no length, and an unsigned release no size of its client."""
+    assert progress_line(60 * MIB, 0, 60 * MIB, 30) == "60.0 MiB, 2.0 MiB/s in 30 s"
+    written: list[str] = []
+    body = cast("Response", addinfourl(io.BytesIO(b"x" * MIB), HTTPMessage(), "", 200))
+    meter = Meter(written.append, lambda: 0.0, lambda: 80)
+    web = Web(open=lambda url, headers: body, sleep=lambda seconds: None, progress=meter)
+    fetch(WantedFile("http://mirror/ortpacks.pyz"), tmp_path / "part", web)
+    assert written[0].strip() == "0.1 MiB", "the first 128 KiB"
+    assert written[-1].strip(" \r") == "100 % of 1.0 MiB".ljust(79) + "\n"
 
 
 def test_no_rate_before_it_has_settled() -> None:
-    assert spelled(MIB, 100 * MIB, MIB, 1) == "  1 % of 100.0 MiB"
+    assert progress_line(MIB, 100 * MIB, MIB, 1) == "  1 % of 100.0 MiB"
 
 
 def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:

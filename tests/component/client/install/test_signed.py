@@ -23,7 +23,7 @@ import pytest
 
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Beside, Trust
-from builder.client.install.source import beside, locate
+from builder.client.install.source import FilesBeside, locate
 from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
@@ -232,7 +232,7 @@ def test_only_a_root_that_is_not_there_is_no_newer_root(tmp_path: Path, code: in
     web = Web(open=answer, sleep=lambda _: None, progress=lambda _done, _total: None)
     trust = Trust(FIRST, NOW, Prefix(tmp_path))
     with contextlib.nullcontext() if accepted else pytest.raises(TransferError, match=f"HTTP {code}"):
-        trust.require_signed("index.json", b"{}", "here", beside("https://host/index.json", web))
+        trust.require_signed("index.json", b"{}", "here", FilesBeside("https://host/index.json", web))
 
 
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:

@@ -313,3 +313,19 @@ def test_an_archive_that_changes_after_it_was_verified_is_refused(
         assert f"{archive}: changed while it was unpacked" in machine.err
     assert not (machine.prefix / "current").exists()
     assert machine.litter() == []
+
+
+def test_a_login_is_not_shown_where_offline_names_a_url(machine: Machine) -> None:
+    assert machine.run("select", "--offline", "https://user:secret@host/release") == 2
+    assert "--offline https://…@host/release: a folder with index.json" in machine.err
+
+
+def test_a_scheme_in_capitals_is_an_address_in_a_registry_too(machine: Machine) -> None:
+    assert machine.run("select", "--index", "OCI://host/name:tag") == 2
+    assert "Write it like oci://HOST/NAME:TAG" in machine.err
+
+
+@pytest.mark.parametrize("flag", ["--device", "--variant"])
+def test_an_unset_shell_variable_is_no_choice_of_all_gpus(machine: Machine, release: Path, flag: str) -> None:
+    assert machine.run("select", "--index", str(release), flag, "") == 2
+    assert f"argument {flag}: nothing is named. ortpacks select --help" in machine.err

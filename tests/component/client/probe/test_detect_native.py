@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.commands.show_gpus import profile_value, spelled
+from builder.client.commands.show_gpus import device_line, profile_value
 from builder.client.probe import driver_calls
 from builder.client.probe.detect import Detection, Surroundings, detect
 from builder.client.probe.driver_calls import absent
@@ -81,7 +81,7 @@ def test_a_profile_follows_the_memory_that_is_free_and_without_nvml_all_of_it(
         first = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env)).devices[0]
         profile = profile_value(first)
         assert profile is not None
-        assert (f", {first.free_mib} MiB free" in spelled(first)) == (first.free_mib is not None)
+        assert (f", {first.free_mib} MiB free" in device_line(first)) == (first.free_mib is not None)
         return first.memory_mib, first.free_mib, profile["batch"], profile["memory_limit_mib"]
 
     assert seen() == (139 * 1024, 9000, 64, 8100)

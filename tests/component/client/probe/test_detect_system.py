@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.system import c_library, look
+from builder.client.probe.system import c_library, read_system
 from builder.findings.observations import System
 from builder.formats.package_names import MUSL
 
 
 def seen(root: Path, libc: str = "glibc 2.36", **env: str) -> System:
-    return look("linux", root, env, libc)
+    return read_system("linux", root, env, libc)
 
 
 def put(root: Path, name: str, text: str = "") -> None:
@@ -87,7 +87,7 @@ def test_what_a_container_was_given_of_the_driver_is_kept(tmp_path: Path) -> Non
 def test_linux_files_are_not_looked_for_elsewhere(tmp_path: Path, system: str) -> None:
     put(tmp_path, ".dockerenv")
     put(tmp_path, "dev/dxg")
-    assert look(system, tmp_path, {}, "") == System(os=system)
+    assert read_system(system, tmp_path, {}, "") == System(os=system)
 
 
 def test_this_c_library_says_its_version_as_ldd_does() -> None:

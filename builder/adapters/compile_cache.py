@@ -194,11 +194,17 @@ class S3Cache:
 
     def __init__(self, address: str) -> None:
         self.name = address
-        self._store = S3Store.from_url(
-            address,
-            client_options={"allow_http": True, "timeout": timedelta(seconds=_SECONDS)},
-            retry_config={"max_retries": 0},
-        )
+        try:
+            self._store = S3Store.from_url(
+                address,
+                client_options={"allow_http": True, "timeout": timedelta(seconds=_SECONDS)},
+                retry_config={"max_retries": 0},
+            )
+        except BaseError as error:
+            cause = str(error).partition("\n")[0]
+            raise ValidationError(
+                f"{address} cannot be opened", cause=cause, advice="Correct the variable AWS_… that has it."
+            ) from error
 
     def require(self) -> None:
         """See ``ports.CompileCache.require``."""

@@ -231,7 +231,11 @@ class Document:
                 allowed, hint = ", ".join(known), nearest(str(detail["input"]), known)
             case "greater_than_equal" | "less_than_equal":
                 limits = _described(schema, inside)
-                allowed = f"{limits['minimum']} to {limits['maximum']}"
+                allowed = (
+                    f"{limits['minimum']} to {limits['maximum']}"
+                    if "maximum" in limits
+                    else (f"{limits['minimum']} or more")
+                )
             case "string_type" if self.places[location].unquoted:
                 hint = f'Quote it: "{self.places[location].unquoted}".'
         self.report(kind, location, message, found=found, allowed=allowed, hint=hint)

@@ -91,7 +91,7 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     _act(draft, rows, ports)
     rows = _observe_again(plan, draft, ports)
     if options.draft:
-        ports.reporter.say(f"is_complete draft, not public: {draft.html_url}")
+        ports.reporter.say(f"complete draft, not public: {draft.html_url}")
         return ReleaseStatus(tag=plan.tag, state=ReleaseState.DRAFT, url=draft.html_url, rows=rows)
     public = _made_public(plan, draft, ports, commit)
     public = _checked_immutable(public, ports, immutable)

@@ -14,11 +14,12 @@ from builder.adapters.archive.wheel_file import EXECUTABLE, WheelWriter
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
-from builder.errors import IntegrityError, NothingToDoError, ValidationError
+from builder.errors import ConfigError, IntegrityError, NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
-from builder.formats.index import StoredArchive, entry_of
+from builder.formats import index as index_format
+from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.json_values import to_json
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import Form, form_of
@@ -120,13 +121,28 @@ def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
 
 def _are_of(folder: Path, package: Path) -> bool:
     """Return whether the wheels in ``folder`` were made of this package."""
-    wheel = next(iter(sorted(folder.glob("*.whl"))), None)
-    if wheel is None:
+    wheels = sorted(folder.glob("*.whl"))
+    try:
+        return bool(wheels) and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
+    except ConfigError:
         return False
+
+
+def source_package(wheel: Path) -> IndexPackage:
+    """Return the entry of the package that a wheel was made of.
+
+    Raises ``ConfigError`` if ``./run wheel`` did not make the wheel, ``IntegrityError`` for a damaged one.
+    """
+    path = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
     with opened_wheel(wheel) as archive:
-        info = next(name for name in archive.namelist() if name.endswith(f".dist-info/{DESCRIPTION}"))
-        made_of = json.loads(archive.read(info))["package"]["sha256"]
-        return bool(made_of == stored(LocalFile.of(package)).sha256)
+        try:
+            package = json.loads(archive.read(path))["package"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValidationError(
+                f"{wheel} names no package in {path}: it is no wheel of ./run wheel", advice="Take it away."
+            ) from error
+    value = {"format": index_format.FORMAT, "tag": WHEELS, "packages": [package], "models": []}
+    return index_format.loads(json.dumps(value), f"{wheel}: {DESCRIPTION}").packages[0]
 
 
 def package_of(wiring: Wiring, variant: str) -> Path:

@@ -32,7 +32,7 @@ from builder.adapters.http_session import (
     system_error,
 )
 from builder.adapters.retries import FileBody
-from builder.errors import TransferError
+from builder.errors import ConfigError, TransferError
 from builder.files.oci_opener import bearer_parameters
 from builder.formats.oci import MANIFEST_LIMIT, OciAddress, is_loopback, registry_host
 from builder.ports import IndexEntry, PushedImage, Statement
@@ -74,6 +74,9 @@ _PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 _SHOWN = 300
 """The most characters of a registry's refusal that an error shows."""
+
+_OTHER_FORM = (DockerException, AttributeError, TypeError, ValueError)
+"""Errors of docker-py, which does not check the types of values in the CLI's configuration."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -393,6 +396,8 @@ class Registry:
         except DockerException as error:  # from a credential helper
             what = f"{self._repository}: the login cannot be had"
             raise refused(what, self._host, f"authentication: {error}") from error
+        except _OTHER_FORM as error:
+            raise _no_configuration(error) from error
         login = {key.lower(): value for key, value in kept.items()}  # helpers' keys are capitalised
         password = (login["username"], login["password"]) if "password" in login else None
         named = bearer_parameters(challenge)
@@ -423,11 +428,27 @@ def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
+def cli_logins() -> AuthConfig:
+    """Return the Docker CLI's logins. Raises ``ConfigError`` for a ``config.json`` of another form."""
+    try:
+        return load_config(config_dict=None)
+    except _OTHER_FORM as error:
+        raise _no_configuration(error) from error
+
+
+def _no_configuration(error: Exception) -> ConfigError:
+    return ConfigError(
+        "The Docker CLI's config.json cannot be read",
+        cause=str(error),
+        advice="Correct it: it is in the folder DOCKER_CONFIG, else in ~/.docker.",
+    )
+
+
 def open_repository(address: OciAddress, seconds: float = _TO_ANSWER) -> Registry:
     """Return the repository at an address, with the Docker CLI's login; ``seconds`` as for ``Registry``."""
     return Registry(
         f"{address.host}/{address.name}",
-        load_config(config_dict=None),
+        cli_logins(),
         insecure=is_loopback(address.host),
         reach="Check the name and the network; without TLS only registries on this machine are asked",
         seconds=seconds,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from builder.adapters.git import revision_of
 from builder.adapters.untrusted.opener import is_url, require_path, shown
@@ -126,7 +126,7 @@ def _is_requirement(what: str) -> bool:
 
 def _by_url(wiring: Wiring, url: str, folder: Path) -> Path:
     parts = urlsplit(url)
-    file = folder / PurePosixPath(parts.path).name
+    file = folder / PurePosixPath(unquote(parts.path)).name
     require_wheel(file.name)
     opener(wiring, wiring.reporter).transfer.download(url, file)
     _require(file, parse_qs(parts.fragment).get("sha256", [""])[0])

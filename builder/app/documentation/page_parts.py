@@ -18,6 +18,7 @@ from builder.app.documentation.atlas_records import RECORDS
 from builder.app.verb_answers import SCHEMAS, schema_file
 from builder.builds.wiring import Wiring
 from builder.client.arguments import EXIT_CODES
+from builder.config.project import LOCK, PROJECT
 from builder.console import Console
 from builder.errors import BuilderError, ConfigError
 from builder.formats.package_names import LINUX
@@ -227,6 +228,8 @@ FILES: Mapping[str, Callable[[Wiring], str]] = {
     "docs/scaling.svg": _scaling_svg,
     f"{_BENCHMARK}.md": _benchmark_page,
     f"{_BENCHMARK}.svg": _benchmark_svg,
+    "docs/schemas/variants.schema.json": lambda _: PROJECT.schema_file("variants.yaml"),
+    "docs/schemas/inputs.schema.json": lambda _: LOCK.schema_file("inputs.lock"),
     **{f"docs/schemas/{name}.schema.json": partial(_schema, name) for name in SCHEMAS},
 }
 """The makers of whole files, by their paths."""

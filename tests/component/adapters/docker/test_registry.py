@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
 from docker.auth import AuthConfig
 
-from builder.adapters.docker.registry import Registry
-from builder.errors import TransferError
+from builder.adapters.docker.registry import Registry, open_repository
+from builder.errors import ConfigError, TransferError
+from builder.formats.oci import OciAddress
 from builder.ports import IndexEntry
 from tests.doubles.loopback import listening
 from tests.doubles.registry import IMAGE, Served, digest
@@ -151,6 +153,28 @@ def test_the_login_is_not_sent_to_a_host_that_stores_uploads(served: Served) -> 
         found = registry(served, username="ada", password="secret").put_blob(b"x", "text/plain")
     assert served.blobs[str(found["digest"])] == b"x"
     assert (store.logins, "" in served.logins[1:]) == ([""], False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"auths": {"h": "x"}}',
+        '{"auths": 3}',
+        "[]",
+        '{"auths": {"h": {"auth": "!!"}}}',
+        '{"auths": {"h": {"auth": "YQ=="}}}',
+        '{"credHelpers": 3}',
+        '{"credsStore": 4}',
+    ],
+)
+def test_a_configuration_of_docker_in_another_form_is_told(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "config.json").write_text(text)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    served.login = "Basic"
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read: .* folder DOCKER_CONFIG"):
+        open_repository(OciAddress(served.host, "owner/name")).tags()
 
 
 def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:

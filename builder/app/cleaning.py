@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from builder.adapters.archive.client_zipapp import INSPECTOR
 from builder.app.planning import BAKE_FOLDER
 from builder.app.verb_answers import CleanAnswer, clean_answer
 from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
@@ -17,7 +18,6 @@ from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, I
 from builder.formats.trust import TARGETS, root_name
 from builder.package.build_record import SUFFIX
 from builder.pipeline.bake import BAKE_FILE
-from builder.pipeline.client_zipapp import INSPECTOR
 from builder.ports import EngineResource
 from builder.project.variants import on_platform
 from builder.release.licences_page import LICENCES_PAGE

@@ -10,7 +10,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from builder.adapters.archive.unpacking import members_of, unpack
-from builder.adapters.archive.wheel_file import EXECUTABLE, WheelWriter
+from builder.adapters.archive.wheel_file import WheelWriter
+from builder.adapters.archive.zip_file import EXECUTABLE
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants

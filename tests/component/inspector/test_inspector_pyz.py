@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
-from builder.pipeline.client_zipapp import build_inspector
+from builder.adapters.archive.client_zipapp import build_inspector
 from tests.component.client.test_pythons import found
 from tests.support import ROOT
 from tests.support.factories.archives import files

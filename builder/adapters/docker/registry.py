@@ -254,7 +254,8 @@ class Registry:
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob in bytes, -1 if the registry names none; ``None`` if there is no blob."""
         answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
-        return None if answer.status_code in _NONE else int(answer.headers.get("Content-Length", "-1"))
+        size = answer.headers.get("Content-Length", "")
+        return None if answer.status_code in _NONE else int(size) if size.isdecimal() else -1
 
     def blob(self, digest: str, limit: int) -> bytes | None:
         """Return the bytes of a blob of at most ``limit`` bytes; ``None`` if there is none."""

@@ -192,3 +192,14 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(TransferError, match="as the place to log in: a login is sent over https alone"):
         Registry("registry.example/owner/name", logins, insecure=False).tags()
     assert asked == ["https://registry.example/v2/"]
+
+
+def test_a_size_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer.url, answer.request = 200, str(request.url), request
+        answer.headers["Content-Length"] = "many"
+        return answer
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    assert Registry("registry.example/name", AuthConfig({}), insecure=False).blob_size("sha256:0") == -1

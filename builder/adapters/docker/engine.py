@@ -20,6 +20,7 @@ from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import LABEL, Buildx, require_version
+from builder.adapters.docker.pushed_images import publish_index, read_image
 from builder.adapters.docker.registry import Registry, cli_logins
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
@@ -107,11 +108,11 @@ class DockerEngine:
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """See ``ports.Engine.pushed``."""
         repository, _, tag = reference.rpartition(":")
-        return self._registry(repository).image(tag, platform)
+        return read_image(self._registry(repository), tag, platform)
 
     def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         """See ``ports.Engine.publish``."""
-        return self._registry(repository).publish(tags, images)
+        return publish_index(self._registry(repository), tags, images)
 
     def _registry(self, repository: str) -> Registry:
         """Return a repository with the Docker CLI's login.

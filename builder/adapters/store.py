@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -49,14 +49,12 @@ class FileStore:
         sources: Mapping[InputKind, InputSource],
         reporter: Reporter,
         offline: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache = cache
         self._lock = lock
         self._sources = sources
         self._reporter = reporter
         self._offline = offline
-        self._clock = clock
 
     def fetch(self, item: Input) -> Path:
         """See ``ports.Store.fetch``."""
@@ -154,9 +152,9 @@ class FileStore:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
-        started = self._clock()
+        started = time.monotonic()
         file = self._sources[item.kind].download(item, pin, folder)
-        seconds = self._clock() - started
+        seconds = time.monotonic() - started
         self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
         return file
 

@@ -21,9 +21,10 @@ from builder.errors import DiskError
 from builder.formats.package_names import CPU, CUDA, LINUX
 from builder.package.contents import wanted
 from builder.ports import EngineResource, Rootfs, Store
+from builder.project.bases import Base, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import TRIALS, Input, Lock
-from builder.project.variants import Base, Origin, SuiteSystem
+from builder.project.variants import Origin
 
 _UNPACKED = 1.55
 """Bytes of a wheel's files per byte of the wheel.
@@ -204,16 +205,16 @@ def by_step(needs: Iterable[DiskNeed]) -> Iterator[DiskNeed]:
 def disk_lines(needs: Iterable[DiskNeed]) -> Iterator[str]:
     """Yield a line for each disk: the space that the steps take, and the free space."""
     for disk, found in _by_disk(needs).items():
-        yield f"room     {_told(found)} of {_gb(_free(disk))} GB free in {disk}"
+        yield f"room     {_told(found)} of {gigabytes(_free(disk))} GB free in {disk}"
 
 
 def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -> None:
     """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
     for disk, found in _by_disk(needs).items():
-        if _sum(found) > _free(disk):
+        if sum(need.size for need in found) > _free(disk):
             raise DiskError(
                 what,
-                cause=f"about {_told(found)} are needed in {disk}, {_gb(_free(disk))} GB are free",
+                cause=f"about {_told(found)} are needed in {disk}, {gigabytes(_free(disk))} GB are free",
                 advice=f"{advice}`./run clean --dry-run --cache --inputs` says what could be given back, "
                 "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
                 "disks.",
@@ -225,8 +226,8 @@ def _told(needs: Iterable[DiskNeed]) -> str:
     sizes: Counter[str] = Counter()
     for need in needs:
         sizes[need.step] += need.size
-    parts = [f"{step} {_gb(size)}" for step, size in sizes.items() if _gb(size) != _gb(0)]
-    return f"{_gb(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
+    parts = [f"{step} {gigabytes(size)}" for step, size in sizes.items() if gigabytes(size) != gigabytes(0)]
+    return f"{gigabytes(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
@@ -242,13 +243,10 @@ def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
     return disks
 
 
-def _sum(needs: Iterable[DiskNeed]) -> int:
-    return sum(need.size for need in needs)
-
-
 def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _gb(size: int) -> str:
+def gigabytes(size: int) -> str:
+    """Return a number of bytes in GB, with one decimal place."""
     return f"{size / 1e9:,.1f}"

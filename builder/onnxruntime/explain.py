@@ -23,8 +23,8 @@ from builder.onnxruntime.toolchain import divide, made, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, check_version, needs, sm_names
+from builder.project.bases import GitSource
 from builder.project.build_plan import BuildPlan
-from builder.project.variants import GitSource
 
 
 @dataclass(frozen=True)

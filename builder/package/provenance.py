@@ -22,10 +22,11 @@ from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
 from builder.package.contents import wanted
 from builder.package.sbom import deb_purl, debian_purl, image_purl, pypi_purl
+from builder.project.bases import ImageSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
 from builder.project.required_inputs import base_inputs
-from builder.project.variants import ImageSystem, Origin
+from builder.project.variants import Origin
 
 SUFFIX = ".provenance.json"
 

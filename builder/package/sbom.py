@@ -35,9 +35,9 @@ from builder.package.contents import (
     OUR_LICENCE,
     SBOM,
 )
+from builder.project.bases import GitSource, UnpackedToolkit
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
-from builder.project.variants import GitSource, UnpackedToolkit
 
 PACKED = "ortpacks:packed"
 """Property of a file: ``false`` if the archive leaves the file to its wheel."""

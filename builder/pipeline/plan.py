@@ -21,9 +21,10 @@ from builder.onnxruntime.architecture_list import refused
 from builder.onnxruntime.toolchain import check_reach, lost, made, tools, widened
 from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
-from builder.project.variants import Origin, Project, SuiteSystem, Variant, provider_wheel
+from builder.project.variants import Origin, Project, Variant, provider_wheel
 from builder.report.sentences import where
 from builder.rules.nvidia_libraries import MISSING, check_is_read
 from builder.rules.toolkits import lint

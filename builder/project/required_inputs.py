@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 
 from builder.formats.package_names import LINUX, LINUX_ARM64
+from builder.project.bases import RedistToolkit
 from builder.project.inputs import TEST_INPUTS, Input, Lock, ort_wheel
-from builder.project.variants import Project, RedistToolkit, on_platform, provider_wheel
+from builder.project.variants import Project, on_platform, provider_wheel
 
 
 def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:

@@ -56,7 +56,7 @@ def add(wiring: Wiring, what: str) -> Path:
 def write_record(wiring: Wiring, record: WheelRecord) -> Path:
     """Write a record to its file in ``docs/atlas`` and return the file's path."""
     file = record_file(wiring.root, record.filename)
-    _write(file, dumps(record))
+    write_file(file, dumps(record).encode())
     wiring.reporter.say(f"{file.relative_to(wiring.root)}  {file.stat().st_size:,} bytes")
     return file
 
@@ -170,8 +170,8 @@ def make(wiring: Wiring) -> Atlas:
     records = [_judged(wiring, record) for record in read_records(wiring.root)]
     atlas = atlas_of(records)
     page = wiring.dist / "atlas.html"
-    _write(page, atlas_page(atlas, wiring.loader))
-    _write(wiring.dist / "atlas.json", json.dumps(document(atlas), indent=1) + "\n")
+    write_file(page, atlas_page(atlas, wiring.loader).encode())
+    write_file(wiring.dist / "atlas.json", f"{json.dumps(document(atlas), indent=1)}\n".encode())
     counts = ((len(records), "wheel"), (len(atlas.projects), "project"))
     wheels, projects = (f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts)
     wiring.reporter.say(f"{page} and atlas.json: {wheels} of {projects}")
@@ -191,11 +191,6 @@ def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
     said = "; ".join(f"{' '.join(where)} was {old}, is {new}" for (old, new), where in differ.items())
     judged = replace(record, verdicts=now)
     file = record_file(wiring.root, record.filename)
-    _write(file, dumps(judged))
+    write_file(file, dumps(judged).encode())
     wiring.reporter.say(f"{file.relative_to(wiring.root)}: {said}")
     return judged
-
-
-def _write(file: Path, text: str) -> None:
-    data = text.encode()
-    write_file(file, data)

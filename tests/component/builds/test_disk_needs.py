@@ -25,9 +25,9 @@ from builder.errors import DiskError
 from builder.formats.package_names import Profile
 from builder.package.contents import wanted
 from builder.ports import EngineResource
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan
 from builder.project.inputs import Input, Lock, Pin
-from builder.project.variants import SuiteSystem
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeRootfs, FakeStore
 

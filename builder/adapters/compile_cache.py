@@ -69,7 +69,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     """
     try:
         password = urlsplit(address).password
-        cache = _known(address, env)
+        cache = _cache_at(address, env)
     except ValueError:
         password, cache = None, None
     if password is not None:
@@ -86,7 +86,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     return cache
 
 
-def _known(address: str, env: Mapping[str, str]) -> CompileCache | None:
+def _cache_at(address: str, env: Mapping[str, str]) -> CompileCache | None:
     if _REDIS.fullmatch(address):
         return RedisCache(address, env.get("REDISCLI_AUTH"))
     if _S3.fullmatch(address):

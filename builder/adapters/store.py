@@ -177,7 +177,7 @@ class FileStore:
             _require(item, file, pin, aside=_bad(path))
             file.chmod(0o644)
             file.replace(path)
-            _stamp(path)
+            _remember_state(path)
             shutil.rmtree(self._cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
@@ -204,7 +204,7 @@ def _verify_cached(item: Input, path: Path, pin: Pin) -> None:
     if path.stat().st_size == pin.size and _read_stamp(path) == _state(path):
         return
     _require(item, path, pin, aside=_bad(path))
-    _stamp(path)
+    _remember_state(path)
 
 
 def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
@@ -229,7 +229,7 @@ def _bad(path: Path) -> Path:
     return path.with_name(f"{path.name}.bad")
 
 
-def _stamp_file(path: Path) -> Path:
+def _state_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.verified")
 
 
@@ -239,12 +239,12 @@ def _state(path: Path) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
 
 
-def _stamp(path: Path) -> None:
-    write_file(_stamp_file(path), _state(path).encode("ascii"))
+def _remember_state(path: Path) -> None:
+    write_file(_state_file(path), _state(path).encode("ascii"))
 
 
 def _read_stamp(path: Path) -> str:
     try:
-        return _stamp_file(path).read_text(encoding="ascii", errors="replace")
+        return _state_file(path).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
         return ""

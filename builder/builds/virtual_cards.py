@@ -81,10 +81,10 @@ def _capability(text: str) -> Capability:
     try:
         found = Capability.parse(text)
     except ValueError as error:
-        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_listed(CAPABILITIES)}.") from error
+        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_card_list(CAPABILITIES)}.") from error
     if found not in CAPABILITIES:
         raise ValidationError(
-            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_listed(CAPABILITIES)}."
+            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_card_list(CAPABILITIES)}."
         )
     return found
 
@@ -97,7 +97,7 @@ def _driver(text: str) -> str:
     return text
 
 
-def _listed(capabilities: Iterable[Capability]) -> str:
+def _card_list(capabilities: Iterable[Capability]) -> str:
     return ", ".join(map(str, capabilities))
 
 

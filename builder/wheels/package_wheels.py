@@ -106,7 +106,9 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     for variant, several in found.items():
         package, manifest = min(several, key=_rank)
         if not _officials(wiring.lock, manifest):
-            wiring.reporter.warn(f"{variant} gets no wheels: inputs.lock has none of {_wanted(manifest)}.")
+            wiring.reporter.warn(
+                f"{variant} gets no wheels: inputs.lock has none of {_requirement(manifest)}."
+            )
             continue
         if not _are_of(wiring.dist / WHEELS / variant, package):
             make_wheels(wiring, package)
@@ -206,7 +208,8 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     found = _officials(lock, manifest)
     if not found:
         raise NothingToDoError(
-            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of {_wanted(manifest)}.",
+            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of "
+            f"{_requirement(manifest)}.",
             advice="Name the version in variants.yaml and run ./run lock, or take a package of one it has.",
         )
     return found
@@ -214,10 +217,10 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
 
 def _officials(lock: Lock, manifest: Manifest) -> Mapping[Input, Pin]:
     items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
-    return {item: pin for item, pin in items.items() if item.is_for_python(_wanted(manifest))}
+    return {item: pin for item, pin in items.items() if item.is_for_python(_requirement(manifest))}
 
 
-def _wanted(manifest: Manifest) -> str:
+def _requirement(manifest: Manifest) -> str:
     return f"{OFFICIAL[manifest.provider]}=={manifest.onnxruntime.version}"
 
 

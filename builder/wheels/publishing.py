@@ -70,7 +70,7 @@ def write_index(wiring: Wiring, to: Path) -> Path:
         scratch_folder(project, needed=sum(one.file.stat().st_size for one in found)) as fresh,
     ):
         _write_files(wiring, found, fresh)
-        pages = project_pages(_listed(fresh))
+        pages = project_pages(_list_files(fresh))
         for name, text in pages.items():
             (fresh / name).write_text(text, encoding="utf-8")
         with disk_errors(project):
@@ -150,7 +150,7 @@ def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
     found: dict[str, list[ListedFile]] = {}
     for name in names:
         if (folder / name).is_file():
-            listed = _described(folder / name, sums[name], f"../../{folder.name}/")
+            listed = _list_file(folder / name, sums[name], f"../../{folder.name}/")
             found.setdefault(name.split("-")[1], []).append(listed)
     return {version: tuple(files) for version, files in found.items()}
 
@@ -247,12 +247,12 @@ def _with_metadata(wheel: Path) -> None:
     wheel.with_name(f"{wheel.name}.metadata").write_bytes(content)
 
 
-def _listed(folder: Path) -> Iterator[ListedFile]:
+def _list_files(folder: Path) -> Iterator[ListedFile]:
     for file in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDS)):
-        yield _described(file, file_digest(file).sha256)
+        yield _list_file(file, file_digest(file).sha256)
 
 
-def _described(file: Path, digest: str, folder: str = "") -> ListedFile:
+def _list_file(file: Path, digest: str, folder: str = "") -> ListedFile:
     size, beside = file.stat().st_size, file.with_name(f"{file.name}.metadata")
     if not beside.is_file():
         return ListedFile(file.name, size, digest, folder=folder)

@@ -72,7 +72,7 @@ def build_client(source: Path, target: Path, index_url: str | None, root: bytes 
         members[_DEFAULT_INDEX] = f"{index_url}\n".encode()
     if root is not None:
         members[_ROOT] = root
-    return _written(target, members)
+    return _write(target, members)
 
 
 def build_inspector(source: Path, target: Path) -> Path:
@@ -80,10 +80,10 @@ def build_inspector(source: Path, target: Path) -> Path:
     members = {
         name: (source / name).read_bytes() for name in _imported(source, "builder/inspector/__main__.py")
     }
-    return _written(target, {**members, "__main__.py": _START_INSPECTOR.encode()})
+    return _write(target, {**members, "__main__.py": _START_INSPECTOR.encode()})
 
 
-def _written(target: Path, members: Mapping[str, bytes]) -> Path:
+def _write(target: Path, members: Mapping[str, bytes]) -> Path:
     archive = BytesIO()
     with ZipWriter(archive) as writer:
         for name, content in sorted(members.items()):

@@ -140,7 +140,7 @@ class DockerEngine:
         """See ``ports.Engine.run``."""
         with _engine_errors():
             self._remove_orphans()
-            container = self._started(request)
+            container = self._start_with_files(request)
             try:
                 code = int(container.wait(timeout=_TIMEOUT_SECONDS)["StatusCode"])
                 return Completed(
@@ -219,7 +219,7 @@ class DockerEngine:
     def _is_local(self) -> bool:
         return str(self._sdk().api.base_url).startswith("http+docker")
 
-    def _started(self, request: ContainerRun) -> Container:
+    def _start_with_files(self, request: ContainerRun) -> Container:
         """Start a container and return it. Files that the engine sees are mounted, other files copied in."""
         with suppress(APIError):  # an engine in a virtual machine or another container sees other files
             return self._start(request, self._visible(request.files))

@@ -130,13 +130,13 @@ class _NodeGraph:
         body = _body(definition, name, binding)
         node = helper.make_node(
             definition.operator,
-            self._filled(
+            self._slot_names(
                 definition.places("inputs", form),
-                lambda at: self._input(_bound(definition.inputs[at], binding)),
+                lambda at: self._input(_bound_type(definition.inputs[at], binding)),
             ),
-            self._filled(
+            self._slot_names(
                 definition.places("outputs", form),
-                lambda at: self._output(f"{name}_{at}", _bound(definition.outputs[at], binding)),
+                lambda at: self._output(f"{name}_{at}", _bound_type(definition.outputs[at], binding)),
             ),
             name=name,
             domain=definition.domain,
@@ -166,7 +166,7 @@ class _NodeGraph:
         return name
 
     @staticmethod
-    def _filled(places: Sequence[int], name: Callable[[int], str]) -> list[str]:
+    def _slot_names(places: Sequence[int], name: Callable[[int], str]) -> list[str]:
         wanted = set(places)
         return [name(at) if at in wanted else "" for at in range(max(wanted, default=-1) + 1)]
 
@@ -191,7 +191,7 @@ def _model(
     return bytes(made.SerializeToString())
 
 
-def _bound(item: Parameter, binding: Binding) -> str:
+def _bound_type(item: Parameter, binding: Binding) -> str:
     """Return the type that ``binding`` gives a parameter, else the type that the schema names."""
     return binding.get(item.type, item.type)
 
@@ -254,14 +254,17 @@ def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
     elif definition.operator == "Scan":
         inputs = [helper.make_value_info(f"{name}_item", _type(wanted))]
     outputs.append(helper.make_value_info(f"{name}_made", _type(wanted)))
-    nodes += _made(wanted, f"{name}_made", f"{name}_value")
+    nodes += _value_nodes(wanted, f"{name}_made", f"{name}_value")
     value = _tensor(f"{name}_value", element_of(wanted))
     return helper.make_graph(nodes, f"{name}_body", inputs, outputs, [value])
 
 
-def _made(spelled: str, name: str, value: str) -> list[NodeProto]:
+def _value_nodes(spelled: str, name: str, value: str) -> list[NodeProto]:
     """Return the nodes that make ``name``, of the type ``spelled``, from the tensor ``value``."""
     kind, _, rest = spelled.partition("(")
     if kind == "optional":
-        return [*_made(rest[:-1], f"{name}_in", value), helper.make_node("Optional", [f"{name}_in"], [name])]
+        return [
+            *_value_nodes(rest[:-1], f"{name}_in", value),
+            helper.make_node("Optional", [f"{name}_in"], [name]),
+        ]
     return [helper.make_node("SequenceConstruct" if kind == "seq" else "Identity", [value], [name])]

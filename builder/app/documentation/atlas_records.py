@@ -167,7 +167,7 @@ def make(wiring: Wiring) -> Atlas:
 
     Raises what ``read_records`` does.
     """
-    records = [_judged(wiring, record) for record in read_records(wiring.root)]
+    records = [_update_verdicts(wiring, record) for record in read_records(wiring.root)]
     atlas = atlas_of(records)
     page = wiring.dist / "atlas.html"
     write_file(page, atlas_page(atlas, wiring.loader).encode())
@@ -178,7 +178,7 @@ def make(wiring: Wiring) -> Atlas:
     return atlas
 
 
-def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
+def _update_verdicts(wiring: Wiring, record: WheelRecord) -> WheelRecord:
     """Return the record with the verdicts of the current rules; write it to its file if they differ."""
     now = verdicts_of(record.source().libraries)
     if now == record.verdicts:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.binary.coverage import LibraryCoverage
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.files.atomic_write import write_file
@@ -185,7 +185,7 @@ class CardBench:
         choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
         return CardRow(
             capability=card.capability,
-            support=manifest.capabilities[card.capability],
+            support=manifest.capabilities.get(card.capability, Support.NONE.value),
             chosen=choice.support if choice.on_gpu else None,
             libraries=tuple(_libraries(openings, report.coverage, card.capability)),
             models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),

@@ -17,7 +17,8 @@ from builder.app.decorators import ChosenVariants, variant_verb, verb
 from builder.app.documentation import builds_page
 from builder.app.documentation.atlas_records import add as add_to_atlas
 from builder.app.documentation.atlas_records import make as make_atlas
-from builder.app.flags import JSON, architectures, document_console, make_wiring, plan_options
+from builder.app.flags import JSON, architectures, document_console, make_wiring, parse_jobs, plan_options
+from builder.app.provider_questions import model_report, operators_report, require_alone
 from builder.app.releases import releasing
 from builder.app.releases.bumping import bump_version
 from builder.app.releases.rebuilding import project_trust, rebuild_release, require_same
@@ -281,13 +282,15 @@ def inspect(
     """Show which GPUs the device code in libraries, packages or wheels runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        inspection.require_alone(
+        require_alone(
             also, html, svg, sarif, require, jit_ok, diff, sizes, deep, model if operators else None
         )
+        console = document_console(wiring)
         if model:
-            inspection.show_model(wiring, path, Path(model), plan_options(base), as_json=json)
+            report = model_report(wiring, path, Path(model), plan_options(base), as_json=json)
         else:
-            inspection.show_operators(wiring, path, plan_options(base), as_json=json)
+            report = operators_report(wiring, path, plan_options(base), as_json=json)
+        console.show(report)
         return
     named = {"--html": html, "--svg": svg, "--sarif": sarif}
     places = {flag: Path(name) if name else None for flag, name in named.items()}
@@ -638,7 +641,7 @@ def rebuild(
     release: str,
     variant: str | None = None,
     into: str | None = None,
-    jobs: int | None = None,
+    jobs: str | None = None,
     trust_unsigned: bool = False,
     json: bool = False,
     dist: str | None = None,
@@ -646,9 +649,10 @@ def rebuild(
     """Build a release's packages again from the same pins; exit with 6 and the differences if they differ."""
     wiring = make_wiring(dist)
     console = document_console(wiring) if json else None
+    workers = None if jobs is None else parse_jobs(jobs)
     folder = Path(into) if into else wiring.dist / "rebuild"
     trust = None if trust_unsigned else project_trust(wiring)
-    answer = rebuild_release(wiring, release, variant, folder.resolve(), jobs, trust)
+    answer = rebuild_release(wiring, release, variant, folder.resolve(), workers, trust)
     if console:
         console.show(dumps(answer))
     require_same(wiring, release, answer)

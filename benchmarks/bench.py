@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmarks import serving_page
 from benchmarks.serving import Bench, facts, values
+from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.test_models.service_models import EMBEDDER
 from builder.builds.proving import unpacked
 from builder.builds.python_wheels import make_models
 from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
 from builder.package.archive import manifest_of
-from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import ort_wheel
 
 PROVIDERS = ("cpu", "cuda", "tensorrt", "directml", "coreml")

@@ -35,8 +35,8 @@ from pathlib import Path
 
 from benchmarks.measuring import Outcome, Way, cpu_of_children, empty_folder, peak_of, served, take_turns
 from benchmarks.release import make_cpu_release, make_release
+from builder.adapters.archive.client_zipapp import build_client
 from builder.formats.package_names import Form
-from builder.pipeline.client_zipapp import build_client
 
 ROOT = Path(__file__).parents[1]
 BARE = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -69,7 +69,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     """
     try:
         password = urlsplit(address).password
-        cache = _known(address, env)
+        cache = _cache_at(address, env)
     except ValueError:
         password, cache = None, None
     if password is not None:
@@ -86,7 +86,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     return cache
 
 
-def _known(address: str, env: Mapping[str, str]) -> CompileCache | None:
+def _cache_at(address: str, env: Mapping[str, str]) -> CompileCache | None:
     if _REDIS.fullmatch(address):
         return RedisCache(address, env.get("REDISCLI_AUTH"))
     if _S3.fullmatch(address):
@@ -194,11 +194,17 @@ class S3Cache:
 
     def __init__(self, address: str) -> None:
         self.name = address
-        self._store = S3Store.from_url(
-            address,
-            client_options={"allow_http": True, "timeout": timedelta(seconds=_SECONDS)},
-            retry_config={"max_retries": 0},
-        )
+        try:
+            self._store = S3Store.from_url(
+                address,
+                client_options={"allow_http": True, "timeout": timedelta(seconds=_SECONDS)},
+                retry_config={"max_retries": 0},
+            )
+        except BaseError as error:
+            cause = str(error).partition("\n")[0]
+            raise ValidationError(
+                f"{address} cannot be opened", cause=cause, advice="Correct the variable AWS_… that has it."
+            ) from error
 
     def require(self) -> None:
         """See ``ports.CompileCache.require``."""

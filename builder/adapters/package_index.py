@@ -62,7 +62,7 @@ class PackageIndex:
         )
         try:
             return json.loads(read_small(url, _LIMIT, web))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TransferError(
                 f"{url} is no JSON of PEP 691.",
                 advice="Name an index that has it in PIP_INDEX_URL, as PyPI does.",

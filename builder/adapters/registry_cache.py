@@ -5,14 +5,13 @@ An object is an artifact with one layer, under a tag made from its key. The logi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
-from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository
+from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository, sha256_of
 from builder.errors import TransferError, ValidationError
 from builder.formats.oci import DIGEST_FORM, OciAddress
 from builder.inside import agent
@@ -62,7 +61,7 @@ class RegistryCache:
         if layer is None:
             raise self._nonsense(f"{_tag(key)} is no object of a compile cache")
         value = self._ask(partial(self._registry.blob, layer.digest, agent.LARGEST))
-        if value is not None and f"sha256:{hashlib.sha256(value).hexdigest()}" != layer.digest:
+        if value is not None and sha256_of(value) != layer.digest:
             raise self._nonsense(f"other bytes than {layer.digest} come for {_tag(key)}")
         return value
 

@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -49,14 +49,12 @@ class FileStore:
         sources: Mapping[InputKind, InputSource],
         reporter: Reporter,
         offline: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache = cache
         self._lock = lock
         self._sources = sources
         self._reporter = reporter
         self._offline = offline
-        self._clock = clock
 
     def fetch(self, item: Input) -> Path:
         """See ``ports.Store.fetch``."""
@@ -154,9 +152,9 @@ class FileStore:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
-        started = self._clock()
+        started = time.monotonic()
         file = self._sources[item.kind].download(item, pin, folder)
-        seconds = self._clock() - started
+        seconds = time.monotonic() - started
         self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
         return file
 
@@ -179,7 +177,7 @@ class FileStore:
             _require(item, file, pin, aside=_bad(path))
             file.chmod(0o644)
             file.replace(path)
-            _stamp(path)
+            _remember_state(path)
             shutil.rmtree(self._cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
@@ -206,7 +204,7 @@ def _verify_cached(item: Input, path: Path, pin: Pin) -> None:
     if path.stat().st_size == pin.size and _read_stamp(path) == _state(path):
         return
     _require(item, path, pin, aside=_bad(path))
-    _stamp(path)
+    _remember_state(path)
 
 
 def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
@@ -231,7 +229,7 @@ def _bad(path: Path) -> Path:
     return path.with_name(f"{path.name}.bad")
 
 
-def _stamp_file(path: Path) -> Path:
+def _state_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.verified")
 
 
@@ -241,12 +239,12 @@ def _state(path: Path) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
 
 
-def _stamp(path: Path) -> None:
-    write_file(_stamp_file(path), _state(path).encode("ascii"))
+def _remember_state(path: Path) -> None:
+    write_file(_state_file(path), _state(path).encode("ascii"))
 
 
 def _read_stamp(path: Path) -> str:
     try:
-        return _stamp_file(path).read_text(encoding="ascii", errors="replace")
+        return _state_file(path).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
         return ""

@@ -67,7 +67,7 @@ class RedistSource:
             dest = folder / pin.filename
             self._mirror.download(redist_url(item.spec, pin.filename), dest, size=pin.size)
             return dest
-        listed = self._listed(item, folder)
+        listed = self._archive_of(item, folder)
         dest = folder / PurePosixPath(listed.relative_path).name
         self._mirror.download(f"{REDIST}/{listed.relative_path}", dest, size=listed.size)
         got = file_digest(dest).sha256
@@ -78,7 +78,7 @@ class RedistSource:
             )
         return dest
 
-    def _listed(self, item: Input, folder: Path) -> _Archive:
+    def _archive_of(self, item: Input, folder: Path) -> _Archive:
         release, _, component = item.spec.partition("/")
         file = folder / f"redistrib_{release}.json"
         self._mirror.download(f"{REDIST}/{file.name}", file)

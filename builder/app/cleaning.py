@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from builder.adapters.archive.client_zipapp import INSPECTOR
 from builder.app.planning import BAKE_FOLDER
 from builder.app.verb_answers import CleanAnswer, clean_answer
+from builder.builds.disk_needs import gigabytes
 from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE
 from builder.builds.wiring import Wiring
 from builder.errors import ToolMissingError
@@ -17,7 +19,6 @@ from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, I
 from builder.formats.trust import TARGETS, root_name
 from builder.package.build_record import SUFFIX
 from builder.pipeline.bake import BAKE_FILE
-from builder.pipeline.client_zipapp import INSPECTOR
 from builder.ports import EngineResource
 from builder.project.variants import on_platform
 from builder.release.licences_page import LICENCES_PAGE
@@ -52,11 +53,11 @@ def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> CleanAnsw
     sizes = {path: _own_bytes(path) for paths in kinds.values() for path in paths}
     for kind, paths in kinds.items():
         if paths:
-            wiring.reporter.say(f"{kind}: {_gb(sum(sizes[path] for path in paths))}")
+            wiring.reporter.say(f"{kind}: {gigabytes(sum(sizes[path] for path in paths))} GB")
     held = _held(wiring, caches=caches)
     for kind, things in groupby(held, key=lambda thing: thing.kind):
         taken = [thing.size for thing in things]
-        wiring.reporter.say(f"{kind}s on the engine: {len(taken)}, {_gb(sum(taken))}")
+        wiring.reporter.say(f"{kind}s on the engine: {len(taken)}, {gigabytes(sum(taken))} GB")
     if not dry:
         for path in sizes:
             remove(path)
@@ -79,10 +80,6 @@ def _own_bytes(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
     found = (file.lstat() for file in files)
     return sum(one.st_blocks * 512 for one in found if stat.S_ISREG(one.st_mode) and one.st_nlink == 1)
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB"
 
 
 def _results(wiring: Wiring) -> list[Path]:

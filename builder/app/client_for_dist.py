@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from builder.adapters.archive.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile
@@ -12,7 +13,6 @@ from builder.formats import index as index_format
 from builder.formats.index import build_index
 from builder.formats.package_names import CLIENT, INDEX
 from builder.package.archive import manifest_of
-from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.release.dist_files import archives_in, stored
 from builder.release.prepare import ROOTS
 from builder.release.signing import roots_in

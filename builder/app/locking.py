@@ -29,7 +29,7 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     (``InputKind.may_be_open``) and is out of reach gets an open pin, which a release refuses and the next
     call tries again. Raises ``TransferError`` if another file cannot be fetched.
     """
-    reporter, known = wiring.reporter, _known(wiring)
+    reporter, known = wiring.reporter, _present_lock(wiring)
     with reporter.step("lock"):
         wanted = all_inputs(wiring.project, known)
         good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
@@ -67,7 +67,7 @@ def lock_missing(wiring: Wiring) -> None:
     Inputs that only another machine can pin are listed, so the file can be completed on several machines in
     turn.
     """
-    reporter, known = wiring.reporter, _known(wiring)
+    reporter, known = wiring.reporter, _present_lock(wiring)
     with reporter.step("lock --missing"):
         found = _pinned(
             [item for item in all_inputs(wiring.project, known) if known.is_open(item)], wiring, leave=True
@@ -100,7 +100,7 @@ def check_lock(wiring: Wiring, base: str) -> None:
     wiring.reporter.say(f"every input of base {base} is pinned")
 
 
-def _known(wiring: Wiring) -> Lock:
+def _present_lock(wiring: Wiring) -> Lock:
     return wiring.lock if wiring.lock_file.exists() else Lock(pins={})
 
 
@@ -133,7 +133,7 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:
     """Return a pin for each item, and for each archive that git tags among the items need, by key."""
-    known = _known(wiring)
+    known = _present_lock(wiring)
     store = wiring.store(known)
     found = {item.key: _pin(item, wiring, store, leave=leave) for item in items}
     further = [file for item in items for file in Lock(pins=found).files_of(item) if known.is_open(file)]
@@ -147,7 +147,7 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
     set: then one input stops no other.
     """
     try:
-        pin = _resolved(item, wiring, store)
+        pin = _resolve(item, wiring, store)
     except BuilderError as error:
         out_of_reach = isinstance(error, TransferError | ToolMissingError) and item.kind.may_be_open
         if not (leave or out_of_reach):
@@ -161,7 +161,7 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
     return pin
 
 
-def _resolved(item: Input, wiring: Wiring, store: FileStore) -> Pin:
+def _resolve(item: Input, wiring: Wiring, store: FileStore) -> Pin:
     if item.kind is InputKind.GIT:
         revision = tag_commit(wiring.runner, item.spec)
         listed = member_text(store.tree(item, revision), DEPENDENCY_LIST)

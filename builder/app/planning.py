@@ -63,8 +63,8 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
     Nothing is written if the file or the plan refuses the variant. Raises what ``with_variant`` and
     ``VariantBuild.show_plan`` do.
     """
-    path = wiring.root / "variants.yaml"
-    text, wiring.project = with_variant(path.read_bytes().decode(), path.name, name, sm)
+    path = wiring.project_file
+    text, wiring.project = with_variant(wiring.project_text, path.name, name, sm)
     VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
     write_file(path, text.encode())
     wiring.reporter.say(

@@ -187,9 +187,9 @@ def coverage_of(code: DeviceCode) -> LibraryCoverage:
     return LibraryCoverage(
         **vars(code),
         containers=sum(code.sections.values()),
-        sass=_found(code, Kind.SASS),
-        ptx=_found(code, Kind.PTX),
-        ltoir=_found(code, Kind.LTOIR),
+        sass=_architectures_of(code, Kind.SASS),
+        ptx=_architectures_of(code, Kind.PTX),
+        ltoir=_architectures_of(code, Kind.LTOIR),
         unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in code.images.values()),
         single=sum(count for one, count in code.held.items() if len(one.sass) == 1 and not one.ptx),
         tally={device: _tally(code, device) for device in DEVICES},
@@ -275,7 +275,7 @@ def _isas(containers: Iterable[Container]) -> Iterator[tuple[int, int]]:
     return (image.isa for container in containers for image in container.images if image.kind is Kind.PTX)
 
 
-def _found(code: DeviceCode, kind: Kind) -> tuple[Arch, ...]:
+def _architectures_of(code: DeviceCode, kind: Kind) -> tuple[Arch, ...]:
     return tuple(sorted({arch for kinds in code.images.values() for arch in kinds.get(kind, ())}))
 
 
@@ -313,9 +313,9 @@ def _stubs(container: Container) -> frozenset[Arch]:
 def _tally(code: DeviceCode, device: Capability) -> ContainerTally:
     counts: Counter[Support] = Counter()
     stubs = 0
-    linkable = all(_served(one, device) is not Support.NONE for one in code.held_by_inputs)
+    linkable = all(_support_of_held(one, device) is not Support.NONE for one in code.held_by_inputs)
     for one, count in code.held.items():
-        served = _served(one, device)
+        served = _support_of_held(one, device)
         if served is Support.NONE and one.linked and linkable:
             served = Support.JIT
         if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in one.sass - one.stubs):
@@ -330,7 +330,7 @@ def _arch_of(device: Capability) -> Arch:
     return Arch(device.major, device.minor)
 
 
-def _served(code: HeldCode, device: Capability) -> Support:
+def _support_of_held(code: HeldCode, device: Capability) -> Support:
     if any(runs_sass(arch, device) for arch in code.sass):
         return Support.NATIVE
     return Support.JIT if any(jits_ptx(arch, device) for arch in code.ptx) else Support.NONE

@@ -100,7 +100,7 @@ def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTall
     most = bool(makers) and tally.total < _SMALL
     yield f"it needs {', '.join(makers)}, by which code is made while it runs", most
     yield "it holds LTO IR, which is linked for a GPU while it runs", bool(coverage.ltoir)
-    judged = _judged(item)
+    judged = _judged_containers(item)
     gaps = not coverage.specialised and bool(tally.native or tally.jit)
     one_each = f"{coverage.single:,} of {judged:,} containers hold one architecture each"
     nvidia = "as NVIDIA's own libraries do, which choose by device: they may be linked in"
@@ -211,7 +211,7 @@ def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Col
     blamed = [part for part in fitting if any(item.name in because for item in part)]
     if any(len(part) > 1 or is_specialised(part[0].name) for part in blamed):
         return ""
-    few, every = (sum(map(_judged, some)) for some in ([part[0] for part in blamed], items))
+    few, every = (sum(map(_judged_containers, some)) for some in ([part[0] for part in blamed], items))
     names = ", ".join(part[0].name.rpartition("/")[2] for part in blamed)
     share = f"it comes from {few:,} of {every:,} containers, in {names}"
     return (
@@ -221,7 +221,7 @@ def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Col
     )
 
 
-def _judged(item: Inspected) -> int:
+def _judged_containers(item: Inspected) -> int:
     """Return the number of judged containers of a library."""
     coverage = item.runnable
     return coverage.containers - coverage.nothing_to_run - coverage.link_inputs if coverage else 0

@@ -48,9 +48,10 @@ class CheckTools:
         file.
         """
         deb = self._wiring.project.check.cuobjdump
-        version, pin = debian_version(deb), self._wiring.lock.pins[deb.key]
+        version = debian_version(deb)
         with self._reporter.step("make cuobjdump and try it"), self._locked():
             image = self._image("cuobjdump", self._rendered())
+            pin = self._wiring.lock.pins[deb.key]
             answers = self._wiring.cache / f"cuobjdump-{version}-{pin.sha256[:12]}"
             made = ContainerInspector(self._wiring.engine, image, version, answers)
             made.try_out(self._wiring.root / "builder/binary/known-images.so")

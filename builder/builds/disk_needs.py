@@ -19,11 +19,12 @@ from pathlib import Path
 
 from builder.errors import DiskError
 from builder.formats.package_names import CPU, CUDA, LINUX
-from builder.package.contents import wanted
+from builder.package.contents import required_files
 from builder.ports import EngineResource, Rootfs, Store
+from builder.project.bases import Base, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import TRIALS, Input, Lock
-from builder.project.variants import Base, Origin, SuiteSystem
+from builder.project.variants import Origin
 
 _UNPACKED = 1.55
 """Bytes of a wheel's files per byte of the wheel.
@@ -130,7 +131,7 @@ def image_needs(
 
 def _packed(plan: BuildPlan) -> list[Input]:
     """Return the wheels that a plan's packages are made from."""
-    return list(dict.fromkeys(file.source for file in wanted(plan) if file.source))
+    return list(dict.fromkeys(file.source for file in required_files(plan) if file.source))
 
 
 def _compiling(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
@@ -204,29 +205,30 @@ def by_step(needs: Iterable[DiskNeed]) -> Iterator[DiskNeed]:
 def disk_lines(needs: Iterable[DiskNeed]) -> Iterator[str]:
     """Yield a line for each disk: the space that the steps take, and the free space."""
     for disk, found in _by_disk(needs).items():
-        yield f"room     {_told(found)} of {_gb(_free(disk))} GB free in {disk}"
+        yield f"room     {_sizes_text(found)} of {gigabytes(_free(disk))} GB free in {disk}"
 
 
 def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -> None:
     """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
     for disk, found in _by_disk(needs).items():
-        if _sum(found) > _free(disk):
+        if sum(need.size for need in found) > _free(disk):
             raise DiskError(
                 what,
-                cause=f"about {_told(found)} are needed in {disk}, {_gb(_free(disk))} GB are free",
+                cause=f"about {_sizes_text(found)} are needed in {disk}, "
+                f"{gigabytes(_free(disk))} GB are free",
                 advice=f"{advice}`./run clean --dry-run --cache --inputs` says what could be given back, "
                 "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
                 "disks.",
             )
 
 
-def _told(needs: Iterable[DiskNeed]) -> str:
+def _sizes_text(needs: Iterable[DiskNeed]) -> str:
     """Return the sum of the disk space and its parts as text."""
     sizes: Counter[str] = Counter()
     for need in needs:
         sizes[need.step] += need.size
-    parts = [f"{step} {_gb(size)}" for step, size in sizes.items() if _gb(size) != _gb(0)]
-    return f"{_gb(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
+    parts = [f"{step} {gigabytes(size)}" for step, size in sizes.items() if gigabytes(size) != gigabytes(0)]
+    return f"{gigabytes(sizes.total())} GB" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
@@ -242,13 +244,10 @@ def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
     return disks
 
 
-def _sum(needs: Iterable[DiskNeed]) -> int:
-    return sum(need.size for need in needs)
-
-
 def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _gb(size: int) -> str:
+def gigabytes(size: int) -> str:
+    """Return a number of bytes in GB, with one decimal place."""
     return f"{size / 1e9:,.1f}"

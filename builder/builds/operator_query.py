@@ -18,7 +18,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
+from builder.adapters.test_models.one_node import LAST, Question, future
+from builder.adapters.test_models.operator_schemas import Definition, definitions
 from builder.binary.library_names import HOST, PROVIDER
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ConfigError

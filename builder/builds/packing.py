@@ -135,7 +135,7 @@ class Packer:
             artifact=artifact.folder() if self.plan.origin is Origin.SOURCE else None,
             licence=self.wiring.root / self.plan.project.bundle.licence,
             directml=self.wiring.templates / "directml.txt",
-            relocate=self.wiring.patchelf.with_origin,
+            relocate=self.wiring.patchelf.with_runpath,
         )
         return gather(self.plan, sources)
 

@@ -8,13 +8,12 @@ import tempfile
 from pathlib import Path
 from zipfile import ZipFile
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.archive.package_archive import EARLIEST_MTIME
-from builder.adapters.archive.wheel_file import EXECUTABLE, PLAIN
-from builder.adapters.archive.zip_file import ZipWriter
+from builder.adapters.archive.zip_file import EXECUTABLE, PLAIN, ZipWriter
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import part_file
 from builder.formats.package_names import CLIENT
-from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 
 RUNTIME, SERVICE = "runtime", "service"

@@ -52,10 +52,11 @@ from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import PlanOptions, choose_base, coverage_to_come, plan, provider_in
 from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import LOCK_MISSING, DebianPackage
 from builder.project.required_inputs import base_inputs
-from builder.project.variants import Origin, SuiteSystem, Variant, on_platform
+from builder.project.variants import Origin, Variant, on_platform
 from builder.release.preflight import check_plan
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.binary.coverage import LibraryCoverage
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.files.atomic_write import write_file
@@ -81,10 +81,10 @@ def _capability(text: str) -> Capability:
     try:
         found = Capability.parse(text)
     except ValueError as error:
-        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_listed(CAPABILITIES)}.") from error
+        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_card_list(CAPABILITIES)}.") from error
     if found not in CAPABILITIES:
         raise ValidationError(
-            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_listed(CAPABILITIES)}."
+            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_card_list(CAPABILITIES)}."
         )
     return found
 
@@ -97,7 +97,7 @@ def _driver(text: str) -> str:
     return text
 
 
-def _listed(capabilities: Iterable[Capability]) -> str:
+def _card_list(capabilities: Iterable[Capability]) -> str:
     return ", ".join(map(str, capabilities))
 
 
@@ -185,7 +185,7 @@ class CardBench:
         choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
         return CardRow(
             capability=card.capability,
-            support=manifest.capabilities[card.capability],
+            support=manifest.capabilities.get(card.capability, Support.NONE.value),
             chosen=choice.support if choice.on_gpu else None,
             libraries=tuple(_libraries(openings, report.coverage, card.capability)),
             models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),

@@ -6,6 +6,7 @@ Outside ``builder.client`` and ``builder.inside`` no other module reads the envi
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -55,6 +56,8 @@ _HINTS = {
 
 _MOST_WORKERS = 4
 """The most threads that compress; each takes about 40 MB of memory (docs/performance.md)."""
+
+_SECONDS = re.compile(r"[0-9]{1,10}")
 
 _TAKEN: dict[str, str] = {}
 """The secrets that ``without_secrets`` keeps, by variable."""
@@ -112,13 +115,23 @@ class Wiring:
     @property
     def cache(self) -> Path:
         """Folder of inputs, root file systems and answers: ``ORTPACKS_CACHE``, else in XDG's cache folder."""
-        home = self.env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return Path(self.env.get("ORTPACKS_CACHE") or Path(home) / "ortpacks")
+        ours, everybodys = self.env.get("ORTPACKS_CACHE"), self.env.get("XDG_CACHE_HOME")
+        return Path(ours) if ours else (Path(everybodys) if everybodys else _home() / ".cache") / "ortpacks"
 
     @cached_property
     def project(self) -> Project:
         """The contents of ``variants.yaml``. Raises ``ConfigError``."""
-        return load_project(_read(self.root / "variants.yaml"), "variants.yaml")
+        return load_project(self.project_text, self.project_file.name)
+
+    @property
+    def project_file(self) -> Path:
+        """The path of ``variants.yaml``."""
+        return self.root / "variants.yaml"
+
+    @property
+    def project_text(self) -> str:
+        """The text of ``variants.yaml``, with its line ends. Raises ``ConfigError``."""
+        return _read(self.project_file)
 
     @property
     def lock_file(self) -> Path:
@@ -204,7 +217,7 @@ class Wiring:
         It is ``SOURCE_DATE_EPOCH``, but not before the earliest time. Raises ``ConfigError`` for other text.
         """
         wanted = self.env.get("SOURCE_DATE_EPOCH", str(EARLIEST_MTIME))
-        if not wanted.isdigit():
+        if not _SECONDS.fullmatch(wanted):
             raise ConfigError(
                 f"SOURCE_DATE_EPOCH is {wanted!r}; it must be seconds since 1970, like 1763683200."
             )
@@ -284,9 +297,18 @@ def _path_with_venv(env: Mapping[str, str]) -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
 
 
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ConfigError(
+            "There is no folder for the cache", cause=f"{error}", advice="Set ORTPACKS_CACHE to a folder."
+        ) from error
+
+
 def _read(path: Path, advice: str = "Run this in the project's folder.") -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except FileNotFoundError:
         raise ConfigError(f"{path} is not there", advice=advice) from None
     except (OSError, UnicodeDecodeError) as error:

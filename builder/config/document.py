@@ -230,8 +230,12 @@ class Document:
                 known = _choices(schema, inside)
                 allowed, hint = ", ".join(known), nearest(str(detail["input"]), known)
             case "greater_than_equal" | "less_than_equal":
-                limits = _described(schema, inside)
-                allowed = f"{limits['minimum']} to {limits['maximum']}"
+                limits = _schema_at(schema, inside)
+                allowed = (
+                    f"{limits['minimum']} to {limits['maximum']}"
+                    if "maximum" in limits
+                    else (f"{limits['minimum']} or more")
+                )
             case "string_type" if self.places[location].unquoted:
                 hint = f'Quote it: "{self.places[location].unquoted}".'
         self.report(kind, location, message, found=found, allowed=allowed, hint=hint)
@@ -268,39 +272,39 @@ def _is_tag(step: str | int) -> bool:
 
 def _choices(schema: object, location: Location) -> list[str]:
     """Return the keys or values that a JSON schema allows at a location."""
-    described = _described(schema, location)
+    described = _schema_at(schema, location)
     allowed = described.get("properties") or described.get("enum") or [described.get("const")]
     return [str(choice) for choice in allowed] if isinstance(allowed, dict | list) else []
 
 
-def _described(schema: object, location: Location) -> dict[str, object]:
+def _schema_at(schema: object, location: Location) -> dict[str, object]:
     """Return the part of a JSON schema that describes the value at a location."""
-    described = _mapping(schema)
-    definitions = _mapping(described.get("$defs"))
+    described = _as_mapping(schema)
+    definitions = _as_mapping(described.get("$defs"))
     for step in location:
         properties, patterns = described.get("properties"), described.get("patternProperties")
         if _is_tag(step):
-            kinds = (_resolved(kind, definitions) for kind in _listed(described["oneOf"]))
-            described = next(kind for kind in kinds if str(step)[1:-1] in _mapping(kind["properties"]))
+            kinds = (_dereferenced(kind, definitions) for kind in _as_list(described["oneOf"]))
+            described = next(kind for kind in kinds if str(step)[1:-1] in _as_mapping(kind["properties"]))
         elif isinstance(step, int):
-            described = _mapping(described["items"])
+            described = _as_mapping(described["items"])
         elif properties:
-            described = _mapping(_mapping(properties)[step])
+            described = _as_mapping(_as_mapping(properties)[step])
         else:
-            described = _mapping(next(iter(_mapping(patterns).values())))
-        described = _resolved(described, definitions)
+            described = _as_mapping(next(iter(_as_mapping(patterns).values())))
+        described = _dereferenced(described, definitions)
     return described
 
 
-def _resolved(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
+def _dereferenced(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
     """Return the definition that a reference names; any other schema is returned as it is."""
-    found = _mapping(described)
-    return _mapping(definitions[str(found["$ref"]).rpartition("/")[2]]) if "$ref" in found else found
+    found = _as_mapping(described)
+    return _as_mapping(definitions[str(found["$ref"]).rpartition("/")[2]]) if "$ref" in found else found
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _mapping(value: object) -> dict[str, object]:
+def _as_mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}

@@ -29,7 +29,7 @@ def with_variant(text: str, path: str, name: str, sm: Sequence[str]) -> tuple[st
     before = load_project(text, path)
     if name in before.packages:
         raise ValidationError(f"{path}: a package is called {name} already", advice="Take another name.")
-    after = _inserted(text, path, [f"{_spelled(name)}:", *_entry(sm)])
+    after = _inserted(text, path, [f"{_yaml_word(name)}:", *_entry(sm)])
     project = load_project(after, f"{path} (not written)")
     if (
         replace(project, variants=before.variants) != before
@@ -43,7 +43,7 @@ def _entry(sm: Sequence[str]) -> list[str]:
     numbers = {int(found[1]) for word in sm if (found := _NUMBER.fullmatch(word))}
     generations = [name for name, known in GENERATION_NUMBERS.items() if numbers.intersection(known)]
     return [
-        f"sm: [{', '.join(map(_spelled, sm))}]",
+        f"sm: [{', '.join(map(_yaml_word, sm))}]",
         f"generations: [{', '.join(generations or GENERATION_NUMBERS)}]",
     ]
 
@@ -87,7 +87,7 @@ def _last_line(node: yaml.Node) -> int:
     return int(node.end_mark.line)
 
 
-def _spelled(word: str) -> str:
+def _yaml_word(word: str) -> str:
     """Return a word as YAML accepts it for a key or an item.
 
     Wrong words are reported when the text is read.

@@ -129,12 +129,12 @@ def _place(document: Document, location: Location, node: yaml.Node, noun: str) -
     if isinstance(node, yaml.ScalarNode):
         plain = node.style is None and node.tag not in {f"{_TAG}null", f"{_TAG}str"}
         unquoted = shorten(node.value) if plain else ""
-        document.places[location] = Place(line, _spelled(node), unquoted)
+        document.places[location] = Place(line, _scalar_text(node), unquoted)
     else:
         document.places[location] = Place(line, f"a {noun}" if node.value else f"an empty {noun}")
 
 
-def _spelled(node: yaml.ScalarNode) -> str:
+def _scalar_text(node: yaml.ScalarNode) -> str:
     if node.tag == f"{_TAG}null" and node.style is None:
         return "nothing"
     value = shorten(without_userinfo(str(node.value)))

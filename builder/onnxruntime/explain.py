@@ -19,12 +19,12 @@ from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
 from builder.onnxruntime.architecture_list import Compiled, read_list, refused, rewritten
 from builder.onnxruntime.profiles import Option, options
-from builder.onnxruntime.toolchain import divide, made, tools
+from builder.onnxruntime.toolchain import compiled_for, divide, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, check_version, needs, sm_names
+from builder.project.bases import GitSource
 from builder.project.build_plan import BuildPlan
-from builder.project.variants import GitSource
 
 
 @dataclass(frozen=True)
@@ -210,15 +210,15 @@ def _setting(official: Setting, ours: Mapping[str, Option]) -> Iterator[Differen
 def _architectures(plan: BuildPlan) -> Difference:
     official = arch_list(plan.ort_version)
     theirs = read_list(official.wheel, plan.ort_version)
-    ours = _made(plan)
+    ours = _compiled(plan)
     reason = f"variants.{plan.variant.name}.sm; theirs is the wheel's for CUDA 12{_archive(official, plan)}"
     return Difference(ARCHITECTURES, str(ours), str(theirs), reason)
 
 
-def _made(plan: BuildPlan) -> Compiled:
+def _compiled(plan: BuildPlan) -> Compiled:
     """Return the architectures that the plan compiles; those of its set where ORT's CMake refuses one."""
     sm = plan.variant.sm
-    return Compiled(sm, ()) if refused(sm, plan.ort_version) else made(sm, plan)
+    return Compiled(sm, ()) if refused(sm, plan.ort_version) else compiled_for(sm, plan)
 
 
 def _archive(official: ArchList, plan: BuildPlan) -> str:

@@ -122,10 +122,10 @@ def text(label: str, table: OperatorTable) -> str:
 
 def types_text(item: Kernels) -> str:
     """Return the types as text: ``T: float, float16; Tind: int32``."""
-    return "; ".join(f"{name}: {', '.join(map(_short, types))}" for name, types in item.types.items())
+    return "; ".join(f"{name}: {', '.join(map(_short_type, types))}" for name, types in item.types.items())
 
 
-def _short(spelled: str) -> str:
+def _short_type(spelled: str) -> str:
     """Return ``float`` for ``tensor(float)``, and any other type as ONNX spells it."""
     inner = spelled[len("tensor(") : -1]
     return inner if spelled == f"tensor({inner})" else spelled

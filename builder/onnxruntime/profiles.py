@@ -106,10 +106,10 @@ def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool
     """
     unused = unused_options(sm, version)
     known = (option for option in _all(profile, cpuinfo) if version in option.span)
-    return tuple(_off(option) if option.name in unused else option for option in known)
+    return tuple(_switched_off(option) if option.name in unused else option for option in known)
 
 
-def _off(option: Option) -> Option:
+def _switched_off(option: Option) -> Option:
     return replace(option, value="OFF", reason="no architecture of the set launches any of it")
 
 

@@ -53,7 +53,7 @@ def tools(plan: BuildPlan) -> tuple[str, str | None]:
     return plan.on.toolkit.version, plan.on.toolkit.ptxas
 
 
-def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
+def compiled_for(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
     """Return the architectures in each unit for the whole list when a plan's base compiles ``sm``.
 
     ORT's CMake rewrites only architectures that nvcc compiles for. Raises ``ValueError`` where it refuses an
@@ -80,7 +80,7 @@ def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
         return ()
     found: tuple[Arch, ...] = ()
     for device in CAPABILITIES:
-        if device in lost(sm, made((*sm, *found), plan).sass):
+        if device in lost(sm, compiled_for((*sm, *found), plan).sass):
             found = (*found, Arch(device.major, device.minor))
     return found
 

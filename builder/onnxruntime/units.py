@@ -207,7 +207,7 @@ def unit_sets_of_list(whole: Iterable[Arch], version: str) -> tuple[UnitSet, ...
     It is for a library whose set is not known.
     """
     every = frozenset(whole)
-    parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched(every, version)
+    parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched_sets(every, version)
     return tuple(one for one in (UnitSet("whole list", every), *parts) if one.sass)
 
 
@@ -273,18 +273,18 @@ def meant_for(arch: Arch, unit_sets: Sequence[UnitSet], found: Iterable[Arch]) -
 
 def _parts(whole: frozenset[Arch], version: str) -> Iterator[UnitSet]:
     yield UnitSet("flash attention", _those(whole, lambda number: number >= _AMPERE))
-    yield UnitSet("LLM", _those(whole, _llm(version)))
+    yield UnitSet("LLM", _those(whole, _has_llm_units(version)))
     newer = _those(whole, lambda number: number >= _HOPPER)
     yield UnitSet("TMA for Hopper", frozenset({_HOPPER_ARCH} if newer else ()))
     yield UnitSet("TMA for Blackwell", _those(whole, lambda number: number >= _CONSUMER_BLACKWELL))
 
 
-def _launched(whole: frozenset[Arch], version: str) -> Iterator[UnitSet]:
+def _launched_sets(whole: frozenset[Arch], version: str) -> Iterator[UnitSet]:
     for launch, part in narrowed(whole, version):
         yield UnitSet(launch.name, part, launch.units, (launch.first, launch.last))
 
 
-def _llm(version: str) -> Callable[[int], bool]:
+def _has_llm_units(version: str) -> Callable[[int], bool]:
     below = _CONSUMER_BLACKWELL if LLM_WITHOUT_120.holds(version) else 10_000
     return lambda number: _TURING <= number < below
 

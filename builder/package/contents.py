@@ -189,7 +189,7 @@ def is_users(library: str, needed: str) -> bool:
     return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
 
 
-def wanted(plan: BuildPlan) -> tuple[RequiredFile, ...]:
+def required_files(plan: BuildPlan) -> tuple[RequiredFile, ...]:
     """Return every file of the plan's package except our own texts, sorted by path.
 
     Raises ``ValidationError`` with the keys of ``variants.yaml`` that exclude each other.

@@ -33,8 +33,9 @@ from builder.gpu.cuda_toolkits import driver_window, windows_floor
 from builder.onnxruntime.toolchain import tools
 from builder.package.archive import Member
 from builder.package.promise import coverage_entry, coverage_line
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NO_BASE, BuildPlan, package_name
-from builder.project.variants import Origin, SuiteSystem, Variant
+from builder.project.variants import Origin, Variant
 
 OFFICIAL = "official"
 

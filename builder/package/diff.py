@@ -40,7 +40,7 @@ def difference(
         models=_compared(_models(a), _models(b)),
         added=_sizes(theirs[path] for path in sorted(theirs.keys() - mine.keys())),
         removed=_sizes(mine[path] for path in sorted(mine.keys() - theirs.keys())),
-        changed=tuple(_changed(mine, theirs, both)),
+        changed=tuple(_file_changes(mine, theirs, both)),
         moved=_compared(*({path: _place(side[path]) for path in both} for side in (mine, theirs))),
         sizes=(
             Size("archive", size_a, size_b),
@@ -134,7 +134,7 @@ def _entry(entry: FileEntry) -> _Texts:
     return {key: text for name in names for key, text in _flat(name, getattr(entry, name))}
 
 
-def _changed(
+def _file_changes(
     a: Mapping[str, FileEntry], b: Mapping[str, FileEntry], paths: Iterable[str]
 ) -> Iterator[FileChange]:
     for path in paths:
@@ -270,10 +270,12 @@ def _value(what: str, value: str | None) -> str:
 
 
 def _size_lines(found: PackageDifference) -> Iterator[str]:
-    yield from _group("bytes", [_size(size.what, pair) for size in found.sizes if (pair := _known(size))])
+    yield from _group(
+        "bytes", [_size(size.what, pair) for size in found.sizes if (pair := _both_sizes(size))]
+    )
 
 
-def _known(size: Size) -> tuple[int, int] | None:
+def _both_sizes(size: Size) -> tuple[int, int] | None:
     return None if size.a is None or size.b is None else (size.a, size.b)
 
 

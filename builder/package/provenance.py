@@ -20,12 +20,13 @@ from builder.formats.json_values import json_text, parse_json
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
-from builder.package.contents import wanted
+from builder.package.contents import required_files
 from builder.package.sbom import deb_purl, debian_purl, image_purl, pypi_purl
+from builder.project.bases import ImageSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
 from builder.project.required_inputs import base_inputs
-from builder.project.variants import ImageSystem, Origin
+from builder.project.variants import Origin
 
 SUFFIX = ".provenance.json"
 
@@ -90,7 +91,7 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
     These are the packed files' wheels and, if ORT is compiled, its source and its tools. Inputs that only
     check and try a package are not included.
     """
-    found = {file.source for file in wanted(plan) if file.source}
+    found = {file.source for file in required_files(plan) if file.source}
     if plan.origin is Origin.SOURCE:
         found |= {*rendered.contexts.values(), *rendered.debs, *rendered.sources}
         system = plan.on.system

@@ -35,9 +35,9 @@ from builder.package.contents import (
     OUR_LICENCE,
     SBOM,
 )
+from builder.project.bases import GitSource, UnpackedToolkit
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
-from builder.project.variants import GitSource, UnpackedToolkit
 
 PACKED = "ortpacks:packed"
 """Property of a file: ``false`` if the archive leaves the file to its wheel."""
@@ -271,10 +271,10 @@ def check_sbom(manifest: Manifest, document: bytes, problems: Sequence[str]) -> 
     if problems:
         return
     bom = cast("_Component", json.loads(document))
-    subject = _named(bom)
+    subject = _subject_name(bom)
     if subject != manifest.name:
         yield Finding(Code.B015, SBOM, "it is of another package", wanted=manifest.name, got=subject)
-    yield from _compare(_claimed(manifest), _listed(bom))
+    yield from _compare(_manifest_lines(manifest), _sbom_lines(bom))
 
 
 def _compare(claimed: Mapping[str, str], listed: Mapping[str, list[str]]) -> Iterator[Finding]:
@@ -290,7 +290,7 @@ def _compare(claimed: Mapping[str, str], listed: Mapping[str, list[str]]) -> Ite
             )
 
 
-def _claimed(manifest: Manifest) -> dict[str, str]:
+def _manifest_lines(manifest: Manifest) -> dict[str, str]:
     """Return a line for each file of the manifest, by path; an SBOM does not list itself."""
     return {
         entry.path: _line(
@@ -304,7 +304,7 @@ def _claimed(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _listed(bom: _Component) -> dict[str, list[str]]:
+def _sbom_lines(bom: _Component) -> dict[str, list[str]]:
     """Return the lines of each file in the SBOM, by path; several if the SBOM lists a file twice."""
     found: dict[str, list[str]] = {}
     for path, line in _files(bom, ""):
@@ -329,7 +329,7 @@ def _line(sha256: str, purl: str, *, packed: bool, modified: bool) -> str:
     return ", ".join(words)
 
 
-def _named(bom: _Component) -> str:
+def _subject_name(bom: _Component) -> str:
     metadata = cast("_Component", bom.get("metadata", {}))
     return str(cast("_Component", metadata.get("component", {})).get("name", "nothing"))
 

@@ -152,11 +152,11 @@ def _content(
     work = ports.work / layout.value
     laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in checked.members)
     text = notice(name, [*laid, _ours(NOTICE, work), _ours(SBOM, work)])
-    members = (*laid, _written(_ours(NOTICE, work), text.encode()))
+    members = (*laid, _write_member(_ours(NOTICE, work), text.encode()))
     known = {**digests, **ports.archive.digests(members[-1:])}
     wheels = _wheels(members, checked.lock)
     bom = ports.bom.render(describe_bom(checked.plan, name, members, known, wheels, checked.lock))
-    members = (*members, _written(_ours(SBOM, work), bom))
+    members = (*members, _write_member(_ours(SBOM, work), bom))
     known = {**known, **ports.archive.digests(members[-1:])}
     packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)
     manifest = dumps(describe(checked.plan, packed, checked.report, checked.revision))
@@ -211,7 +211,7 @@ def _ours(path: str, work: Path) -> Member:
     return Member(path=path, file=work / path, source=BUILT, licence=OUR_LICENCE, vendor=ORTPACKS)
 
 
-def _written(member: Member, data: bytes) -> Member:
+def _write_member(member: Member, data: bytes) -> Member:
     write_file(member.file, data)
     return member
 

@@ -24,8 +24,9 @@ from builder.errors import CommandError, ConfigError, DiskError, ToolMissingErro
 from builder.files.disk import disk_errors
 from builder.inside import agent, status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
-from builder.project.variants import Origin, SuiteSystem
+from builder.project.variants import Origin
 
 _USER = "ortpacks: "
 

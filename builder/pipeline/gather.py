@@ -10,7 +10,7 @@ from builder.binary.library_names import PROVIDER, TENSORRT
 from builder.errors import ConfigError, IntegrityError
 from builder.formats.package_names import DIRECTML, LIB
 from builder.package.archive import BUILT, Member
-from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, wanted
+from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, required_files
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin
@@ -37,7 +37,7 @@ def gather(plan: BuildPlan, sources: PackageSources) -> tuple[Member, ...]:
 
     Raises ``IntegrityError`` naming each missing file and what needs it.
     """
-    found = locate(wanted(plan), sources.tree, sources.artifact)
+    found = locate(required_files(plan), sources.tree, sources.artifact)
     members = [
         replace(member, file=sources.relocate(member.file), modified=True)
         if _looks_elsewhere(plan, member)
@@ -55,7 +55,7 @@ def originals(
 ) -> tuple[Member, ...]:
     """Return the unmodified originals of the modified files among ``members``."""
     changed = {member.path for member in members if member.modified}
-    return locate([file for file in wanted(plan) if file.path in changed], tree, None)
+    return locate([file for file in required_files(plan) if file.path in changed], tree, None)
 
 
 def locate(

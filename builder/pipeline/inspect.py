@@ -127,15 +127,15 @@ def _pair(pair: Pair, gpus: Sequence[Gpu]) -> dict[str, object]:
         both = {"old": before.get((kind, arch), 0), "new": now.get((kind, arch), 0)}
         sizes.setdefault(kind.value, {})[str(arch)] = both
     return {
-        "old": _named(pair.old),
-        "new": _named(pair.new),
+        "old": _library_json(pair.old),
+        "new": _library_json(pair.new),
         "capabilities": _changes(pair.changes(gpus)) if pair.has_code and not pair.unread else {},
         "size": {"old": sum(one.size for one in old), "new": sum(one.size for one in new)},
         "bytes": sizes,
     }
 
 
-def _named(item: Inspected | None) -> dict[str, object] | None:
+def _library_json(item: Inspected | None) -> dict[str, object] | None:
     return {"name": item.name, "problem": item.problem or None} if item else None
 
 

@@ -18,12 +18,13 @@ from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
 from builder.onnxruntime.architecture_list import refused
-from builder.onnxruntime.toolchain import check_reach, lost, made, tools, widened
+from builder.onnxruntime.toolchain import check_reach, compiled_for, lost, tools, widened
 from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
-from builder.project.variants import Origin, Project, SuiteSystem, Variant, provider_wheel
+from builder.project.variants import Origin, Project, Variant, provider_wheel
 from builder.report.sentences import where
 from builder.rules.nvidia_libraries import MISSING, check_is_read
 from builder.rules.toolkits import lint
@@ -299,7 +300,7 @@ def _reach_findings(
     sm = decided.variant.sm
     if decided.origin is Origin.WHEEL:
         return check_reach(decided, native_sm(provider_in(decided, store)))
-    return () if refused(sm, decided.ort_version) else check_reach(decided, made(sm, decided).sass)
+    return () if refused(sm, decided.ort_version) else check_reach(decided, compiled_for(sm, decided).sass)
 
 
 def provider_in(decided: BuildPlan, store: Store) -> Path:
@@ -316,7 +317,7 @@ def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]
     ``native_sm`` reads the wheel of a plan that repacks one, as in ``plan``.
     """
     project = decided.project
-    sass = native_sm() if decided.origin is Origin.WHEEL else made(decided.variant.sm, decided).sass
+    sass = native_sm() if decided.origin is Origin.WHEEL else compiled_for(decided.variant.sm, decided).sass
     lacking = {device for wheel in project.bundled for device in MISSING.get(wheel.spec, ())}
     reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
     found = [device for device in reached if device not in lacking]

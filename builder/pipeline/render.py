@@ -20,6 +20,16 @@ from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, divide
 from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
+from builder.project.bases import (
+    GitSource,
+    ImageSystem,
+    ImageToolkit,
+    RedistToolkit,
+    SuiteSystem,
+    System,
+    TarballSource,
+    UnpackedToolkit,
+)
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import (
     SELFTEST_CLASSIFIER,
@@ -32,17 +42,7 @@ from builder.project.inputs import (
     tree_name,
     url_name,
 )
-from builder.project.variants import (
-    GitSource,
-    ImageSystem,
-    ImageToolkit,
-    Origin,
-    RedistToolkit,
-    SuiteSystem,
-    System,
-    TarballSource,
-    UnpackedToolkit,
-)
+from builder.project.variants import Origin
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
 """Roles of the wheels whose libraries the provider links."""

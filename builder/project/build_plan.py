@@ -8,8 +8,9 @@ from pathlib import Path
 
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
 from builder.gpu.architectures import Arch
+from builder.project.bases import Base
 from builder.project.inputs import DebianPackage, Input
-from builder.project.variants import Base, Origin, Project, Variant
+from builder.project.variants import Origin, Project, Variant
 
 NO_BASE = "none"
 """``BuildPlan.base`` of a package that needs no image."""
@@ -97,15 +98,7 @@ class Rendered:
     """Packages of the root file system that compiles, if one is assembled."""
 
 
-NOTHING_RENDERED = Rendered(
-    dockerfile="",
-    runtime_dockerfile="",
-    contexts={},
-    debs=(),
-    sources=(),
-    network=False,
-    toolchain_key="",
-)
+NOTHING_RENDERED = Rendered("", "", {}, debs=(), sources=(), network=False, toolchain_key="")
 """``Rendered`` of a package that needs no image."""
 
 

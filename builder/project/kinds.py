@@ -116,6 +116,8 @@ _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9.+~_-]*"
 
 _POOL = rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}"
 
+_DEB = rf"pool/(?:{_SEGMENT}/)+[A-Za-z0-9][A-Za-z0-9.+-]*_[0-9][A-Za-z0-9.+~-]*_[a-z0-9-]+\.deb"
+
 _WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]+(?:\.[0-9]+)*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
 
 _GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
@@ -161,7 +163,7 @@ Wheel = Annotated[Input, WHEEL]
 
 Deb = Annotated[
     Input,
-    _input(InputKind.DEBIAN, "a Debian package's path", rf"{_POOL}\.deb", "pool/…/name_version_arch.deb"),
+    _input(InputKind.DEBIAN, "a Debian package's path", _DEB, "pool/…/name_version_arch.deb"),
 ]
 
 _TARBALL, _SUFFIXES = rf"{_POOL}\.tar\.(?:gz|bz2|xz)", "pool/…/name_version.orig.tar.gz, .bz2 or .xz"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 
 from builder.formats.package_names import LINUX, LINUX_ARM64
+from builder.project.bases import RedistToolkit
 from builder.project.inputs import TEST_INPUTS, Input, Lock, ort_wheel
-from builder.project.variants import Project, RedistToolkit, on_platform, provider_wheel
+from builder.project.variants import Project, on_platform, provider_wheel
 
 
 def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
@@ -15,7 +16,7 @@ def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
 
     Empty for ``NO_BASE``.
     """
-    return _sorted(_named(project.bases.get(base)), lock)
+    return _sorted(_inputs_in(project.bases.get(base)), lock)
 
 
 def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
@@ -35,7 +36,7 @@ def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
         for version in project.official_versions(variant)
     )
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
-    own = {*_named(replace(project, toolkits={})), *map(ort_wheel, versions)}
+    own = {*_inputs_in(replace(project, toolkits={})), *map(ort_wheel, versions)}
     found = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
     return _sorted(found, lock)
 
@@ -56,17 +57,17 @@ def python_wheel_requirements(project: Project) -> tuple[str, ...]:
     return tuple(sorted(others | {ort_wheel(version).requirement for version in versions}))
 
 
-def _named(value: object) -> Iterator[Input]:
+def _inputs_in(value: object) -> Iterator[Input]:
     """Yield all inputs below a value, so that the inputs of a new key are found too."""
     if isinstance(value, Input):
         yield value
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _named(part)
+            yield from _inputs_in(part)
     elif isinstance(value, tuple):
         for part in value:
-            yield from _named(part)
+            yield from _inputs_in(part)
     elif is_dataclass(value):
         yield from value.archives if isinstance(value, RedistToolkit) else ()
         for key in fields(value):
-            yield from _named(getattr(value, key.name))
+            yield from _inputs_in(getattr(value, key.name))

@@ -145,7 +145,7 @@ def prepare(
         files += _sign(directory, files, ports)
     except IntegrityError as error:
         if not options.dry_run:
-            require_no_errors([_unsigned(error)], what)
+            require_no_errors([_unsigned_finding(error)], what)
         ports.reporter.warn(f"not signed: {error}")
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))
@@ -207,7 +207,7 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     return [LocalFile.of(directory / name) for name in contents]
 
 
-def _unsigned(error: IntegrityError) -> Finding:
+def _unsigned_finding(error: IntegrityError) -> Finding:
     return Finding(Code.R016, TARGETS, f"{error} Sign with --sign KEY or $ORTPACKS_SIGNING_KEY.")
 
 

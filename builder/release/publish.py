@@ -91,7 +91,7 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     _act(draft, rows, ports)
     rows = _observe_again(plan, draft, ports)
     if options.draft:
-        ports.reporter.say(f"is_complete draft, not public: {draft.html_url}")
+        ports.reporter.say(f"complete draft, not public: {draft.html_url}")
         return ReleaseStatus(tag=plan.tag, state=ReleaseState.DRAFT, url=draft.html_url, rows=rows)
     public = _made_public(plan, draft, ports, commit)
     public = _checked_immutable(public, ports, immutable)
@@ -110,7 +110,9 @@ def _wanted_commit(
     now = _tagged_commit(tag, ports)
     wanted = options.commit or (draft.commit if draft else None) or now
     if now not in (None, wanted):
-        raise _moved(tag, wanted, now, _stays(draft) if draft else f"Nothing was written. {_MOVED}")
+        raise _moved_tag(
+            tag, wanted, now, _state_sentence(draft) if draft else f"Nothing was written. {_MOVED}"
+        )
     return wanted
 
 
@@ -122,17 +124,17 @@ def _require_tag(release: Release, wanted: str | None, ports: PublishPorts) -> N
     """Raise ``ReleaseConflictError`` if the tag of a draft or public release names another commit."""
     now = _tagged_commit(release.tag, ports) if wanted else None
     if now not in (None, wanted):
-        raise _moved(release.tag, wanted, now, _stays(release))
+        raise _moved_tag(release.tag, wanted, now, _state_sentence(release))
 
 
-def _moved(tag: str, wanted: str | None, now: str | None, then: str) -> ReleaseConflictError:
+def _moved_tag(tag: str, wanted: str | None, now: str | None, then: str) -> ReleaseConflictError:
     return ReleaseConflictError(f"{tag} names commit {now}, and the release is of {wanted}.", advice=then)
 
 
 _MOVED = "Move the tag back and run it again; or build what it names, and delete the draft if there is one."
 
 
-def _stays(release: Release) -> str:
+def _state_sentence(release: Release) -> str:
     return f"It stays {'a draft' if release.draft else 'public'}: {release.html_url}. {_MOVED}"
 
 
@@ -171,7 +173,7 @@ def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit:
     now = _tagged_commit(plan.tag, ports)
     if commit and now not in (None, commit):
         _withdraw(public, ports)
-        raise _moved(plan.tag, commit, now, _advice_after_withdrawal(public, _MOVED))
+        raise _moved_tag(plan.tag, commit, now, _advice_after_withdrawal(public, _MOVED))
     return public
 
 

@@ -90,7 +90,7 @@ def read_roots(contents: Sequence[bytes]) -> list[Root]:
 
 def next_root(before: bytes | None, change: RootChange, now: datetime) -> Document:
     """Return an unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
-    signed = _signed(before) if before else {}
+    signed = _signed_part(before) if before else {}
     keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in _all(change)}}
     root, release = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
     threshold = change.threshold or _threshold(signed)
@@ -172,7 +172,7 @@ def _signed_by(roots: Iterable[Root], content: bytes) -> SignedRelease | None:
     return None
 
 
-def _signed(content: bytes) -> Document:
+def _signed_part(content: bytes) -> Document:
     signed: Document = json.loads(content)["signed"]
     return signed
 

@@ -235,10 +235,10 @@ def _cell(item: Inspected, coverage: LibraryCoverage, gpu: Gpu, verdict: Verdict
     if not fits(item, gpu):
         return Cell(None, HEADS[gpu.capability] + _OTHER_MACHINES)
     hover = f"{_sentence(gpu.capability, verdict.support)} {counts(coverage.tally[gpu.capability])}."
-    return _judged(verdict, hover)
+    return _verdict_cell(verdict, hover)
 
 
-def _judged(verdict: Verdict, hover: str) -> Cell:
+def _verdict_cell(verdict: Verdict, hover: str) -> Cell:
     why = f" Doubtful: {verdict.doubt}." if verdict.doubt else ""
     return Cell(verdict.support, hover + why, doubtful=bool(verdict.doubt))
 
@@ -257,7 +257,7 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
             continue
         blamed = [names[name] for name in verdict.because]
         sentence = _sentence(gpu.capability, verdict.support) + _because(verdict.support, blamed)
-        cells.append(_judged(verdict, sentence))
+        cells.append(_verdict_cell(verdict, sentence))
     name = PARTIAL_TOTAL if any(item.problem for item in items) else TOTAL
     containers = sum(item.runnable.containers for item in items if item.runnable)
     return HeatMapRow(name, tuple(cells), containers=containers, summary=True)

@@ -54,7 +54,7 @@ def summary(libraries: Sequence[Inspected]) -> str:
     if doubtful:
         sentences.append(f"Doubtful on {where(doubtful) if len(doubtful) < len(found) else 'all of them'}.")
     if unread:
-        sentences.append(_caution(unread, len(libraries)))
+        sentences.append(_unread_warning(unread, len(libraries)))
     return " ".join(sentences)
 
 
@@ -108,7 +108,7 @@ def counts(tally: ContainerTally) -> str:
     return f"{_of(first, tally.total, 'containers')} {how}{others}"
 
 
-def _caution(unread: int, total: int) -> str:
+def _unread_warning(unread: int, total: int) -> str:
     what = "it holds" if unread == 1 else "they hold"
     return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
 

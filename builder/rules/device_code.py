@@ -40,7 +40,9 @@ def check_provider(
     found = frozenset().union(*held)
     unit_sets = _unit_sets((*variant.sm, *_widening(variant, found)), version, held)
     for arch in variant.sm:
-        yield from _missing(path, _meant(containers, arch, unit_sets) or containers, arch, variant)
+        yield from _missing(
+            path, _containers_meant_for(containers, arch, unit_sets) or containers, arch, variant
+        )
     yield from _surplus(path, found, variant, extra, unit_sets)
 
 
@@ -79,7 +81,9 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
     return tuple(sorted(arch for arch in found if arch.number in promised))
 
 
-def _meant(containers: Sequence[Container], arch: Arch, unit_sets: Sequence[UnitSet]) -> Sequence[Container]:
+def _containers_meant_for(
+    containers: Sequence[Container], arch: Arch, unit_sets: Sequence[UnitSet]
+) -> Sequence[Container]:
     """Return the containers that should have ``arch``; all of them where no sets of units are known.
 
     Units of a set without ``arch`` are not launched on its devices, or run there by an older architecture's

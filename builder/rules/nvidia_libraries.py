@@ -47,7 +47,7 @@ def check_served(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterat
 
     ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
     """
-    lacking = {wheel: _unserved(sm, MISSING.get(wheel, ())) for wheel in wheels}
+    lacking = {wheel: _unserved_architectures(sm, MISSING.get(wheel, ())) for wheel in wheels}
     found = sorted({arch for arches in lacking.values() for arch in arches})
     if not found:
         return
@@ -78,7 +78,7 @@ def check_is_read(wheels: Iterable[str]) -> Iterator[Finding]:
             )
 
 
-def _unserved(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
+def _unserved_architectures(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
     return [arch for arch in sm if any(device in missing for device in promised_by(arch))]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from builder.binary.payloads.deep import CodeTarget, DeepReading, Gap, Stub
-from builder.binary.payloads.kernel_names import named
+from builder.binary.payloads.kernel_names import kernel_list
 from builder.findings.finding import Code, Finding, Severity
 
 _SHOWN = 20
@@ -87,11 +87,11 @@ def _unregistered(path: str, deep: DeepReading) -> Iterator[Finding]:
         for target in sorted(targets, key=CodeTarget.order):
             mine = [name for name in kernels if target in deep.names[name]]
             message = f"{_kernels(len(mine))} for {target} cannot be launched: the host registers other names"
-            yield Finding(Code.A014, path, f"{message}: {named(mine)}", severity=severity)
+            yield Finding(Code.A014, path, f"{message}: {kernel_list(mine)}", severity=severity)
 
 
 def _stubs(path: str, stubs: Sequence[Stub], target: CodeTarget, why: str, severity: Severity) -> Finding:
-    names = named(stub.kernel for stub in stubs)
+    names = kernel_list(stub.kernel for stub in stubs)
     what = f"{names} is a stub" if len(stubs) == 1 else f"{_kernels(len(stubs))} are stubs"
     which = "" if len(stubs) == 1 else f": {names}"
     return Finding(Code.A013, path, f"{what} on {target} ({why}){which}", severity=severity)

@@ -145,12 +145,12 @@ def _differing(path: str, source: str, digest: Digest, row: RecordRow | None) ->
         code=Code.B001,
         path=path,
         message=f"it is not the file of {source}",
-        wanted=_spelled(row.size, row.sha256) if row else "a line in RECORD",
-        got=_spelled(digest.size, digest.sha256),
+        wanted=_digest_text(row.size, row.sha256) if row else "a line in RECORD",
+        got=_digest_text(digest.size, digest.sha256),
     )
 
 
-def _spelled(size: int | None, sha256: str) -> str:
+def _digest_text(size: int | None, sha256: str) -> str:
     return f"sha256 {sha256}" if size is None else f"{size} bytes, sha256 {sha256}"
 
 

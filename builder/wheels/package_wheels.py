@@ -10,15 +10,17 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from builder.adapters.archive.unpacking import members_of, unpack
-from builder.adapters.archive.wheel_file import EXECUTABLE, WheelWriter
+from builder.adapters.archive.wheel_file import WheelWriter
+from builder.adapters.archive.zip_file import EXECUTABLE
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
-from builder.errors import IntegrityError, NothingToDoError, ValidationError
+from builder.errors import ConfigError, IntegrityError, NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
-from builder.formats.index import StoredArchive, entry_of
+from builder.formats import index as index_format
+from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.json_values import to_json
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import Form, form_of
@@ -104,7 +106,9 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     for variant, several in found.items():
         package, manifest = min(several, key=_rank)
         if not _officials(wiring.lock, manifest):
-            wiring.reporter.warn(f"{variant} gets no wheels: inputs.lock has none of {_wanted(manifest)}.")
+            wiring.reporter.warn(
+                f"{variant} gets no wheels: inputs.lock has none of {_requirement(manifest)}."
+            )
             continue
         if not _are_of(wiring.dist / WHEELS / variant, package):
             make_wheels(wiring, package)
@@ -120,13 +124,28 @@ def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
 
 def _are_of(folder: Path, package: Path) -> bool:
     """Return whether the wheels in ``folder`` were made of this package."""
-    wheel = next(iter(sorted(folder.glob("*.whl"))), None)
-    if wheel is None:
+    wheels = sorted(folder.glob("*.whl"))
+    try:
+        return bool(wheels) and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
+    except ConfigError:
         return False
+
+
+def source_package(wheel: Path) -> IndexPackage:
+    """Return the entry of the package that a wheel was made of.
+
+    Raises ``ConfigError`` if ``./run wheel`` did not make the wheel, ``IntegrityError`` for a damaged one.
+    """
+    path = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
     with opened_wheel(wheel) as archive:
-        info = next(name for name in archive.namelist() if name.endswith(f".dist-info/{DESCRIPTION}"))
-        made_of = json.loads(archive.read(info))["package"]["sha256"]
-        return bool(made_of == stored(LocalFile.of(package)).sha256)
+        try:
+            package = json.loads(archive.read(path))["package"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValidationError(
+                f"{wheel} names no package in {path}: it is no wheel of ./run wheel", advice="Take it away."
+            ) from error
+    value = {"format": index_format.FORMAT, "tag": WHEELS, "packages": [package], "models": []}
+    return index_format.loads(json.dumps(value), f"{wheel}: {DESCRIPTION}").packages[0]
 
 
 def package_of(wiring: Wiring, variant: str) -> Path:
@@ -189,7 +208,8 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     found = _officials(lock, manifest)
     if not found:
         raise NothingToDoError(
-            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of {_wanted(manifest)}.",
+            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of "
+            f"{_requirement(manifest)}.",
             advice="Name the version in variants.yaml and run ./run lock, or take a package of one it has.",
         )
     return found
@@ -197,10 +217,10 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
 
 def _officials(lock: Lock, manifest: Manifest) -> Mapping[Input, Pin]:
     items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
-    return {item: pin for item, pin in items.items() if item.is_for_python(_wanted(manifest))}
+    return {item: pin for item, pin in items.items() if item.is_for_python(_requirement(manifest))}
 
 
-def _wanted(manifest: Manifest) -> str:
+def _requirement(manifest: Manifest) -> str:
     return f"{OFFICIAL[manifest.provider]}=={manifest.onnxruntime.version}"
 
 

@@ -6,7 +6,6 @@ their properties inside, the CPU's wheels unchanged. An index is written whole o
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,8 +29,8 @@ from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
 from builder.release.dist_files import archives_in
 from builder.release.mirror import SIMPLE
-from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
-from builder.wheels.package_wheels import WHEELS, make_missing_wheels
+from builder.wheels.distribution import DISTRIBUTION, STEM, info_folder
+from builder.wheels.package_wheels import WHEELS, make_missing_wheels, source_package
 from builder.wheels.simple_pages import ListedFile, project_pages, root_pages
 from builder.wheels.variant_properties import Properties, labels, variants_json
 
@@ -71,7 +70,7 @@ def write_index(wiring: Wiring, to: Path) -> Path:
         scratch_folder(project, needed=sum(one.file.stat().st_size for one in found)) as fresh,
     ):
         _write_files(wiring, found, fresh)
-        pages = project_pages(_listed(fresh))
+        pages = project_pages(_list_files(fresh))
         for name, text in pages.items():
             (fresh / name).write_text(text, encoding="utf-8")
         with disk_errors(project):
@@ -151,7 +150,7 @@ def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
     found: dict[str, list[ListedFile]] = {}
     for name in names:
         if (folder / name).is_file():
-            listed = _described(folder / name, sums[name], f"../../{folder.name}/")
+            listed = _list_file(folder / name, sums[name], f"../../{folder.name}/")
             found.setdefault(name.split("-")[1], []).append(listed)
     return {version: tuple(files) for version, files in found.items()}
 
@@ -163,7 +162,7 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
     """
     files = sorted(folder.glob(f"*/{STEM}-*.whl"))
     chosen = (file for file in files if variants is None or file.parent.name in variants)
-    found = [_Made(file, _package_of(file)) for file in chosen]
+    found = [_Made(file, source_package(file)) for file in chosen]
     if not found:
         raise NothingToDoError(
             f"{folder} has no wheels.", advice="./run wheel --variant NAME makes those of a package."
@@ -176,19 +175,6 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
                 advice=f"./run wheel --variant cpu makes them of a package of ONNX Runtime {version}.",
             )
     return tuple(sorted(found, key=lambda one: (one.version, one.file.name, one.package.variant)))
-
-
-def _package_of(file: Path) -> IndexPackage:
-    """Return the wheel's entry on its package. Raises ``ConfigError`` if the wheel is not one of ours."""
-    with opened_wheel(file) as archive:
-        path = f"{'-'.join(file.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
-        if path not in archive.namelist():
-            raise ValidationError(
-                f"{file} has no {path}: it is no wheel of ./run wheel", advice="Take it away."
-            )
-        package = json.loads(archive.read(path))["package"]
-    value = {"format": index_format.FORMAT, "tag": WHEELS, "packages": [package], "models": []}
-    return index_format.loads(json.dumps(value), f"{file}: {DESCRIPTION}").packages[0]
 
 
 def _is_free(to: Path) -> bool:
@@ -261,12 +247,12 @@ def _with_metadata(wheel: Path) -> None:
     wheel.with_name(f"{wheel.name}.metadata").write_bytes(content)
 
 
-def _listed(folder: Path) -> Iterator[ListedFile]:
+def _list_files(folder: Path) -> Iterator[ListedFile]:
     for file in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDS)):
-        yield _described(file, file_digest(file).sha256)
+        yield _list_file(file, file_digest(file).sha256)
 
 
-def _described(file: Path, digest: str, folder: str = "") -> ListedFile:
+def _list_file(file: Path, digest: str, folder: str = "") -> ListedFile:
     size, beside = file.stat().st_size, file.with_name(f"{file.name}.metadata")
     if not beside.is_file():
         return ListedFile(file.name, size, digest, folder=folder)

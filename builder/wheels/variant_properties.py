@@ -57,11 +57,11 @@ def labels(index: Index) -> Labels:
     if len(packages) != sum(package.provider == CUDA for package in index.packages):
         raise ValidationError("Two packages are of one variant: an index of wheels takes one.")
     floors = sorted({_floor(package) for package in packages.values()}, key=version_of)
-    served = {device for device in CARDS if floors and _chosen(device, floors[-1], index)}
+    served = {device for device in CARDS if floors and _choose(device, floors[-1], index)}
     found: dict[str, dict[str, None]] = {name: {} for name in packages}
     lost: dict[str, None] = {}
     for device, floor in ((device, floor) for floor in floors for device in CARDS):
-        choice = _chosen(device, floor, index)
+        choice = _choose(device, floor, index)
         if choice is None:
             continue
         name, native = choice
@@ -93,7 +93,7 @@ def variants_json(properties: Mapping[str, Properties]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _chosen(device: Capability, driver: str, index: Index) -> tuple[str, bool] | None:
+def _choose(device: Capability, driver: str, index: Index) -> tuple[str, bool] | None:
     """Return the variant that ``select`` chooses, and whether it is native.
 
     ``None`` means that no variant is chosen, or one that runs on the CPU.

@@ -20,7 +20,7 @@ from builder.binary.elf_headers import read_sections
 from builder.binary.library import read_library
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
-from builder.project.variants import UnpackedToolkit
+from builder.project.bases import UnpackedToolkit
 from tests.support import ROOT
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.one_node import definitions
+from builder.adapters.test_models.operator_schemas import definitions
 from builder.builds.operator_query import operator_table
 from builder.formats import manifest as manifest_format
 from builder.formats.missing_kernels import MissingKernels, cannot_run

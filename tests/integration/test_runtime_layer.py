@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 from ortpacks_service.options import EMBEDDER
 
-from builder.pipeline.client_zipapp import build_client
+from builder.adapters.archive.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
 from builder.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from docker.auth import AuthConfig
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.docker.registry import Registry
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.mirror.folder import MirrorFolder
@@ -26,7 +27,6 @@ from builder.adapters.mirror.registry_host import RegistryHost
 from builder.adapters.retries import Retrier
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.trust import TARGETS
-from builder.pipeline.client_zipapp import build_client
 from builder.release.assets import ReleaseHost, ReleasePlan
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions

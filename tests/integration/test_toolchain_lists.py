@@ -12,7 +12,7 @@ from builder.builds.wiring import Wiring
 from builder.gpu.architectures import Arch
 from builder.gpu.cuda_toolkits import compilable, compiles
 from builder.gpu.table import COMPILED, SUFFIXES
-from builder.project.variants import UnpackedToolkit
+from builder.project.bases import UnpackedToolkit
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.project.variants import UnpackedToolkit
+from builder.project.bases import UnpackedToolkit
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler
 from tests.support import ROOT

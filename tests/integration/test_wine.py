@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.test_models.selftest_graphs import minilm
 from builder.app.client_for_dist import make_client
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form, Layout
-from builder.pipeline.client_zipapp import build_client
 from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
 from builder.project.variants import Project

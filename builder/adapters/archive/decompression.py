@@ -1,6 +1,6 @@
 """Readers of zstd and gzip streams.
 
-zstd is optional: on Python 3.14, ``pipeline.client_zipapp`` uses Python's own as ``backports.zstd``.
+zstd is optional: on Python 3.14, ``client_zipapp`` uses Python's own as ``backports.zstd``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZipFile, ZipInfo
 
-from builder.adapters.archive.zip_file import ZipWriter, entry_of
+from builder.adapters.archive.zip_file import EXECUTABLE, PLAIN, ZipWriter, entry_of
 from builder.files.digest import Digest, chunks_in
 
 _LOCAL_HEADER = 30
@@ -19,10 +19,6 @@ _LOCAL_HEADER = 30
 
 _LENGTHS = struct.Struct("<HH")
 """The lengths of the name and of the extra field, the last four of those bytes."""
-
-EXECUTABLE = 0o755
-
-PLAIN = 0o644
 
 
 class WheelWriter(ZipWriter):

@@ -23,6 +23,9 @@ from builder.formats.package_names import MANIFEST, file_mode
 
 LEVEL = 9
 
+EXECUTABLE, PLAIN = 0o755, 0o644
+"""Permission bits of a member, whatever the umask is."""
+
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 

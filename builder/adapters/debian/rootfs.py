@@ -143,7 +143,7 @@ class DebianRootfs:
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.packages``."""
-        return _listed(self.tar(suite, packages))
+        return _installed_packages(self.tar(suite, packages))
 
     def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
         if self._offline:
@@ -287,14 +287,16 @@ def _busybox_links(tar: Path) -> list[str]:
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
     """Raise ``IntegrityError`` unless the tar's dpkg status has every package."""
-    missing = sorted({"base-files", "dpkg", *packages} - {package.name for package in _listed(tar)})
+    missing = sorted(
+        {"base-files", "dpkg", *packages} - {package.name for package in _installed_packages(tar)}
+    )
     if missing:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}", advice="Run the same command again."
         )
 
 
-def _listed(tar: Path) -> tuple[DebianPackage, ...]:
+def _installed_packages(tar: Path) -> tuple[DebianPackage, ...]:
     """Return every package installed in the tar, sorted. Raises ``IntegrityError`` if ``_LIST`` lacks one."""
     try:
         with tarfile.open(tar, "r:") as archive:

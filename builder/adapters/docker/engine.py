@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import docker
-from docker.auth import load_config
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import Mount
@@ -21,7 +20,8 @@ from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import LABEL, Buildx, require_version
-from builder.adapters.docker.registry import Registry
+from builder.adapters.docker.pushed_images import publish_index, read_image
+from builder.adapters.docker.registry import Registry, cli_logins
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
 from builder.formats.oci import is_loopback
@@ -108,11 +108,11 @@ class DockerEngine:
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """See ``ports.Engine.pushed``."""
         repository, _, tag = reference.rpartition(":")
-        return self._registry(repository).image(tag, platform)
+        return read_image(self._registry(repository), tag, platform)
 
     def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         """See ``ports.Engine.publish``."""
-        return self._registry(repository).publish(tags, images)
+        return publish_index(self._registry(repository), tags, images)
 
     def _registry(self, repository: str) -> Registry:
         """Return a repository with the Docker CLI's login.
@@ -122,8 +122,7 @@ class DockerEngine:
         host = repository.partition("/")[0]
         with _engine_errors():
             known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
-            logins = load_config(config_dict=None)
-        return Registry(repository, logins, insecure=is_loopback(host) or known.get("Secure") is False)
+        return Registry(repository, cli_logins(), insecure=is_loopback(host) or known.get("Secure") is False)
 
     def builders(self, flag: str) -> Sequence[str]:
         """See ``ports.Engine.builders``."""
@@ -141,7 +140,7 @@ class DockerEngine:
         """See ``ports.Engine.run``."""
         with _engine_errors():
             self._remove_orphans()
-            container = self._started(request)
+            container = self._start_with_files(request)
             try:
                 code = int(container.wait(timeout=_TIMEOUT_SECONDS)["StatusCode"])
                 return Completed(
@@ -194,13 +193,14 @@ class DockerEngine:
         if not environment.get("DOCKER_HOST"):
             environment["DOCKER_HOST"] = self._context_host()
         host = environment["DOCKER_HOST"]
+        cli_logins()  # the SDK reads them too, and its error would be taken for the engine's
         try:
             _require_socket(host)
             # "auto" negotiates the API version: Docker 29.0 refuses the versions of Docker 23.
             client = docker.DockerClient.from_env(
                 environment=environment, timeout=_TIMEOUT_SECONDS, version="auto"
             )
-        except DockerException as error:
+        except (DockerException, ValueError) as error:  # ValueError: a port or an IPv6 address that is none
             raise ToolMissingError(
                 f"No Docker engine answers at {host}",
                 cause=str(error),
@@ -219,7 +219,7 @@ class DockerEngine:
     def _is_local(self) -> bool:
         return str(self._sdk().api.base_url).startswith("http+docker")
 
-    def _started(self, request: ContainerRun) -> Container:
+    def _start_with_files(self, request: ContainerRun) -> Container:
         """Start a container and return it. Files that the engine sees are mounted, other files copied in."""
         with suppress(APIError):  # an engine in a virtual machine or another container sees other files
             return self._start(request, self._visible(request.files))

@@ -1,8 +1,8 @@
 """Client of a repository in an OCI registry: manifests, blobs and tags are read and written.
 
-The protocol is that of the OCI Distribution Specification, the form of attestations that of BuildKit. Logins
-are those of the Docker CLI, credential helpers included; they leave this module only in requests to the
-registry and to the token service that the registry names.
+The protocol is that of the OCI Distribution Specification. Logins are those of the Docker CLI, credential
+helpers included; they leave this module only in requests to the registry and to the token service that the
+registry names.
 """
 
 from __future__ import annotations
@@ -32,27 +32,20 @@ from builder.adapters.http_session import (
     system_error,
 )
 from builder.adapters.retries import FileBody
-from builder.errors import TransferError
+from builder.errors import ConfigError, TransferError
 from builder.files.oci_opener import bearer_parameters
-from builder.formats.oci import MANIFEST_LIMIT, OciAddress, is_loopback, registry_host
-from builder.ports import IndexEntry, PushedImage, Statement
+from builder.formats.oci import MANIFEST_LIMIT, MANIFEST_TYPE, OciAddress, is_loopback, registry_host
 
-_MANIFEST, _INDEX, _CONFIG = (
-    f"application/vnd.oci.image.{kind}.v1+json" for kind in ("manifest", "index", "config")
-)
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 
 _DOCKERS = "application/vnd.docker.distribution.manifest"
 
-_ACCEPT = f"{_MANIFEST}, {_INDEX}, {_DOCKERS}.v2+json, {_DOCKERS}.list.v2+json"
-
-_IN_TOTO = "application/vnd.in-toto+json"
+_ACCEPT = f"{MANIFEST_TYPE}, {INDEX_TYPE}, {_DOCKERS}.v2+json, {_DOCKERS}.list.v2+json"
 
 BYTES_TYPE = "application/octet-stream"
 """The media type of a file of no particular kind."""
 
 _EMPTY = b"{}"
-
-_NO_PLATFORM = {"os": "unknown", "architecture": "unknown"}
 
 _TO_CONNECT, _TO_ANSWER = 30, 300
 """The longest waits in seconds: for a connection, and between two bytes."""
@@ -75,6 +68,9 @@ _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _SHOWN = 300
 """The most characters of a registry's refusal that an error shows."""
 
+_OTHER_FORM = (DockerException, AttributeError, TypeError, ValueError)
+"""Errors of docker-py, which does not check the types of values in the CLI's configuration."""
+
 M = TypeVar("M", bound=BaseModel)
 
 _LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentication")
@@ -82,30 +78,6 @@ _LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentic
 
 class _Tags(BaseModel):
     tags: list[str] | None = None
-
-
-class _Descriptor(BaseModel):
-    """The fields that are read of a descriptor in a manifest or an index."""
-
-    digest: str
-    size: int
-    platform: dict[str, str] = {}
-
-
-class _Document(BaseModel):
-    """An image's manifest, or the index that names manifests."""
-
-    manifests: list[_Descriptor] = []
-    layers: list[_Descriptor] = []
-    config: _Descriptor | None = None
-
-
-class _RootFs(BaseModel):
-    diff_ids: list[str]
-
-
-class _Config(BaseModel):
-    rootfs: _RootFs
 
 
 class _Token(BaseModel):
@@ -153,7 +125,7 @@ class Registry:
         reach: str = "",
         seconds: float = _TO_ANSWER,
     ) -> None:
-        self._repository = repository
+        self.repository = repository
         self._reach = reach
         self._host, _, self._name = repository.partition("/")
         self._logins = logins
@@ -164,64 +136,14 @@ class Registry:
         for scheme in self._schemes:
             self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
 
-    def image(self, tag: str, platform: str) -> PushedImage:
-        """Return the image for a platform under a tag. Raises ``TransferError``, also if there is none."""
-        top = self._get(f"manifests/{tag}")
-        document = _read(_Document, top)
-        for one in document.manifests:
-            if platform == "/".join((one.platform.get("os", ""), one.platform.get("architecture", ""))):
-                document = _read(_Document, self._get(f"manifests/{one.digest}"))
-        if document.config is None:
-            raise TransferError(f"{self._repository}:{tag} has no image for {platform}")
-        config = _read(_Config, self._get(f"blobs/{document.config.digest}"))
-        return PushedImage(
-            digest=_digest(top.content),
-            layers=tuple(config.rootfs.diff_ids),
-            sizes=tuple(layer.size for layer in document.layers),
-        )
-
-    def publish(self, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
-        """See ``ports.Engine.publish``."""
-        entries = [self._image_entry(one) for one in images]
-        entries += [self._attestation_entry(one) for one in images]
-        index = _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
-        for tag in tags:
-            self._put_manifest(tag, index, _INDEX)
-        return _digest(index)
-
-    def _image_entry(self, image: IndexEntry) -> dict[str, object]:
-        answer = self._get(f"manifests/{image.digest}")
-        system, _, architecture = image.platform.partition("/")
-        return {
-            **_descriptor(answer.content, answer.headers["Content-Type"]),
-            "platform": {"os": system, "architecture": architecture},
-        }
-
-    def _attestation_entry(self, image: IndexEntry) -> dict[str, object]:
-        """Write an attestation manifest, and return its entry in the index."""
-        layers = [self._put_statement(statement) for statement in image.statements]
-        files = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
-        config = self.put_blob(_json({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)
-        manifest = _json({"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": layers})
-        self._put_manifest(_digest(manifest), manifest, _MANIFEST)
-        notes = {"reference.type": "attestation-manifest", "reference.digest": image.digest}
-        return {
-            **_descriptor(manifest, _MANIFEST),
-            "platform": _NO_PLATFORM,
-            "annotations": {f"vnd.docker.{name}": value for name, value in notes.items()},
-        }
-
-    def _put_statement(self, statement: Statement) -> dict[str, object]:
-        kind = {"in-toto.io/predicate-type": statement["predicateType"]}
-        return {**self.put_blob(_json(statement), _IN_TOTO), "annotations": kind}
-
     def manifest(self, reference: str) -> bytes | None:
         """Return the bytes of the manifest of a tag or digest; ``None`` if there is none."""
         return self._read_small(f"manifests/{reference}", MANIFEST_LIMIT)
 
-    def put_manifest(self, reference: str, manifest: bytes) -> None:
-        """Write an image manifest under a tag or its digest."""
-        self._put_manifest(reference, manifest, _MANIFEST)
+    def put_manifest(self, reference: str, manifest: bytes, media_type: str = MANIFEST_TYPE) -> None:
+        """Write a manifest, or an index, under a tag or its digest."""
+        where = f"{self._base}manifests/{reference}"
+        self._ask("PUT", where, data=manifest, headers={"Content-Type": media_type})
 
     def tags(self) -> Sequence[str]:
         """Return all tags; none if the repository does not exist yet."""
@@ -229,7 +151,7 @@ class Registry:
         page = {"n": str(_PAGE)}
         while page:
             answer = self._ask("GET", f"{self._base}tags/list", params=page, also=_NONE)
-            new = {*((_read(_Tags, answer).tags if answer.ok else None) or ())} - found
+            new = {*((read_answer(_Tags, answer).tags if answer.ok else None) or ())} - found
             found |= new
             # Some registries go on by a mark of their own, so the link is what counts; its host is not asked
             link = answer.links.get("next", {}).get("url", "") if new else ""
@@ -238,7 +160,7 @@ class Registry:
 
     def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         """Write a small blob, and return its descriptor."""
-        found = _descriptor(data, media_type)
+        found = descriptor(data, media_type)
         self._ask(
             "PUT", self.begin_upload(), params={"digest": str(found["digest"])}, data=data, headers=_BYTES
         )
@@ -251,7 +173,8 @@ class Registry:
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob in bytes, -1 if the registry names none; ``None`` if there is no blob."""
         answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
-        return None if answer.status_code in _NONE else int(answer.headers.get("Content-Length", "-1"))
+        size = answer.headers.get("Content-Length", "")
+        return None if answer.status_code in _NONE else int(size) if size.isdecimal() else -1
 
     def blob(self, digest: str, limit: int) -> bytes | None:
         """Return the bytes of a blob of at most ``limit`` bytes; ``None`` if there is none."""
@@ -281,11 +204,8 @@ class Registry:
         """End an upload without a blob."""
         self._ask("DELETE", place, also=(*_NONE, _NOT_ALLOWED))
 
-    def _put_manifest(self, reference: str, manifest: bytes, media_type: str) -> None:
-        where = f"{self._base}manifests/{reference}"
-        self._ask("PUT", where, data=manifest, headers={"Content-Type": media_type})
-
-    def _get(self, path: str) -> requests.Response:
+    def get(self, path: str) -> requests.Response:
+        """Return the answer for a manifest, ``manifests/REFERENCE``, or a small blob, ``blobs/DIGEST``."""
         return self._ask("GET", self._base + path, headers={"Accept": _ACCEPT})
 
     def _read_small(self, path: str, limit: int) -> bytes | None:
@@ -347,7 +267,7 @@ class Registry:
         if answer.ok:
             return answer
         said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
-        what = f"{self._repository}: {answer.request.method} was refused"
+        what = f"{self.repository}: {answer.request.method} was refused"
         if answer.status_code not in _PASSING:
             raise RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
         passing = PassingError(what, cause=said)
@@ -357,8 +277,8 @@ class Registry:
     def _unanswered(self, error: requests.RequestException) -> TransferError:
         said = " ".join(system_error(error).split())
         if is_untrusted(error):
-            return certificate_refused(self._repository, said)
-        what = f"{self._repository} does not answer"
+            return certificate_refused(self.repository, said)
+        what = f"{self.repository} does not answer"
         if isinstance(error, TRANSIENT) and "_base" in vars(self):
             return PassingError(what, cause=said)
         return refused(what, self._host, said, self._reach)
@@ -391,8 +311,10 @@ class Registry:
         try:
             kept = self._logins.resolve_authconfig(self._host) or {}
         except DockerException as error:  # from a credential helper
-            what = f"{self._repository}: the login cannot be had"
+            what = f"{self.repository}: the login cannot be had"
             raise refused(what, self._host, f"authentication: {error}") from error
+        except _OTHER_FORM as error:
+            raise _no_configuration(error) from error
         login = {key.lower(): value for key, value in kept.items()}  # helpers' keys are capitalised
         password = (login["username"], login["password"]) if "password" in login else None
         named = bearer_parameters(challenge)
@@ -402,7 +324,7 @@ class Registry:
         realm = named.get("realm", "")
         if urlsplit(realm).scheme not in self._schemes:
             raise TransferError(
-                f"{self._repository}: the registry names {realm!r} as the place to log in",
+                f"{self.repository}: the registry names {realm!r} as the place to log in",
                 cause="a login is sent over https alone",
                 advice="Check the registry's name, or tell its administrator.",
             )
@@ -414,7 +336,7 @@ class Registry:
         else:
             auth = password or _nobody
             answer = self._session.get(realm, params=wanted, auth=auth, timeout=self._timeout)
-        given = _read(_Token, self._accepted(answer))
+        given = read_answer(_Token, self._accepted(answer))
         self._session.auth = Bearer(given.token or given.access_token)
 
 
@@ -423,11 +345,27 @@ def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
+def cli_logins() -> AuthConfig:
+    """Return the Docker CLI's logins. Raises ``ConfigError`` for a ``config.json`` of another form."""
+    try:
+        return load_config(config_dict=None)
+    except _OTHER_FORM as error:
+        raise _no_configuration(error) from error
+
+
+def _no_configuration(error: Exception) -> ConfigError:
+    return ConfigError(
+        "The Docker CLI's config.json cannot be read",
+        cause=str(error),
+        advice="Correct it: it is in the folder DOCKER_CONFIG, else in ~/.docker.",
+    )
+
+
 def open_repository(address: OciAddress, seconds: float = _TO_ANSWER) -> Registry:
     """Return the repository at an address, with the Docker CLI's login; ``seconds`` as for ``Registry``."""
     return Registry(
         f"{address.host}/{address.name}",
-        load_config(config_dict=None),
+        cli_logins(),
         insecure=is_loopback(address.host),
         reach="Check the name and the network; without TLS only registries on this machine are asked",
         seconds=seconds,
@@ -441,10 +379,10 @@ def artifact(
     notes: Mapping[str, str],
 ) -> bytes:
     """Return the manifest of an artifact of a ``kind``. The same arguments give the same bytes."""
-    return _json(
+    return json_bytes(
         {
             "schemaVersion": 2,
-            "mediaType": _MANIFEST,
+            "mediaType": MANIFEST_TYPE,
             "artifactType": kind,
             "config": config,
             "layers": layers,
@@ -470,7 +408,8 @@ def _advice(host: str, said: str, reach: str) -> str:
     return f"{login if asked else reach}. Then run the same command again."
 
 
-def _read(model: type[M], answer: requests.Response) -> M:
+def read_answer(model: type[M], answer: requests.Response) -> M:
+    """Return the document in an answer. Raises ``TransferError`` for one of another form."""
     try:
         return model.model_validate_json(answer.content)
     except ValidationError as error:
@@ -492,13 +431,16 @@ def _reason(answer: requests.Response) -> str:
     return ", ".join(f"{one.code} {one.message}".strip() for one in said)[:_SHOWN]
 
 
-def _json(document: Mapping[str, object]) -> bytes:
+def json_bytes(document: Mapping[str, object]) -> bytes:
+    """Return a document as it is stored."""
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-def _digest(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """Return the digest of a blob or manifest: ``sha256:`` and 64 hex digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _descriptor(data: bytes, media_type: str) -> dict[str, object]:
-    return {"mediaType": media_type, "digest": _digest(data), "size": len(data)}
+def descriptor(data: bytes, media_type: str) -> dict[str, object]:
+    """Return the entry that names a blob or manifest in another manifest."""
+    return {"mediaType": media_type, "digest": sha256_of(data), "size": len(data)}

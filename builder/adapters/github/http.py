@@ -218,7 +218,7 @@ class GitHubHttp:
             return None
         try:
             value: object = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise TransientFailure("GitHub's answer was cut short") from None
         return value
 

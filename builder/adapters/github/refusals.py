@@ -74,7 +74,7 @@ def reason_of(response: requests.Response) -> str:
     """Return GitHub's text for a refusal, or the text of the status line."""
     try:
         value: object = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return response.reason or "no reason given"
     return explain(value) or response.reason
 

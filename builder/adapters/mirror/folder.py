@@ -71,7 +71,7 @@ class MirrorFolder:
         link = self.root / LATEST
         if os.path.lexists(link) and not (link.is_symlink() and link.readlink().name == str(link.readlink())):
             raise _not_ours(link, "the link to the newest release")
-        self._listed()
+        self._read_listing()
 
     def require_listed(self, tag: str) -> None:
         """Raise ``ReleaseConflictError`` unless the folder ``tag`` is a release of this mirror."""
@@ -119,7 +119,7 @@ class MirrorFolder:
         """Update ``releases.json`` and ``latest`` to the releases that exist. Raises ``DiskError``."""
         listing = self.listing()
         with disk_errors(self.root / LISTING):
-            if listing != self._listed():
+            if listing != self._read_listing():
                 self._write(self.root / LISTING, dumps(listing))
         with disk_errors(self.root / LATEST):
             self._point_at(listing.releases[0].tag if listing.releases else None)
@@ -144,10 +144,14 @@ class MirrorFolder:
         """
         inside = self.root.iterdir() if self.root.is_dir() else ()
         folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
-        found = sorted((item for path in folders for item in _found(path)), key=lambda item: item[0])
-        return merged(self._listed(), [item for _, item in reversed(found)], {path.name for path in folders})
+        found = sorted(
+            (item for path in folders for item in _release_in_folder(path)), key=lambda item: item[0]
+        )
+        return merged(
+            self._read_listing(), [item for _, item in reversed(found)], {path.name for path in folders}
+        )
 
-    def _listed(self) -> Mirror:
+    def _read_listing(self) -> Mirror:
         path = self.root / LISTING
         if not os.path.lexists(path):
             return EMPTY
@@ -201,7 +205,7 @@ class MirrorFolder:
             aside.rename(public)
 
 
-def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
+def _release_in_folder(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
     """Yield the release in ``folder``, if its index names it, after the time in ns when it became public."""
     path = folder / INDEX
     with suppress(OSError):

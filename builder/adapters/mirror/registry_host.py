@@ -267,5 +267,5 @@ def _release_in(content: bytes) -> _Manifest | None:
             for number, one in enumerate(document["layers"])
         ]
         return _Manifest(str(document["annotations"][_VERSION]), tuple(files))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

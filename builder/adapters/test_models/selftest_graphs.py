@@ -44,7 +44,7 @@ def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[fl
     return {name: np.asarray(value).ravel().tolist() for name, value in zip(names, values, strict=True)}
 
 
-def _kept(folder: Path, name: str, made_of: bytes, make: Callable[[], onnx.ModelProto]) -> Path:
+def _cached_model(folder: Path, name: str, made_of: bytes, make: Callable[[], onnx.ModelProto]) -> Path:
     """Return the model's file in ``folder``, made once for each version of this module and of ``made_of``."""
     made_by = hashlib.sha256(Path(__file__).read_bytes() + made_of).hexdigest()
     path = folder / f"{name}-{made_by[:16]}.onnx"
@@ -101,7 +101,7 @@ def minilm(wheel: Path, folder: Path) -> tuple[Path, dict[str, Array]]:
     ``input_ids``, ``attention_mask``, ``token_type_ids``, each (batch, sequence) → ``embedding`` (batch, 384)
     with rows of length 1.
     """
-    return _kept(folder, "minilm", wheel.name.encode(), lambda: _encoder(wheel)), _tokens(wheel)
+    return _cached_model(folder, "minilm", wheel.name.encode(), lambda: _encoder(wheel)), _tokens(wheel)
 
 
 def _encoder(wheel: Path) -> onnx.ModelProto:
@@ -254,7 +254,9 @@ def decoder(folder: Path) -> Path:
     shape = [1, _LENGTH, _SIZE]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("hidden", "output")]
     opsets = {"": 17, _MICROSOFT: 1}
-    return _kept(folder, "decoder", b"", lambda: _model("decoder", opsets, _nodes(), values, _weights()))
+    return _cached_model(
+        folder, "decoder", b"", lambda: _model("decoder", opsets, _nodes(), values, _weights())
+    )
 
 
 def hidden_states() -> NDArray[np.float32]:

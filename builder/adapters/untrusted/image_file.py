@@ -86,9 +86,9 @@ class Contents:
                 "OCI's index.json says how they belong together",
                 advice=_SAVE_AGAIN,
             )
-        return tuple(ImageLayers(one.label, tuple(map(self._resolved, one.layers))) for one in found)
+        return tuple(ImageLayers(one.label, tuple(map(self._follow_links, one.layers))) for one in found)
 
-    def _resolved(self, name: str) -> str:
+    def _follow_links(self, name: str) -> str:
         name = plain(name)
         for _ in range(_HOPS):
             if name not in self.links:

@@ -65,7 +65,7 @@ class Opener:
         Raises ``NothingToDoError`` (no library), ``ValidationError`` (no such source, or one that cannot be
         opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
         """
-        with self._found(source) as found:
+        with self._libraries_of(source) as found:
             named = [(printable(name), path) for name, path in sorted(found.items())]
             manifests = [one for one in named if _is_manifest(*one)]
             libraries = [one for one in named if one not in manifests]
@@ -74,7 +74,7 @@ class Opener:
             yield SourceFiles(libraries, manifests)
 
     @contextmanager
-    def _found(self, source: str) -> Iterator[dict[str, Path]]:
+    def _libraries_of(self, source: str) -> Iterator[dict[str, Path]]:
         if is_url(source):
             with self._scratch() as scratch:
                 if _name_in(source).endswith(PARTS_SUFFIX):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from builder.adapters.git import revision_of
 from builder.adapters.untrusted.opener import is_url, require_path, shown
@@ -56,7 +56,7 @@ def add(wiring: Wiring, what: str) -> Path:
 def write_record(wiring: Wiring, record: WheelRecord) -> Path:
     """Write a record to its file in ``docs/atlas`` and return the file's path."""
     file = record_file(wiring.root, record.filename)
-    _write(file, dumps(record))
+    write_file(file, dumps(record).encode())
     wiring.reporter.say(f"{file.relative_to(wiring.root)}  {file.stat().st_size:,} bytes")
     return file
 
@@ -126,7 +126,7 @@ def _is_requirement(what: str) -> bool:
 
 def _by_url(wiring: Wiring, url: str, folder: Path) -> Path:
     parts = urlsplit(url)
-    file = folder / PurePosixPath(parts.path).name
+    file = folder / PurePosixPath(unquote(parts.path)).name
     require_wheel(file.name)
     opener(wiring, wiring.reporter).transfer.download(url, file)
     _require(file, parse_qs(parts.fragment).get("sha256", [""])[0])
@@ -167,18 +167,18 @@ def make(wiring: Wiring) -> Atlas:
 
     Raises what ``read_records`` does.
     """
-    records = [_judged(wiring, record) for record in read_records(wiring.root)]
+    records = [_update_verdicts(wiring, record) for record in read_records(wiring.root)]
     atlas = atlas_of(records)
     page = wiring.dist / "atlas.html"
-    _write(page, atlas_page(atlas, wiring.loader))
-    _write(wiring.dist / "atlas.json", json.dumps(document(atlas), indent=1) + "\n")
+    write_file(page, atlas_page(atlas, wiring.loader).encode())
+    write_file(wiring.dist / "atlas.json", f"{json.dumps(document(atlas), indent=1)}\n".encode())
     counts = ((len(records), "wheel"), (len(atlas.projects), "project"))
     wheels, projects = (f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts)
     wiring.reporter.say(f"{page} and atlas.json: {wheels} of {projects}")
     return atlas
 
 
-def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
+def _update_verdicts(wiring: Wiring, record: WheelRecord) -> WheelRecord:
     """Return the record with the verdicts of the current rules; write it to its file if they differ."""
     now = verdicts_of(record.source().libraries)
     if now == record.verdicts:
@@ -191,11 +191,6 @@ def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
     said = "; ".join(f"{' '.join(where)} was {old}, is {new}" for (old, new), where in differ.items())
     judged = replace(record, verdicts=now)
     file = record_file(wiring.root, record.filename)
-    _write(file, dumps(judged))
+    write_file(file, dumps(judged).encode())
     wiring.reporter.say(f"{file.relative_to(wiring.root)}: {said}")
     return judged
-
-
-def _write(file: Path, text: str) -> None:
-    data = text.encode()
-    write_file(file, data)

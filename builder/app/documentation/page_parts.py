@@ -18,6 +18,7 @@ from builder.app.documentation.atlas_records import RECORDS
 from builder.app.verb_answers import SCHEMAS, schema_file
 from builder.builds.wiring import Wiring
 from builder.client.arguments import EXIT_CODES
+from builder.config.project import LOCK, PROJECT
 from builder.console import Console
 from builder.errors import BuilderError, ConfigError
 from builder.formats.package_names import LINUX
@@ -72,10 +73,10 @@ def _result(wiring: Wiring, name: str) -> Iterator[str]:
     facts, output = _stored(wiring.root, name)
     is_table = all(line.startswith("|") for line in output)
     yield from output if is_table else ("```text", *output, "```")
-    yield from _told(facts)
+    yield from _measured_with(facts)
 
 
-def _told(facts: Mapping[str, str]) -> Iterator[str]:
+def _measured_with(facts: Mapping[str, str]) -> Iterator[str]:
     yield ""
     yield f"`{facts['command']}`, {facts['date']}, commit {facts['commit']}; {facts['machine']}."
 
@@ -94,10 +95,10 @@ def _variants(wiring: Wiring, _name: str) -> Iterator[str]:
         yield f"| `{one.name}` | none | {one.platform} |"
     named = [f"`{name}`" for name, one in project.packages.items() if not one.in_all]
     yield ""
-    yield f"`--all` makes {len(project.packages) - len(named)} of these, without {_listed(named)}."
+    yield f"`--all` makes {len(project.packages) - len(named)} of these, without {_joined_by_and(named)}."
 
 
-def _listed(words: Sequence[str]) -> str:
+def _joined_by_and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
@@ -173,7 +174,7 @@ def _compared(wiring: Wiring, name: str) -> Iterator[str]:
         simulated = int(cpu) / int(cores)
         error = simulated / int(measured) - 1
         yield f"| {build} | {int(cpu):,} | {simulated:,.0f} | {int(measured):,} | {error:+.0%} |"
-    yield from _told(facts)
+    yield from _measured_with(facts)
 
 
 def _scaling_svg(wiring: Wiring) -> str:
@@ -227,6 +228,8 @@ FILES: Mapping[str, Callable[[Wiring], str]] = {
     "docs/scaling.svg": _scaling_svg,
     f"{_BENCHMARK}.md": _benchmark_page,
     f"{_BENCHMARK}.svg": _benchmark_svg,
+    "docs/schemas/variants.schema.json": lambda _: PROJECT.schema_file("variants.yaml"),
+    "docs/schemas/inputs.schema.json": lambda _: LOCK.schema_file("inputs.lock"),
     **{f"docs/schemas/{name}.schema.json": partial(_schema, name) for name in SCHEMAS},
 }
 """The makers of whole files, by their paths."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from builder.adapters.archive.client_zipapp import INSPECTOR, build_inspector
 from builder.adapters.archive.zip_file import is_zip_of, write_package_zip
 from builder.adapters.docker.registry import open_repository
 from builder.adapters.github.http import GitHubHttp
@@ -32,7 +33,6 @@ from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
 from builder.formats.text import without_userinfo
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
-from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Project

@@ -226,7 +226,7 @@ def _payloads(buffer: Buffer, container: Container) -> Iterator[tuple[Image, _Pa
             for one in (image, *islice(images, count - 1)):
                 yield one, partial(_part, buffer, one, blob)
         else:
-            yield image, partial(_whole, buffer, at + header, image)
+            yield image, partial(_unpacked_image, buffer, at + header, image)
         release_pages(buffer, at, at + header + payload)
         at += header + payload
 
@@ -235,7 +235,7 @@ def _stored(buffer: Buffer, start: int, size: int) -> bytes:
     return bytes(buffer[start : start + size])
 
 
-def _whole(buffer: Buffer, start: int, image: Image) -> bytes:
+def _unpacked_image(buffer: Buffer, start: int, image: Image) -> bytes:
     return unpack(_stored(buffer, start, image.size), image.compression, image.unpacked_size)
 
 

@@ -45,7 +45,7 @@ def short_name(mangled: str) -> str:
     return "::".join(parts) or mangled
 
 
-def named(kernels: Iterable[str]) -> str:
+def kernel_list(kernels: Iterable[str]) -> str:
     """Return a list of short names with their numbers: ``cutlass::Kernel (572), foo and 3 more``."""
     counts = Counter(map(short_name, kernels))
     shown = [name if count == 1 else f"{name} ({count:,})" for name, count in counts.most_common(_NAMED)]

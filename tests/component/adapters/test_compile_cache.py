@@ -256,6 +256,13 @@ def test_a_server_whose_certificate_nobody_knows_is_not_asked(
             compile_cache(address.format(port=port), "--into", {}).require()
 
 
+def test_a_variable_of_s3_with_another_value_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_S3_EXPRESS", "perhaps")
+    with pytest.raises(ValidationError, match=r's3://bucket cannot be opened: .*"perhaps".*AWS_') as refused:
+        compile_cache("s3://bucket", "--into", {})
+    assert "\n" not in str(refused.value)
+
+
 def test_a_server_without_tls_is_not_asked_where_tls_is_wanted() -> None:
     with babbling(b"+PONG\r\n") as port, pytest.raises(TransferError, match=r"does not answer: .*SSL"):
         compile_cache(f"rediss://127.0.0.1:{port}", "--into", {}).require()

@@ -8,7 +8,8 @@ import onnx
 import onnx.shape_inference
 import pytest
 
-from builder.adapters.test_models.one_node import LAST, Definition, NodeForm, Question, definitions, future
+from builder.adapters.test_models.one_node import LAST, Question, future
+from builder.adapters.test_models.operator_schemas import Definition, NodeForm, definitions
 from builder.builds.operator_query import ask
 from builder.errors import CheckFailedError
 from builder.virtualcard.sessions import CardSession, ModelToOpen

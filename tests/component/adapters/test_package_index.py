@@ -41,13 +41,14 @@ class Page(BaseHTTPRequestHandler):
     """The page of one project, as JSON for clients that accept it and as HTML for others."""
 
     files: ClassVar[list[object]] = []
+    other: ClassVar[bytes] = b"<!DOCTYPE html>"
     asked: ClassVar[list[tuple[str, str]]] = []
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers["Accept"]))
         body = json.dumps({"meta": {"api-version": "1.1"}, "name": "gpu-thing", "files": self.files}).encode()
         if self.headers["Accept"] != JSON or self.path != "/simple/gpu-thing/":
-            body = b"<!DOCTYPE html>"
+            body = self.other
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -99,6 +100,10 @@ def test_an_index_that_does_not_say_which_bytes_is_told(server: str, file: objec
         index(f"{server}/simple").python_wheels("gpu-thing==1.0")
 
 
-def test_an_index_of_html_alone_is_told(server: str) -> None:
+@pytest.mark.parametrize("body", [Page.other, b"[" * 100_000], ids=["HTML", "nested"])
+def test_an_index_of_something_else_is_told(
+    server: str, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(Page, "other", body)
     with pytest.raises(TransferError, match=r"is no JSON of PEP 691"):
         index(f"{server}/other").python_wheels("gpu-thing==1.0")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.pipeline.client_zipapp import build_inspector
+from builder.adapters.archive.client_zipapp import build_inspector
 from tests.support import ROOT
 from tests.support.factories.binaries import LZ4, SASS, container, elf, image
 from tests.support.factories.cubins import ADDS, ptx_image, sass_image, stub, work

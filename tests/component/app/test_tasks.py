@@ -92,6 +92,13 @@ def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str
     assert copied.fails(2, "build", "--variant", "legacy", f"{flag}={value}") == said
 
 
+def test_rebuild_refuses_a_number_before_it_fetches(copied: Place) -> None:
+    assert (
+        copied.fails(2, "rebuild", "v0", "--jobs=many")
+        == "error: --jobs 'many' is no number from 1 to 1024.\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [

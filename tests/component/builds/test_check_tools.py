@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from builder.builds.check_tools import CheckTools
-from builder.errors import CommandError
+from builder.errors import CommandError, ConfigError
 from builder.files.file_lock import exclusive
 from builder.ports import Completed
+from builder.project.inputs import Lock
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeReporter
 
@@ -83,6 +84,14 @@ def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: s
     assert (request.contexts, request.dockerfile.name) == ({}, "runtime.Dockerfile")
     (tried,) = site.engine.runs
     assert list(tried.files.values()) == [site.shop.root / "builder/binary/known-images.so"]
+
+
+def test_a_cuobjdump_without_a_pin_is_told(site: Site) -> None:
+    lock = site.shop.lock
+    key = site.shop.project.check.cuobjdump.key
+    site.shop.__dict__["lock"] = Lock({name: pin for name, pin in lock.pins.items() if name != key})
+    with pytest.raises(ConfigError, match=r"nvidia-cuda-toolkit_12\.4\.131.*\./run lock"):
+        tools_of(site).inspector()
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from builder.builds.disk_needs import (
 )
 from builder.errors import DiskError
 from builder.formats.package_names import Profile
-from builder.package.contents import wanted
+from builder.package.contents import required_files
 from builder.ports import EngineResource
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan
 from builder.project.inputs import Input, Lock, Pin
-from builder.project.variants import SuiteSystem
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeRootfs, FakeStore
 
@@ -38,7 +38,7 @@ TOOLS = EngineResource("image", "ortpacks/bare:assembled-0123456789ab", "x")
 
 def locked(plan: BuildPlan) -> Lock:
     """Return a lock in which the plan's wheels have 2 GB in total."""
-    files = {file.source for file in wanted(plan) if file.source}
+    files = {file.source for file in required_files(plan) if file.source}
     return Lock(
         pins={file.key: Pin(filename="f", size=2 * GB // len(files), sha256="0" * 64) for file in files}
     )

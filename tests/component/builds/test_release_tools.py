@@ -21,7 +21,7 @@ from pathlib import Path
 from builder.app.client_for_dist import write_client
 from builder.builds.python_wheels import make_wheel
 from builder.builds.wiring import Wiring
-from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
+from builder.adapters.archive.client_zipapp import INSPECTOR, build_inspector
 
 wiring = Wiring(Path.cwd(), dist=Path(sys.argv[1]))
 write_client(wiring, "https://example.org/index.json")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.pipeline.client_zipapp import build_client
+from builder.adapters.archive.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.support import ROOT
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.client.arguments import COMMANDS
 from builder.files.digest import sha256_of
-from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from ortpacks_runtime.one_node import ONE_NODE
 
-from builder.pipeline.client_zipapp import build_client
+from builder.adapters.archive.client_zipapp import build_client
 from tests.answers import pairs
 from tests.doubles.release import name_of, write_release
 from tests.support import ROOT

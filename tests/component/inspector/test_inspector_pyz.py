@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
+from builder.adapters.archive.client_zipapp import build_inspector
 from builder.inspector.__main__ import main
-from builder.pipeline.client_zipapp import build_inspector
 from tests.component.client.test_pythons import found
 from tests.support import ROOT
 from tests.support.factories.archives import files

@@ -290,14 +290,14 @@ def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(tmp_path
     shutil.copy(_ssl.__file__, original)
     before = original.read_bytes()
     patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=program)
-    copy = patchelf.with_origin(original)
+    copy = patchelf.with_runpath(original)
     found_path = subprocess.run([program, "--print-rpath", copy], capture_output=True, check=True, text=True)
     assert found_path.stdout.strip() == "$ORIGIN"
     assert copy.name == original.name
     assert copy.is_relative_to(tmp_path / "kept")
     assert original.read_bytes() == before
     made = copy.stat()
-    assert patchelf.with_origin(original).stat().st_mtime_ns == made.st_mtime_ns
+    assert patchelf.with_runpath(original).stat().st_mtime_ns == made.st_mtime_ns
     assert [path.name for path in (tmp_path / "kept").rglob("*") if "part" in path.name] == []
 
 
@@ -311,7 +311,7 @@ def test_patchelf_gives_a_copy_for_a_wheel_its_runpath_and_another_needed_librar
     listed = subprocess.run(["readelf", "-d", copy], capture_output=True, check=True, text=True).stdout
     assert f"Library runpath: [{runpath}]" in listed
     assert "Shared library: [libnvrtc.so.12]" in listed
-    assert patchelf.with_origin(original) != copy
+    assert patchelf.with_runpath(original) != copy
 
 
 def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
     library.write_bytes(b"\x7fELF")
     runner = FakeRunner({"patchelf": Completed(code=0, stdout="\n", stderr="")})
     with pytest.raises(CommandError, match="left RUNPATH ''"):
-        Patchelf(runner, tmp_path / "kept").with_origin(library)
+        Patchelf(runner, tmp_path / "kept").with_runpath(library)
     assert [path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()] == [".lock"]
 
 
@@ -335,7 +335,7 @@ def test_two_variants_at_once_share_one_copy(tmp_path: Path) -> None:
     runner = Slow()
     patchelf = Patchelf(runner, tmp_path / "kept")
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(patchelf.with_origin, [library, library])
+        one, two = pool.map(patchelf.with_runpath, [library, library])
     assert one == two
     assert one.read_bytes() == b"\x7fELF"
     assert [call[1] for call in runner.calls] == ["--set-rpath", "--print-rpath"]

@@ -14,9 +14,10 @@ import pytest
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.ports import ImageBuild
+from builder.project.bases import SuiteSystem
 from builder.project.build_plan import Rendered, Workplace
 from builder.project.inputs import Input
-from builder.project.variants import Origin, SuiteSystem
+from builder.project.variants import Origin
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 

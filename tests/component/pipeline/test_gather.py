@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import IntegrityError
 from builder.formats.package_names import Host
-from builder.package.contents import wanted
+from builder.package.contents import required_files
 from builder.package.notice import notice
 from builder.pipeline.gather import locate
 from tests.support.factories.packages import Trees, artifact, official, plan
@@ -17,7 +17,7 @@ from tests.support.factories.packages import Trees, artifact, official, plan
 
 def sources(tmp_path: Path, **changes: object) -> dict[str, str]:
     made = plan(**changes)
-    members = locate(wanted(made), Trees(tmp_path / "trees").lay(), artifact(tmp_path / "artifact"))
+    members = locate(required_files(made), Trees(tmp_path / "trees").lay(), artifact(tmp_path / "artifact"))
     return {member.path: member.source for member in members}
 
 
@@ -32,7 +32,7 @@ def test_compiled_files_come_from_the_artifact_and_the_rest_from_their_wheels(tm
 
 
 def test_each_file_of_a_wheel_knows_its_place_there(tmp_path: Path) -> None:
-    members = locate(wanted(plan()), Trees(tmp_path / "trees").lay(), artifact(tmp_path / "artifact"))
+    members = locate(required_files(plan()), Trees(tmp_path / "trees").lay(), artifact(tmp_path / "artifact"))
     places = {member.path: member.member for member in members}
     assert places["lib/libcudnn.so.9"] == "nvidia/cudnn/lib/libcudnn.so.9"
     assert places["lib/libonnxruntime.so.1"] == "onnxruntime/capi/libonnxruntime.so.1.21.0"
@@ -44,7 +44,7 @@ def test_a_compiled_host_library_is_taken_under_either_name(tmp_path: Path, name
     folder = artifact(tmp_path / "artifact")
     (folder / name).write_bytes(b"host")
     made = plan(host=Host.SOURCE)
-    members = locate(wanted(made), Trees(tmp_path / "trees").lay(), folder)
+    members = locate(required_files(made), Trees(tmp_path / "trees").lay(), folder)
     host = next(member for member in members if member.path == "lib/libonnxruntime.so.1")
     assert (host.source, host.file) == ("built", folder / name)
 
@@ -54,7 +54,7 @@ def test_links_are_followed_to_the_bytes(tmp_path: Path) -> None:
     library = tmp_path / "trees/nvidia-cufft-cu12==11.4.1.4/nvidia/cufft/lib/libcufft.so.11"
     real = library.rename(library.with_name("libcufft.so.11.4.1.4"))
     library.symlink_to(real.name)
-    members = locate(wanted(official()), tree, None)
+    members = locate(required_files(official()), tree, None)
     assert next(member.file for member in members if member.path == "lib/libcufft.so.11") == real
 
 
@@ -67,7 +67,7 @@ def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(tmp_pa
     loop.unlink()
     loop.symlink_to(loop.name)
     with pytest.raises(IntegrityError) as error:
-        locate(wanted(plan()), tree, None)
+        locate(required_files(plan()), tree, None)
     told = str(error.value).splitlines()
     assert [line.split(" ")[0].rsplit("/", maxsplit=1)[-1] for line in told] == [
         "libcudnn_ops.so.9",
@@ -83,7 +83,7 @@ def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(tmp_pa
 
 
 def test_the_notice_lists_every_file_under_its_licence_and_sets_nvidias_apart(tmp_path: Path) -> None:
-    members = locate(wanted(official()), Trees(tmp_path / "trees").lay(), None)
+    members = locate(required_files(official()), Trees(tmp_path / "trees").lay(), None)
     text = notice(
         "ortpacks-x", [replace(member, modified="providers_cuda" in member.path) for member in members]
     )

@@ -183,6 +183,7 @@ def test_a_draft_stays_one_when_asked_and_the_next_run_publishes_it(desk: Desk) 
     assert desk.publish(PublishOptions(draft=True)).state == "draft"
     (release,) = desk.github.releases.values()
     assert release.draft
+    assert "\ncomplete draft, not public: http" in desk.output
     before = len(desk.github.writes())
     assert desk.publish().state == "published"
     assert [seen.method for seen in desk.github.writes()[before:]] == ["PATCH"]

@@ -174,6 +174,18 @@ def test_an_image_under_the_tag_is_left_alone(counter: Counter) -> None:
     assert counter.served.manifests[TAG] == before
 
 
+ENDLESS = f"""{{"artifactType": "application/vnd.ortpacks.release.v1", "layers": [
+    {{"annotations": {{"org.opencontainers.image.title": "a"}}, "digest": "sha256:{"0" * 64}", "size": 1e999}}
+]}}"""
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, ENDLESS], ids=["nested", "endless"])
+def test_nonsense_under_the_tag_is_left_alone(counter: Counter, content: str) -> None:
+    counter.served.hold(TAG, "application/vnd.oci.image.manifest.v1+json", content.encode())
+    with pytest.raises(ReleaseConflictError, match=rf"{TAG} is no release"):
+        counter.mirror(PublishOptions(replace=True))
+
+
 @pytest.mark.parametrize("tag", ["latest", "v1+cuda", "a/b", "v" * 129])
 def test_a_tag_that_no_registry_can_have_is_refused(tag: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a tag in a registry"):

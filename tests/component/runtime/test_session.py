@@ -35,7 +35,7 @@ from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
 
-from builder.pipeline.client_zipapp import build_client
+from builder.adapters.archive.client_zipapp import build_client
 from tests.support import ROOT
 
 

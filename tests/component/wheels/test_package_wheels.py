@@ -224,3 +224,13 @@ def test_build_makes_the_wheels_of_each_variants_first_package_once(shop: Wiring
     assert {one: one.stat().st_mtime_ns for one in made} == made
     make_missing_wheels(shop, [thin])
     assert {one: one.stat().st_mtime_ns for one in made} != made
+
+
+@pytest.mark.parametrize("text", [None, "[]", "{}", "{", '{"package": {}}'])
+def test_build_replaces_a_wheel_that_names_no_package(shop: Wiring, text: str | None) -> None:
+    package = write_package(shop.dist)
+    wheel = make_wheels(shop, package)[0]
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{INFO}/{'other' if text is None else 'ortpacks.json'}", text or "")
+    make_missing_wheels(shop, [package])
+    assert json.loads(members(wheel)[f"{INFO}/ortpacks.json"])["package"]["variant"] == "modern"

@@ -15,7 +15,7 @@ from builder.files.digest import Digest
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout
 from builder.package.archive import BUILT, Member
-from builder.package.contents import ORTPACKS, SBOM, wanted
+from builder.package.contents import ORTPACKS, SBOM, required_files
 from builder.package.describe import Packed, describe
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
@@ -40,7 +40,7 @@ def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]
             member=file.places[0] if file.source else None,
             packed=layout is Layout.FULL or file.vendor != NVIDIA or not file.path.startswith("lib/"),
         )
-        for file in wanted(made)
+        for file in required_files(made)
     )
     ours = (Member(path, Path("nowhere"), BUILT, "LICENSE", ORTPACKS) for path in ("LICENSE", "NOTICE", SBOM))
     return tuple(sorted((*found, *ours), key=lambda member: member.path))

@@ -16,18 +16,23 @@ from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
 from builder.gpu.architectures import Arch, Capability
 from builder.package.describe import BinaryReport
+from builder.project.bases import (
+    Base,
+    GitSource,
+    ImageSystem,
+    ImageToolkit,
+    SuiteSystem,
+    TarballSource,
+    UnpackedToolkit,
+)
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.required_inputs import all_inputs
 from builder.project.variants import (
-    Base,
     Bundle,
     Cuda,
     Cudnn,
-    GitSource,
     Images,
-    ImageSystem,
-    ImageToolkit,
     Limits,
     OnnxRuntime,
     Origin,
@@ -35,9 +40,6 @@ from builder.project.variants import (
     Preset,
     Project,
     Publish,
-    SuiteSystem,
-    TarballSource,
-    UnpackedToolkit,
     Variant,
 )
 

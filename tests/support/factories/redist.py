@@ -20,8 +20,8 @@ from pathlib import Path
 from builder.builds.wiring import Wiring
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.ports import Store
+from builder.project.bases import TarballSource, UnpackedToolkit
 from builder.project.inputs import REDIST, Input, InputKind, Lock, Pin
-from builder.project.variants import TarballSource, UnpackedToolkit
 
 RELEASE, NVCC = "12.4.1", "12.4.131"
 """The toolkit and its nvcc."""

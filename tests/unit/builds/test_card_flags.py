@@ -1,13 +1,21 @@
-"""Tests of the command-line flags for virtual cards: values that name no card are refused."""
+"""Tests of virtual cards: flags that name none are refused, and a card may be newer than a package."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from builder.builds.virtual_cards import card_request
+from builder.builds import virtual_cards
+from builder.builds.virtual_cards import CardBench, CardRequest, card_request
 from builder.errors import ValidationError
+from builder.gpu.architectures import Capability
 from builder.gpu.table import CAPABILITIES
 from builder.virtualcard.sessions import DRIVER
+from tests.support.factories.releases import manifest
+from tests.support.fakes.ports import FakeReporter
 
 
 def test_no_card_is_asked_for() -> None:
@@ -39,3 +47,18 @@ def test_what_is_no_card(cards: list[str], driver: str | None, grid: str | None,
         card_request(cards, driver, grid)
     assert words in str(error.value)
     assert error.value.exit_code == 2
+
+
+def test_a_package_that_is_older_than_a_card_states_no_support(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_cards, "open_models", lambda *_, **__: [])
+    reporter = FakeReporter()
+    bench = CardBench(
+        wiring=SimpleNamespace(reporter=reporter),  # type: ignore[arg-type]
+        runtime=SimpleNamespace(error_of=lambda _: 0),  # type: ignore[arg-type]
+        trials=(),
+        cards=CardRequest(capabilities=(Capability(12, 1),), driver=DRIVER, whole=False),
+        grids=[],
+    )
+    old = replace(manifest("modern"), capabilities={"8.6": "native"})
+    assert bench(Path("p"), old, Path("l"), SimpleNamespace(coverage=())) == ()  # type: ignore[arg-type]
+    assert any(line.startswith("12.1: none, ") for line in reporter.lines)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.document import Reader
-from builder.config.project import LOCK, PROJECT, load_project, parse_lock
+from builder.config.project import load_project, parse_lock
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.support.schemas import schema
@@ -29,20 +28,6 @@ GOOD_LOCK = {
         "wheel:cmake==3.31.6": {"filename": "cmake-3.31.6-py3-none-any.whl", "size": 9, "sha256": "f" * 64},
     },
 }
-
-
-@pytest.mark.parametrize(
-    ("name", "reader", "title"),
-    [
-        ("variants.schema.json", PROJECT, "variants.yaml"),
-        ("inputs.schema.json", LOCK, "inputs.lock"),
-    ],
-)
-def test_the_schemas_are_made_of_the_classes_that_read(
-    root: Path, name: str, reader: Reader[object], title: str
-) -> None:
-    written = (root / "docs" / "schemas" / name).read_text(encoding="utf-8")
-    assert written == reader.schema_file(title), f"docs/schemas/{name} is what Reader.schema_file makes"
 
 
 def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> None:

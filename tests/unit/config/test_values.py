@@ -13,8 +13,9 @@ from builder.findings.finding import Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
 from builder.gpu.architectures import Arch
+from builder.project.bases import ImageSystem, TarballSource
 from builder.project.inputs import Input, InputKind
-from builder.project.variants import ImageSystem, Limits, Origin, Oversize, Preset, TarballSource, Variant
+from builder.project.variants import Limits, Origin, Oversize, Preset, Variant
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.pipeline.client_zipapp import SHIPPED
+from builder.adapters.archive.client_zipapp import SHIPPED
 from tests.support import ROOT
 
 BUILDER = ROOT / "builder"

@@ -15,7 +15,7 @@ import pytest
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.architecture_list import cmake_list, compiled, read_list, refused, rewritten
 from builder.onnxruntime.explain import arch_list
-from builder.onnxruntime.toolchain import check_reach, divide, lost, made, proposed, widened
+from builder.onnxruntime.toolchain import check_reach, compiled_for, divide, lost, proposed, widened
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages
@@ -197,11 +197,11 @@ def test_what_comes_into_a_set(sm: str, version: str, base: str, added: str) -> 
 def test_both_bases_serve_the_same_gpus_once_a_set_is_widened() -> None:
     nvidia = widened(planned(LATEST, "1.23.2"))
     assembled = widened(planned(LATEST, "1.21.0", "assembled"))
-    found = made(nvidia.variant.sm, nvidia).sass
+    found = compiled_for(nvidia.variant.sm, nvidia).sass
     assert found == arches("89 90a 100a 103 120a 121")
-    assert made(assembled.variant.sm, assembled).sass == arches(LATEST)
-    assert lost(made(assembled.variant.sm, assembled).sass, found) == ()
-    assert lost(found, made(assembled.variant.sm, assembled).sass) == ()
+    assert compiled_for(assembled.variant.sm, assembled).sass == arches(LATEST)
+    assert lost(compiled_for(assembled.variant.sm, assembled).sass, found) == ()
+    assert lost(found, compiled_for(assembled.variant.sm, assembled).sass) == ()
 
 
 def test_nothing_is_added_unasked_or_to_what_is_repacked() -> None:
@@ -213,7 +213,7 @@ def test_nothing_is_added_unasked_or_to_what_is_repacked() -> None:
 
 def test_a_set_that_is_narrowed_is_told_with_the_cards_and_the_ways_out() -> None:
     plan = planned(LATEST, "1.23.2", widen=False)
-    (finding,) = check_reach(plan, made(plan.variant.sm, plan).sass)
+    (finding,) = check_reach(plan, compiled_for(plan.variant.sm, plan).sass)
     assert str(finding) == (
         "warning C012 variants.latest.sm: plain code for this set runs on 10.3 (B300, GB300) and 12.1 "
         "(GB10 (DGX Spark)) too, and what the package will hold does not run there natively\n"
@@ -232,4 +232,4 @@ def test_a_set_that_is_narrowed_is_told_with_the_cards_and_the_ways_out() -> Non
 )
 def test_a_set_that_keeps_its_gpus_is_not_warned_of(sm: str, version: str, base: str) -> None:
     plan = planned(sm, version, base, widen=False)
-    assert list(check_reach(plan, made(plan.variant.sm, plan).sass)) == []
+    assert list(check_reach(plan, compiled_for(plan.variant.sm, plan).sass)) == []

@@ -8,7 +8,7 @@ import pytest
 
 from builder.errors import ValidationError
 from builder.formats.package_names import Host
-from builder.package.contents import is_users, libraries, licences, wanted
+from builder.package.contents import is_users, libraries, licences, required_files
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Variant
@@ -17,7 +17,7 @@ from tests.support.real_packages import LIBRARIES
 
 
 def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners() -> None:
-    paths = [file.path for file in wanted(plan())]
+    paths = [file.path for file in required_files(plan())]
     assert [path.removeprefix("lib/") for path in paths if path.startswith("lib/")] == sorted(LIBRARIES)
     assert [path for path in paths if not path.startswith("lib/")] == [
         "licenses/nvidia-cuda.txt",
@@ -25,7 +25,7 @@ def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners() -
         "licenses/onnxruntime-third-party.txt",
         "licenses/onnxruntime.txt",
     ]
-    assert len({file.source for file in wanted(plan()) if file.source}) == 7
+    assert len({file.source for file in required_files(plan()) if file.source}) == 7
 
 
 ON_LINUX = {
@@ -64,7 +64,7 @@ TEXTS = {
 def test_a_package_without_cuda_holds_the_wheels_libraries_and_texts(provider: str, platform: str) -> None:
     wheel = Input.wheel("onnxruntime==1.23.2", platform)
     variant = Variant(provider, (), (), provider=provider, platform=platform, wheel=wheel)
-    files = wanted(official(variant=variant, ort_version="1.23.2", ort_wheel=wheel))
+    files = required_files(official(variant=variant, ort_version="1.23.2", ort_wheel=wheel))
     directml = {"lib/DirectML.dll": "onnxruntime/capi/DirectML.dll"} if provider == "directml" else {}
     places = {**REPACKED[platform], **directml, **TEXTS}
     assert places.items() <= {(file.path, place) for file in files for place in file.places}
@@ -91,8 +91,8 @@ def with_tensorrt(made: BuildPlan) -> BuildPlan:
 
 @pytest.mark.parametrize("made", [plan(), official()])
 def test_the_tensorrt_provider_is_the_official_wheel_s_whatever_is_compiled(made: BuildPlan) -> None:
-    files = {file.path: file for file in wanted(with_tensorrt(made))}
-    assert files.keys() - {file.path for file in wanted(made)} == {TENSORRT}
+    files = {file.path: file for file in required_files(with_tensorrt(made))}
+    assert files.keys() - {file.path for file in required_files(made)} == {TENSORRT}
     assert files[TENSORRT].source == made.ort_wheel
     assert files[TENSORRT].places == ("onnxruntime/capi/libonnxruntime_providers_tensorrt.so",)
     assert files[TENSORRT].vendor == "onnxruntime"
@@ -100,8 +100,8 @@ def test_the_tensorrt_provider_is_the_official_wheel_s_whatever_is_compiled(made
 
 def test_a_compiled_host_library_and_the_tensorrt_provider_cannot_be_together() -> None:
     with pytest.raises(ValidationError, match=r"onnxruntime\.tensorrt.*onnxruntime\.host"):
-        wanted(with_tensorrt(plan(host=Host.SOURCE)))
-    assert wanted(with_tensorrt(official(host=Host.SOURCE)))  # a repacked wheel has no compiled files
+        required_files(with_tensorrt(plan(host=Host.SOURCE)))
+    assert required_files(with_tensorrt(official(host=Host.SOURCE)))  # a repacked wheel has no compiled files
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def libraries_of(platform: str, cuda: str) -> dict[str, str]:
         project=replace(project, cuda=replace(project.cuda, version=cuda)),
         variant=replace(made.variant, platform=platform),
     )
-    files = [file for file in wanted(changed) if file.vendor == "nvidia" and file.path.startswith("lib/")]
+    files = [
+        file for file in required_files(changed) if file.vendor == "nvidia" and file.path.startswith("lib/")
+    ]
     return {file.path.removeprefix("lib/"): file.places[0] for file in files}
 
 

@@ -34,10 +34,11 @@ from builder.package.provenance import (
     provenance_name,
     used_inputs,
 )
+from builder.project.bases import ImageSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
 from builder.project.required_inputs import base_inputs
-from builder.project.variants import ImageSystem, Variant
+from builder.project.variants import Variant
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
 

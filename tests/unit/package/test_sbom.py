@@ -29,8 +29,9 @@ from builder.package.sbom import (
     origin_of,
     pypi_purl,
 )
+from builder.project.bases import GitSource
 from builder.project.inputs import Lock, Pin
-from builder.project.variants import GitSource, Project
+from builder.project.variants import Project
 from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
 from tests.support.factories.packages import lock, official, plan
 

@@ -14,9 +14,10 @@ from jinja2 import FileSystemLoader
 from builder.formats.package_names import Host, Profile
 from builder.onnxruntime.architecture_list import read_list
 from builder.pipeline.render import render
+from builder.project.bases import GitSource
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, ort_wheel
-from builder.project.variants import GitSource, Origin, Project
+from builder.project.variants import Origin, Project
 from tests.support import ROOT
 from tests.support.factories.packages import pinned
 

@@ -13,9 +13,10 @@ from jinja2 import FileSystemLoader
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.render import render
+from builder.project.bases import ImageToolkit, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import Lock, Pin
-from builder.project.variants import ImageToolkit, Origin, Project, SuiteSystem
+from builder.project.variants import Origin, Project
 from tests.support import ROOT
 from tests.support.factories import packages
 

@@ -6,7 +6,7 @@ import pytest
 
 from builder.binary.fatbin_format import Kind
 from builder.binary.payloads.deep import CodeTarget, Damage, DeepReading, Gap, Stub
-from builder.binary.payloads.kernel_names import named, short_name
+from builder.binary.payloads.kernel_names import kernel_list, short_name
 from builder.gpu.architectures import Arch
 from builder.rules.payloads import check_own_kernels, check_payloads
 
@@ -114,7 +114,7 @@ def test_names_for_readers(mangled: str, short: str) -> None:
 
 def test_alike_names_are_counted() -> None:
     names = ["_ZN1a1bIiEEvv", "_ZN1a1bIfEEvv", "c", "d", "e", "f"]
-    assert named(names) == "a::b (2), c, d and 2 more"
+    assert kernel_list(names) == "a::b (2), c, d and 2 more"
 
 
 def test_of_many_containers_without_kernels_some_are_named() -> None:

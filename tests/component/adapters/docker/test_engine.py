@@ -43,6 +43,13 @@ def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
         DockerEngine(FakeRunner(), NOWHERE).facts()
 
 
+@pytest.mark.parametrize("host", ["tcp://[::1", "tcp://h:99999", ":::"])
+def test_a_docker_host_that_is_no_address_is_told(host: str) -> None:
+    with pytest.raises(ToolMissingError, match="No Docker engine answers at ") as caught:
+        DockerEngine(FakeRunner(), {"DOCKER_HOST": host}).facts()
+    assert "set DOCKER_HOST" in caught.value.advice
+
+
 IMAGES = (
     {"Id": "sha256:c8e5", "RepoTags": ["ortpacks/cpu:1.21.0", "mine:1"], "Size": 177118668},
     {"Id": "sha256:39a9", "RepoTags": [], "Size": 247341001},

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
 from docker.auth import AuthConfig
 
-from builder.adapters.docker.registry import Registry
-from builder.errors import TransferError
+from builder.adapters.docker.pushed_images import publish_index, read_image
+from builder.adapters.docker.registry import Registry, open_repository
+from builder.errors import ConfigError, TransferError
+from builder.formats.oci import OciAddress
 from builder.ports import IndexEntry
 from tests.doubles.loopback import listening
 from tests.doubles.registry import IMAGE, Served, digest
@@ -37,25 +40,27 @@ def registry(served: Served, **login: str) -> Registry:
 
 def test_an_image_is_read_from_its_manifest_and_configuration(served: Served) -> None:
     named = served.image("1", "sha256:1", "sha256:2")
-    found = registry(served).image("1", AMD64)
+    found = read_image(registry(served), "1", AMD64)
     assert (found.digest, found.layers, found.sizes) == (named, ("sha256:1", "sha256:2"), (5, 5))
 
 
 def test_of_an_index_the_image_for_the_platform_is_read(served: Served) -> None:
     images = {AMD64: served.image("a", "sha256:1"), ARM64: served.image("b", "sha256:2")}
-    registry(served).publish(["1"], [IndexEntry(one, platform, ()) for platform, one in images.items()])
+    publish_index(
+        registry(served), ["1"], [IndexEntry(one, platform, ()) for platform, one in images.items()]
+    )
     for platform, layer in ((AMD64, "sha256:1"), (ARM64, "sha256:2")):
-        found = registry(served).image("1", platform)
+        found = read_image(registry(served), "1", platform)
         assert found.digest == digest(served.manifests["1"][1])
         assert found.layers == (layer,)
     with pytest.raises(TransferError, match="name:1 has no image for linux/s390x"):
-        registry(served).image("1", "linux/s390x")
+        read_image(registry(served), "1", "linux/s390x")
 
 
 def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_does(served: Served) -> None:
     image = served.image("a", "sha256:1")
     statement = {"predicateType": "https://spdx.dev/Document", "predicate": {}}
-    registry(served).publish(["1", "latest"], [IndexEntry(image, AMD64, (statement,))])
+    publish_index(registry(served), ["1", "latest"], [IndexEntry(image, AMD64, (statement,))])
     kind, data = served.manifests["1"]
     assert served.manifests["latest"] == (kind, data)
     assert kind == INDEX
@@ -97,7 +102,7 @@ def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
 ) -> None:
     served.login = kind
     image = served.image("a", "sha256:1")
-    registry(served, **login).publish(["1"], [IndexEntry(image, AMD64, ())])
+    publish_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
     assert "1" in served.manifests
     assert all(asked in one and "repository:owner/name:pull,push" in one for one in served.asked)
     assert bool(asked) == bool(served.asked)
@@ -110,7 +115,7 @@ def test_a_token_that_expired_is_not_shown_to_the_service_for_tokens(
     served.login = "Bearer"
     image = served.image("a", "sha256:1")
     served.fail("put-manifest", "expire")
-    registry(served, **login).publish(["1"], [IndexEntry(image, AMD64, ())])
+    publish_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
     assert len(served.asked) == 2
     assert not any("Bearer" in one for one in served.asked)
 
@@ -123,23 +128,23 @@ def test_who_may_not_is_told_to_log_in_and_no_password_is_shown(
     served.login = kind
     served.image("1", "sha256:1")
     with pytest.raises(TransferError, match=r"401 Unauthorized.*Log in with `docker login 127") as told:
-        registry(served, **login).image("1", AMD64)
+        read_image(registry(served, **login), "1", AMD64)
     assert "guess" not in str(told.value)
 
 
 def test_what_is_not_there_is_told(served: Served) -> None:
     with pytest.raises(TransferError, match=r"owner/name: GET was refused: 404 Not Found: MANIFEST_UNKNOWN"):
-        registry(served).image("1", AMD64)
+        read_image(registry(served), "1", AMD64)
     served.hold("1", IMAGE, b"<html>")
     with pytest.raises(TransferError, match=r"manifests/1 is not what a registry answers"):
-        registry(served).image("1", AMD64)
+        read_image(registry(served), "1", AMD64)
 
 
 def test_a_host_that_is_not_trusted_without_tls_gets_no_login(served: Served) -> None:
     served.login = "Basic"
     logins = AuthConfig({"auths": {served.host: {"username": "ada", "password": "secret"}}})
     with pytest.raises(TransferError, match=r"owner/name does not answer: .*insecure-registries"):
-        Registry(f"{served.host}/owner/name", logins, insecure=False).image("1", AMD64)
+        read_image(Registry(f"{served.host}/owner/name", logins, insecure=False), "1", AMD64)
     assert served.asked == []
 
 
@@ -151,6 +156,28 @@ def test_the_login_is_not_sent_to_a_host_that_stores_uploads(served: Served) -> 
         found = registry(served, username="ada", password="secret").put_blob(b"x", "text/plain")
     assert served.blobs[str(found["digest"])] == b"x"
     assert (store.logins, "" in served.logins[1:]) == ([""], False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"auths": {"h": "x"}}',
+        '{"auths": 3}',
+        "[]",
+        '{"auths": {"h": {"auth": "!!"}}}',
+        '{"auths": {"h": {"auth": "YQ=="}}}',
+        '{"credHelpers": 3}',
+        '{"credsStore": 4}',
+    ],
+)
+def test_a_configuration_of_docker_in_another_form_is_told(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "config.json").write_text(text)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    served.login = "Basic"
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read: .* folder DOCKER_CONFIG"):
+        open_repository(OciAddress(served.host, "owner/name")).tags()
 
 
 def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,3 +195,14 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(TransferError, match="as the place to log in: a login is sent over https alone"):
         Registry("registry.example/owner/name", logins, insecure=False).tags()
     assert asked == ["https://registry.example/v2/"]
+
+
+def test_a_size_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer.url, answer.request = 200, str(request.url), request
+        answer.headers["Content-Length"] = "many"
+        return answer
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    assert Registry("registry.example/name", AuthConfig({}), insecure=False).blob_size("sha256:0") == -1

@@ -5,14 +5,16 @@ Expectations come from RFC 9110 and docs.github.com.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.adapters.github.refusals import lacks_scope, rate_limit_wait
+from builder.adapters.github.refusals import lacks_scope, rate_limit_wait, reason_of
 from builder.adapters.http_session import named_wait, sent_at
 from builder.adapters.retries import RetryPolicy, TransientFailure
 from builder.errors import TransferError
@@ -112,3 +114,9 @@ def test_a_wait_of_more_than_an_hour_ends_the_run_and_says_so(desk: Desk, kind: 
     desk.publish()
     (release,) = desk.github.releases.values()
     assert {asset.name for asset in release.assets.values()} == set(bytes_in(desk.dist))
+
+
+def test_a_refusal_of_nonsense_is_its_status_line() -> None:
+    answer = requests.Response()
+    answer.status_code, answer.reason, answer.raw = 403, "Forbidden", io.BytesIO(b"[" * 100_000)
+    assert reason_of(answer) == "Forbidden"

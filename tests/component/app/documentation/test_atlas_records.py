@@ -63,6 +63,15 @@ def test_a_url_is_fetched_and_held_to_its_hash(place: Place, wheel: Path, fragme
     assert (f"got {sha256}" in done.stderr) == (code != 0)
 
 
+def test_a_plus_in_a_wheels_name_may_be_escaped_in_its_url(place: Place, wheel: Path) -> None:
+    name = wheel.name.replace("-1.0-", "-1.0+cu126-")
+    assert name != wheel.name
+    with serve(FileServer({name: wheel.read_bytes()})) as server:
+        done = place.run("atlas", "--add", f"{server.url}/{name.replace('+', '%2B')}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (place.folder / "docs/atlas" / f"{name.removesuffix('.whl')}.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [

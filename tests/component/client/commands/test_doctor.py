@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
 from builder.client.context import ClientOptions, CommandAnswer
@@ -23,7 +24,6 @@ from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
 from builder.findings.observations import SessionTrial
-from builder.pipeline.client_zipapp import build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.client import __version__
-from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import serving
 from tests.support import ROOT

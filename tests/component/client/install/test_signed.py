@@ -21,6 +21,7 @@ from urllib.response import addinfourl
 
 import pytest
 
+from builder.adapters.archive.client_zipapp import build_client
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Beside, Trust
 from builder.client.install.source import FilesBeside, locate
@@ -28,7 +29,6 @@ from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from builder.formats.trust import TARGETS, SignedRelease
-from builder.pipeline.client_zipapp import build_client
 from tests.doubles.release import FILES, serving, write_release
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, key, root, targets

@@ -7,13 +7,12 @@ has the modules that its entry point imports, directly or not.
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Mapping
+from io import BytesIO
 from modulefinder import ModuleFinder
 from pathlib import Path
 
-from zlib_ng import zlib_ng
-
+from builder.adapters.archive.zip_file import PLAIN, ZipWriter
 from builder.files.atomic_write import part_file
 
 INSPECTOR = "ortpacks-inspect.pyz"
@@ -60,12 +59,6 @@ sys.exit(main(sys.argv[1:]))
 
 _DEFAULT_INDEX, _ROOT = "builder/client/default_index.txt", "builder/client/root.json"
 
-_READER, _WRITER, _DEFLATED, _MODE = 20, 3 << 8 | 20, 8, 0o100644
-"""Fields of a zip entry: zip 2.0 reads it, Unix wrote it, deflate (APPNOTE.TXT 4.4.2 to 4.4.5, 4.4.15)."""
-
-_DATE = 1 << 5 | 1
-"""1980-01-01, the earliest date of the zip format."""
-
 
 def build_client(source: Path, target: Path, index_url: str | None, root: bytes | None = None) -> Path:
     """Write the client and return its path, ``target``. Raises ``DiskError``.
@@ -79,7 +72,7 @@ def build_client(source: Path, target: Path, index_url: str | None, root: bytes 
         members[_DEFAULT_INDEX] = f"{index_url}\n".encode()
     if root is not None:
         members[_ROOT] = root
-    return _written(target, members)
+    return _write(target, members)
 
 
 def build_inspector(source: Path, target: Path) -> Path:
@@ -87,12 +80,16 @@ def build_inspector(source: Path, target: Path) -> Path:
     members = {
         name: (source / name).read_bytes() for name in _imported(source, "builder/inspector/__main__.py")
     }
-    return _written(target, {**members, "__main__.py": _START_INSPECTOR.encode()})
+    return _write(target, {**members, "__main__.py": _START_INSPECTOR.encode()})
 
 
-def _written(target: Path, members: Mapping[str, bytes]) -> Path:
+def _write(target: Path, members: Mapping[str, bytes]) -> Path:
+    archive = BytesIO()
+    with ZipWriter(archive) as writer:
+        for name, content in sorted(members.items()):
+            writer.compress(name, [content], PLAIN)
     with part_file(target) as file:
-        file.write(_SHEBANG + _zip(members))
+        file.write(_SHEBANG + archive.getvalue())
         os.fchmod(file.fileno(), 0o755)
     return target
 
@@ -110,22 +107,3 @@ def _modules(source: Path) -> list[str]:
     rooms = (path for room in SHIPPED for path in (source / "builder" / room).rglob("*.py"))
     above = (source / "builder" / name for name in ("__init__.py", "errors.py"))
     return sorted(path.relative_to(source).as_posix() for path in (*rooms, *above))
-
-
-def _zip(members: Mapping[str, bytes]) -> bytes:
-    """Return a zip archive, sorted and undated.
-
-    zlib-ng compresses to the same bytes on every machine, unlike the zlib of a Python.
-    """
-    files, directory = bytearray(), bytearray()
-    for name, content in sorted(members.items()):
-        deflate = zlib_ng.compressobj(level=9, wbits=-zlib_ng.MAX_WBITS)
-        packed = deflate.compress(content) + deflate.flush()
-        sizes = (zlib_ng.crc32(content), len(packed), len(content), len(name), 0)
-        entry = struct.pack("<5H3I2H", _READER, 0, _DEFLATED, 0, _DATE, *sizes)
-        directory += b"PK\x01\x02" + struct.pack("<H", _WRITER) + entry
-        directory += struct.pack("<3H2I", 0, 0, 0, _MODE << 16, len(files)) + name.encode()
-        files += b"PK\x03\x04" + entry + name.encode() + packed
-    count = len(members)
-    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count, count, len(directory), len(files), 0)
-    return bytes(files + directory + end)

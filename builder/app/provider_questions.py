@@ -1,0 +1,167 @@
+"""``inspect --operators`` and ``--model``: what the CUDA provider of a package runs, asked on a virtual card.
+
+``--operators`` lists the operators that have kernels, ``--model`` the nodes of a model that run on the CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.untrusted.opener import shown
+from builder.app.inspection import opener
+from builder.binary.coverage import Support
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER
+from builder.builds.check_tools import tools_of
+from builder.builds.wiring import Wiring
+from builder.errors import CheckFailedError, ValidationError
+from builder.formats.json_values import to_json
+from builder.formats.missing_kernels import cannot_run, missing_kernel_cause
+from builder.formats.onnx_file import read_onnx
+from builder.formats.package_names import Profile
+from builder.formats.session_log import explanation_of
+from builder.formats.text import printable, shortened
+from builder.gpu.architectures import Capability
+from builder.onnxruntime import operators
+from builder.onnxruntime.operators import OperatorTable
+from builder.pipeline.inspect import read_file
+from builder.pipeline.plan import PlanOptions
+from builder.virtualcard.model_plan import ModelPlan, lacks_kernel, nodes_on_cpu
+from builder.virtualcard.sessions import CardRuntime, ModelToOpen, VirtualCard, open_models
+
+_NO_CARD = Capability(8, 6)
+"""The virtual card's capability for a provider that runs natively on no GPU."""
+
+_LONGEST = 500
+"""The most characters that are shown of ONNX Runtime's own message; its end has the reason."""
+
+_HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
+
+_VERSION = re.compile(rb"\0VERS_(\d+\.\d+\.\d+)\0")
+"""The symbol version that every host library defines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Provider:
+    """A folder with the host library and the CUDA provider of a package."""
+
+    label: str
+    folder: Path
+    ort_version: str
+
+
+def require_alone(*others: object) -> None:
+    """Raise ``ValidationError`` if a flag is given that does not apply to operators or a model."""
+    if any(others):
+        raise ValidationError(
+            "--operators and --model take one package, go without each other, and of the other flags with "
+            "--json alone",
+            advice="Use --json for programs.",
+        )
+
+
+def operators_report(wiring: Wiring, source: str, plan_options: PlanOptions, *, as_json: bool) -> str:
+    """Return which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
+    with _provider(wiring, source) as provider:
+        table = _table(wiring, provider, _card_runtime(wiring, plan_options))
+    return json.dumps(to_json(table), indent=2) if as_json else operators.text(provider.label, table)
+
+
+def model_report(
+    wiring: Wiring, source: str, model: Path, plan_options: PlanOptions, *, as_json: bool
+) -> str:
+    """Return which nodes of ``model`` would run on the CPU with the package ``source``, and why.
+
+    Raises what ``read_onnx`` does, and ``CheckFailedError`` if ONNX Runtime refuses the model.
+    """
+    file, name = read_onnx(model), shortened(model.name)
+    with _provider(wiring, source) as provider:
+        runtime = _card_runtime(wiring, plan_options)
+        with wiring.reporter.step(f"open {name} on a virtual card"):
+            models = [ModelToOpen(model=model.absolute())]
+            (opening,) = open_models(provider.folder, models, _card(provider), runtime=runtime)
+        if opening.error:
+            why = _why(opening.error, provider)
+            raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
+        table = _table(wiring, provider, runtime) if lacks_kernel(opening) else None
+    plan = ModelPlan(
+        model=name,
+        package=provider.label,
+        onnxruntime=provider.ort_version,
+        opsets=file.opsets,
+        nodes=opening.counts,
+        cpu=nodes_on_cpu(opening, table),
+    )
+    return json.dumps(plan.document(), indent=2) if as_json else "\n".join(plan.lines())
+
+
+def _card_runtime(wiring: Wiring, plan_options: PlanOptions) -> CardRuntime:
+    return tools_of(wiring, plan_options, wiring.reporter).card_runtime()
+
+
+@contextmanager
+def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
+    """Yield ONNX Runtime's libraries of ``source`` in a folder, by the names that ONNX Runtime looks for.
+
+    Raises ``ValidationError`` for a source without all of them, and what ``Opener.files`` does.
+    """
+    label = shown(source)
+    with opener(wiring, wiring.reporter).files(source) as found, tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, path in found.libraries:
+            file = name.rpartition("/")[2]
+            wanted = HOST if _HOST.match(file) else file
+            if wanted in {HOST, PROVIDER, BRIDGE} and not (folder / wanted).exists():
+                (folder / wanted).symlink_to(path.resolve())
+        missing = [wanted for wanted in (HOST, PROVIDER, BRIDGE) if not (folder / wanted).exists()]
+        if missing:
+            raise ValidationError(
+                f"{label} has no {' and no '.join(missing)}",
+                cause="only ONNX Runtime with its CUDA provider can be asked",
+                advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
+            )
+        yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
+
+
+def _card(provider: _Provider) -> VirtualCard:
+    """Return the newest card that the provider runs on natively.
+
+    Native code is needed, since some kernels run while a session is created.
+    """
+    coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
+    support = coverage.support if coverage else {}
+    native = [device for device, how in support.items() if how is Support.NATIVE]
+    return VirtualCard(capability=str(max(native, default=_NO_CARD)))
+
+
+def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime) -> OperatorTable:
+    # Imported late: onnx and onnxruntime are slow to import.
+    from builder.builds.operator_query import operator_table  # noqa: PLC0415
+
+    return operator_table(wiring, provider.folder, runtime, provider.ort_version, wiring.reporter)
+
+
+def _why(message: str, provider: _Provider) -> str:
+    """Return the reason why a model does not open; an operator that a smaller profile lacks comes first."""
+    lean = cannot_run(Profile.LEAN.value, provider.ort_version)
+    lacks = missing_kernel_cause(message, provider.label, lean, None)
+    known = str(lacks) if lacks else explanation_of(message, provider.ort_version)
+    own = printable(" ".join(message.split())[-_LONGEST:])
+    return known or f"{own} Check it with onnx.checker, or export it again."
+
+
+def _version(host: Path, label: str) -> str:
+    with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _VERSION.search(data)
+        version = found[1].decode() if found else None
+    if version is None:
+        raise ValidationError(
+            f"{label}: its {HOST} names no version of ONNX Runtime", advice="Name another package."
+        )
+    return version

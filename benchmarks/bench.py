@@ -58,7 +58,12 @@ def bench(
         serving_page.write(wanted["svg"], serving_page.picture(rows, wiring.templates))
     if "page" in wanted:
         picture = os.path.relpath(wanted["svg"], wanted["page"].parent) if "svg" in wanted else None
-        command = " ".join(["./run bench", *_words(providers, {"package": package, "model": model, **files})])
+        command = " ".join(
+            [
+                "./run bench",
+                *_words(providers, {"package": package, "model": model, "threads": threads, **files}),
+            ]
+        )
         serving_page.write(wanted["page"], serving_page.page(rows, told, command, picture))
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -92,7 +93,8 @@ def load(libraries: Libraries, provider: str) -> None:
         return
     try:
         if libraries.capabilities is None and hasattr(onnxruntime, "preload_dlls"):
-            onnxruntime.preload_dlls()
+            with redirect_stdout(sys.stderr):  # it prints what it does not find
+                onnxruntime.preload_dlls()
         name = _PROVIDER.format(provider)
         folder = libraries.folder if (libraries.folder / name).exists() else _capi()
         _load(str(folder / _SHARED))

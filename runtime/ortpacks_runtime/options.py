@@ -23,9 +23,11 @@ Profile = Mapping[str, Any]
 def model_file(model: Path, level: str, profile: Profile | None) -> tuple[Path, str]:
     """Return the file next to ``model`` whose number type the level prefers on the device, else ``model``.
 
-    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``. The text is a note if the level's first choice
-    is not there, else empty.
+    ``encoder_fp16.onnx`` is the fp16 file of ``encoder.onnx``, and is itself the only choice. The text is a
+    note if the level's first choice is not there, else empty.
     """
+    if dtype_of(model):
+        return model, ""
     dtypes = (profile["dtypes"] if profile else _CPU_DTYPES)[level]
     files = [(dtype, _named(model, suffix)) for dtype in dtypes for suffix in _SUFFIXES[dtype]]
     dtype, file = next((one for one in files if one[1].is_file()), (_FP32, model))

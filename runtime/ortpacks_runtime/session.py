@@ -124,12 +124,12 @@ class Session:
             if self.report.proved or used is not self._inner:
                 return
             provider, recording, self._recording = self.report.provider, self._recording, None
-            if recording is None:
+            nodes = _recorded(used, recording)
+            if nodes is None:
                 self.report.proved = provider == CPU
                 return
-            self.report.nodes = warm_up.nodes_of(used)
-            recording.close()
-            self.report.proved = provider == CPU or bool(self.report.nodes.get(ORT_NAMES[provider]))
+            self.report.nodes = nodes
+            self.report.proved = provider == CPU or bool(nodes.get(ORT_NAMES[provider]))
         if not self.report.proved:
             idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
             if self.settings.strict:
@@ -289,11 +289,9 @@ def _open_and_run(
     recording = _recording()
     inner, file, note = _open_preferred_file(path, wanted, name, place, recording)
     ran, why = _warm(inner, name, feed)
-    nodes: Mapping[str, int] = {}
-    if ran and recording:
-        nodes = warm_up.nodes_of(inner)
-        recording.close()
-    if ran and recording and name != CPU and not nodes.get(ORT_NAMES[name]):
+    recorded = _recorded(inner, recording) if ran else None
+    nodes = recorded or {}
+    if recorded is not None and name != CPU and not nodes.get(ORT_NAMES[name]):
         raise ProviderError(f"{ORT_NAMES[name]} runs no node of the model")
     report.provider, report.nodes, report.device = name, nodes, place.device
     report.proved = ran and (name == CPU or bool(nodes))
@@ -387,6 +385,15 @@ def _recording() -> Recording | None:
     with suppress(OSError):
         return Recording()
     return None
+
+
+def _recorded(inner: onnxruntime.InferenceSession, recording: Recording | None) -> Mapping[str, int] | None:
+    """Return the number of nodes that ran, by provider, and end the recording; ``None`` without a record."""
+    if recording is None:
+        return None
+    nodes = warm_up.nodes_of(inner)
+    recording.close()
+    return nodes
 
 
 def _slow(name: str, place: Place) -> str:

@@ -66,12 +66,15 @@ def record(options: onnxruntime.SessionOptions, folder: str) -> None:
     options.profile_file_prefix = str(Path(folder) / "warm-up")
 
 
-def nodes_of(session: onnxruntime.InferenceSession) -> dict[str, int]:
+def nodes_of(session: onnxruntime.InferenceSession) -> dict[str, int] | None:
     """Return the number of nodes that ran since the session was opened, by ONNX Runtime's provider.
 
-    The recording ends.
+    The recording ends. ``None`` if it cannot be read, as on a full disk.
     """
-    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    try:
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
     ran = {
         (event["args"].get("node_index"), event["name"]): event["args"]["provider"]
         for event in events

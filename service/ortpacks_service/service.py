@@ -126,6 +126,7 @@ class Service:
         report = self.models.session(self.embedder_name).report
         start = time.perf_counter()
         embeddings = await self.batcher.embed(texts)
+        embeddings.require_vectors()
         self.metrics.seconds.observe(time.perf_counter() - start)
         self.metrics.total.labels(report.provider).inc(len(texts))
         return embeddings

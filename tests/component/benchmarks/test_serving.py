@@ -106,6 +106,17 @@ def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
     assert told[1:] == ["ours, cpu, low", "3200"]
 
 
+def test_the_page_names_the_command_that_measures_the_same(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "rows", lambda _: ROWS)
+    made = tmp_path / "made.md"
+    model = str(models / EMBEDDER)
+    bench(Wiring(ROOT, dist=tmp_path), ["cpu"], None, model, {"page": str(made)}, "1")
+    command = f"./run bench --provider cpu --model {model} --threads 1 --page {made}"
+    assert f"`{command}` wrote this page" in made.read_text()
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

@@ -444,6 +444,21 @@ def test_without_a_folder_to_write_to_a_session_opens(model: Path, monkeypatch: 
     assert (session.report.proved, session.report.nodes) == (True, {})
 
 
+def test_a_record_that_a_full_disk_cut_short_costs_no_session(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = onnxruntime.InferenceSession.end_profiling
+
+    def cut_short(inner: onnxruntime.InferenceSession) -> str:
+        file = Path(end(inner))
+        file.write_bytes(file.read_bytes()[:100])
+        return str(file)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", cut_short)
+    session = open_session(model, "cpu")
+    assert (session.report.proved, session.report.nodes) == (True, {})
+
+
 @pytest.mark.parametrize("given", [None, b"model.onnx", 3])
 def test_what_is_no_path_is_told(given: Any) -> None:  # noqa: ANN401 - a caller may pass any value
     with pytest.raises(TypeError, match="the path of an ONNX file is wanted"):

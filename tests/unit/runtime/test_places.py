@@ -140,3 +140,8 @@ def test_a_file_that_the_level_prefers_and_that_is_not_there_is_told(
     (tmp_path / "m.onnx").touch()
     profile = gpu(capability, 8192)["profile"] if capability else None
     assert model_file(tmp_path / "m.onnx", level, profile) == (tmp_path / "m.onnx", note)
+
+
+@pytest.mark.parametrize("name", ["m_int8.onnx", "m_fp16.onnx", "m_quantized.onnx"])
+def test_a_file_that_names_its_type_is_taken_without_a_word(tmp_path: Path, name: str) -> None:
+    assert model_file(tmp_path / name, "low", None) == (tmp_path / name, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -136,6 +137,21 @@ def test_a_file_of_the_folder_that_cannot_be_read_is_named(
     monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(ProviderError, match=r"^config.toml: Permission denied"):
         settings({}, {})
+
+
+def test_a_folder_that_this_user_may_not_search_has_no_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``sudo -u other`` keeps the current folder."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0)
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        assert settings({}, {}) == Settings()
+    finally:
+        os.seteuid(user)
+        tmp_path.chmod(0o700)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import onnxruntime
@@ -68,3 +69,15 @@ def test_an_onnxruntime_from_elsewhere_is_not_taken_for_it(
     put(site, package("modern", **{"8.6": "native"}))
     monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "other/onnxruntime/__init__.py"))
     assert libraries.find().capabilities is None
+
+
+def test_what_onnxruntime_prints_of_missing_libraries_is_no_part_of_an_answer(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``doctor --json`` prints one JSON object on stdout."""
+    put(site, "")
+    failed = "Failed to load libcublasLt.so.12"
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: sys.stdout.write(failed), raising=False)
+    with pytest.raises(ProviderError):
+        libraries.load(libraries.find(), CUDA)
+    assert capsys.readouterr() == ("", failed)

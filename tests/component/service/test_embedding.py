@@ -1,0 +1,133 @@
+"""Tests of embedding: texts of similar length share a run, and what has no vector is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from ortpacks_runtime import Session, open_session
+from ortpacks_service.embedding import Embedder, cut
+from ortpacks_service.options import EMBEDDER
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Replace
+
+from tests.component.service.conftest import Start
+
+
+class Told:
+    """A session that notes the shape of each run's input, as if on ``provider`` with ``threads``."""
+
+    def __init__(self, session: Session, provider: str, threads: int) -> None:
+        self.inner = self
+        self.shapes: list[tuple[int, ...]] = []
+        self.get_inputs = session.inner.get_inputs
+        self.intra_op_num_threads = threads
+        self._session, self._provider = session, provider
+
+    def get_providers(self) -> list[str]:
+        return [self._provider, "CPUExecutionProvider"]
+
+    def get_session_options(self) -> Told:
+        return self
+
+    def run(self, outputs: None, feed: dict[str, Any]) -> list[Any]:
+        self.shapes.append(feed["input_ids"].shape)
+        return self._session.run(outputs, feed)
+
+
+def embedder(models: Path, provider: str, threads: int) -> tuple[Embedder, Told]:
+    told = Told(open_session(models / EMBEDDER / "model.onnx", "cpu"), provider, threads)
+    made = Embedder(told, models / EMBEDDER / "tokenizer.json")  # type: ignore[arg-type] # a stand-in
+    told.shapes.clear()
+    return made, told
+
+
+TEXTS = ["east", "north " * 100, "east north", "north " * 90, "east east"]
+"""Texts of 1, 100, 2, 90 and 2 tokens. Two runs compute 206 tokens, one run 500."""
+
+
+@pytest.mark.parametrize(
+    ("provider", "threads", "shapes"),
+    [
+        ("CPUExecutionProvider", 2, [(2, 100), (3, 2)]),
+        ("CPUExecutionProvider", 64, [(5, 100)]),
+        ("CUDAExecutionProvider", 2, [(5, 100)]),
+    ],
+)
+def test_a_cpu_computes_texts_of_other_lengths_apart_where_padding_takes_longer_than_a_run(
+    models: Path, provider: str, threads: int, shapes: list[tuple[int, int]]
+) -> None:
+    made, told = embedder(models, provider, threads)
+    found = made.embed(TEXTS)
+    assert told.shapes == shapes
+    assert found.tokens.tolist() == [1, 100, 2, 90, 2]
+    wanted = np.array([[1, 0], [0, 1], [2 / 13**0.5, 3 / 13**0.5], [0, 1], [1, 0]])
+    assert found.vectors == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("lengths", [[7], [9, 9, 9, 1], [256, 40, 39, 12, 12, 3], list(range(40, 0, -1))])
+@pytest.mark.parametrize("run", [0, 5, 24, math.inf])
+def test_no_cut_takes_longer_than_one_run(lengths: Sequence[int], run: float) -> None:
+    parts = cut([[0] * length for length in lengths], run)
+    assert [len(row) for part in parts for row in part] == lengths
+    took = sum(run + len(part) * len(part[0]) for part in parts)
+    assert took <= run + len(lengths) * lengths[0]
+    assert len(parts) == 1 or run < math.inf
+
+
+def test_a_text_without_a_token_costs_no_other_request(start: Start, models: Path) -> None:
+    file = str(models / EMBEDDER / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(file)
+    tokenizer.normalizer = Replace("north", "")
+    tokenizer.save(file)
+    service = start()
+    answer = service.post("/embed", json={"texts": ["east", "north"]})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400,
+        "text 1, counted from 0: the tokenizer finds no token in it",
+    )
+    assert service.post("/embed", json={"texts": "north"}).status_code == 400
+    assert service.post("/embed", json={"texts": "east"}).json()["embeddings"] == [[1, 0]]
+
+
+def replace(models: Path, **parts: Any) -> None:  # noqa: ANN401 - onnx ships no types
+    """Replace the model's ``table`` of vectors, its ``output`` or its ``input``."""
+    file = models / EMBEDDER / "model.onnx"
+    made = onnx.load(file)
+    graph = {"table": made.graph.initializer, "output": made.graph.output, "input": made.graph.input}
+    for name, part in parts.items():
+        graph[name][0].CopyFrom(part)
+    onnx.save(made, file)
+
+
+def test_nan_is_told_and_no_vector(start: Start, models: Path) -> None:
+    table = np.array([[9, 9], [1, 1], [2, 0], [np.nan, 3]], np.float32)
+    replace(models, table=numpy_helper.from_array(table, "table"))
+    service = start()
+    for path in ("/embed", "/add"):
+        answer = service.post(path, json={"texts": ["east", "north"]})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (
+            500,
+            "text 1, counted from 0: the model returns NaN or an infinity",
+        )
+
+
+def test_a_model_of_another_output_is_told_when_it_is_opened(start: Start, models: Path) -> None:
+    replace(
+        models,
+        table=numpy_helper.from_array(np.zeros((4, 2, 2), np.float32), "table"),
+        output=helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["batch", "sequence", 2, 2]),
+    )
+    reason = start().get("/readyz").json()["reason"]
+    assert "the model's first output has shape (2, 2, 2, 2) for 2 texts; (texts, dimensions) or" in reason
+
+
+def test_a_model_for_one_text_is_told_when_it_is_opened(start: Start, models: Path) -> None:
+    replace(models, input=helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "sequence"]))
+    assert "Got: 2 Expected: 1" in start().get("/readyz").json()["reason"]

@@ -58,12 +58,8 @@ def bench(
         serving_page.write(wanted["svg"], serving_page.picture(rows, wiring.templates))
     if "page" in wanted:
         picture = os.path.relpath(wanted["svg"], wanted["page"].parent) if "svg" in wanted else None
-        command = " ".join(
-            [
-                "./run bench",
-                *_words(providers, {"package": package, "model": model, "threads": threads, **files}),
-            ]
-        )
+        flags = {"package": package, "model": model, "threads": threads, **files}
+        command = " ".join(["./run bench", *_words(providers, flags)])
         serving_page.write(wanted["page"], serving_page.page(rows, told, command, picture))
 
 

@@ -219,25 +219,20 @@ class VariantBuild:
 
     def _spread(self, rendered: Rendered, architectures: Sequence[str]) -> None:
         """Compile the architectures at once, each on the builder with the least to do."""
-        names = [f"{self._variant.name} {one}" for one in architectures]
+        console = self._wiring.console
+        names = {f"{self._variant.name} {one}": [one] for one in architectures}
         side_by_side(
             {
-                name: partial(
-                    self._compile_ahead, rendered, [one], self._wiring.console.prefixed(name), number
-                )
-                for number, (name, one) in enumerate(zip(names, architectures, strict=True))
+                name: partial(self._compile_ahead, rendered, one, console.prefixed(name))
+                for name, one in names.items()
             },
             self._wiring.runner.interrupt,
         )
 
-    def _compile_ahead(
-        self, rendered: Rendered, architectures: Sequence[str], reporter: Reporter, number: int = 0
-    ) -> None:
+    def _compile_ahead(self, rendered: Rendered, architectures: Sequence[str], reporter: Reporter) -> None:
         made = self._place.root / f"ahead-{'-'.join(architectures)}"
         self._on_a_builder(
-            lambda means: export("artifact", made, rendered, self._place, means, architectures),
-            reporter,
-            number,
+            lambda means: export("artifact", made, rendered, self._place, means, architectures), reporter
         )
         shutil.rmtree(made)
 
@@ -347,11 +342,10 @@ class VariantBuild:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.locked(self._variant.folder, self._reporter, waits)
 
-    def _on_a_builder(self, work: Callable[[StageBuild], None], reporter: Reporter, number: int = 0) -> None:
-        """Do the work with this number of the variant on a builder; equal numbers find their caches again."""
+    def _on_a_builder(self, work: Callable[[StageBuild], None], reporter: Reporter) -> None:
         self._options.builders.compile(
             lambda name: work(self._stage_build(name, reporter)),
-            [*self._wiring.project.packages].index(self._variant.name) + number,
+            [*self._wiring.project.packages].index(self._variant.name),
             engine=self._wiring.engine,
             reporter=reporter,
         )

@@ -78,9 +78,8 @@ class Embedder:
         self._tokenizer.enable_truncation(_MAX_TOKENS)
         self._tokenizer.no_padding()
         self._inputs = {value.name for value in session.inner.get_inputs()}
-        self.dimensions = self.embed(["?", "? ?"]).vectors.shape[
-            1
-        ]  # fails for a fixed number of texts or tokens
+        tried = self.embed(["?", "? ?"])  # fails for a fixed number of texts or tokens
+        self.dimensions = tried.vectors.shape[1]
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of the texts.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks.publishing import descendants, run, share_of
+from benchmarks.publishing import clone_with_keys, descendants, install, run, share_of
 
 NESTED = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
 
@@ -33,3 +35,20 @@ def test_a_verb_has_seconds_and_peaks_and_one_that_fails_is_told() -> None:
     assert largest > 10**7
     with pytest.raises(SystemExit, match="'no-such' is no verb"):
         run(["no-such"], {})
+
+
+def test_both_root_keys_sign_the_root_and_the_release_key_is_another(tmp_path: Path) -> None:
+    project, release = clone_with_keys(tmp_path)
+    root = json.loads((project / "trust/1.root.json").read_text(encoding="utf-8"))
+    roles = root["signed"]["roles"]
+    assert roles["root"]["threshold"] == 2
+    assert {one["keyid"] for one in root["signatures"]} == set(roles["root"]["keyids"])
+    assert not set(roles["root"]["keyids"]) & set(roles["targets"]["keyids"])
+    assert "PRIVATE KEY" in release.read_text(encoding="utf-8")
+
+
+def test_a_client_that_installs_nothing_is_told(tmp_path: Path) -> None:
+    client = tmp_path / "client.py"
+    client.write_text("import sys; sys.exit('no such index')", encoding="utf-8")
+    with pytest.raises(SystemExit, match="no such index"):
+        install(client, "http://127.0.0.1:9/index.json", "5.2", tmp_path)

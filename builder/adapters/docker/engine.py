@@ -20,7 +20,7 @@ from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import LABEL, Buildx, require_version
-from builder.adapters.docker.pushed_images import publish_index, read_image
+from builder.adapters.docker.pushed_images import push_index, read_image
 from builder.adapters.docker.registry import Registry, cli_logins
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
@@ -112,7 +112,7 @@ class DockerEngine:
 
     def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         """See ``ports.Engine.publish``."""
-        return publish_index(self._registry(repository), tags, images)
+        return push_index(self._registry(repository), tags, images)
 
     def _registry(self, repository: str) -> Registry:
         """Return a repository with the Docker CLI's login.

@@ -69,7 +69,7 @@ def read_image(registry: Registry, tag: str, platform: str) -> PushedImage:
     )
 
 
-def publish_index(registry: Registry, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
+def push_index(registry: Registry, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
     """See ``ports.Engine.publish``."""
     entries = [_image_entry(registry, one) for one in images]
     entries += [_attestation_entry(registry, one) for one in images]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,8 @@ _PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 _SHOWN = 300
 """The most characters of a registry's refusal that an error shows."""
+
+_SIZE = re.compile(r"[0-9]{1,18}")
 
 _OTHER_FORM = (DockerException, AttributeError, TypeError, ValueError)
 """Errors of docker-py, which does not check the types of values in the CLI's configuration."""
@@ -173,8 +176,10 @@ class Registry:
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob in bytes, -1 if the registry names none; ``None`` if there is no blob."""
         answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
+        if answer.status_code in _NONE:
+            return None
         size = answer.headers.get("Content-Length", "")
-        return None if answer.status_code in _NONE else int(size) if size.isdecimal() else -1
+        return int(size) if _SIZE.fullmatch(size) else -1
 
     def blob(self, digest: str, limit: int) -> bytes | None:
         """Return the bytes of a blob of at most ``limit`` bytes; ``None`` if there is none."""

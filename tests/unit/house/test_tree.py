@@ -194,3 +194,9 @@ def test_the_runtime_layer_needs_numpy_and_onnxruntime_alone(path: Path) -> None
     tree = ast.parse(path.read_text(), feature_version=(3, 10))
     found = {name.split(".")[0] for name in imports_of(tree)}
     assert found - set(sys.stdlib_module_names) <= {"numpy", "onnxruntime", "ortpacks_runtime", "tomli"}
+
+
+def test_no_tests_name_holds_the_time(request: pytest.FixtureRequest) -> None:
+    """Processes that collect in different seconds would have different tests, and pytest-xdist ends."""
+    times = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:")
+    assert [item.nodeid for item in request.session.items if times.search(item.nodeid)] == []

@@ -13,7 +13,7 @@ import pytest
 import requests
 from docker.auth import AuthConfig
 
-from builder.adapters.docker.pushed_images import publish_index, read_image
+from builder.adapters.docker.pushed_images import push_index, read_image
 from builder.adapters.docker.registry import Registry, open_repository
 from builder.errors import ConfigError, TransferError
 from builder.formats.oci import OciAddress
@@ -46,9 +46,7 @@ def test_an_image_is_read_from_its_manifest_and_configuration(served: Served) ->
 
 def test_of_an_index_the_image_for_the_platform_is_read(served: Served) -> None:
     images = {AMD64: served.image("a", "sha256:1"), ARM64: served.image("b", "sha256:2")}
-    publish_index(
-        registry(served), ["1"], [IndexEntry(one, platform, ()) for platform, one in images.items()]
-    )
+    push_index(registry(served), ["1"], [IndexEntry(one, platform, ()) for platform, one in images.items()])
     for platform, layer in ((AMD64, "sha256:1"), (ARM64, "sha256:2")):
         found = read_image(registry(served), "1", platform)
         assert found.digest == digest(served.manifests["1"][1])
@@ -60,7 +58,7 @@ def test_of_an_index_the_image_for_the_platform_is_read(served: Served) -> None:
 def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_does(served: Served) -> None:
     image = served.image("a", "sha256:1")
     statement = {"predicateType": "https://spdx.dev/Document", "predicate": {}}
-    publish_index(registry(served), ["1", "latest"], [IndexEntry(image, AMD64, (statement,))])
+    push_index(registry(served), ["1", "latest"], [IndexEntry(image, AMD64, (statement,))])
     kind, data = served.manifests["1"]
     assert served.manifests["latest"] == (kind, data)
     assert kind == INDEX
@@ -102,7 +100,7 @@ def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
 ) -> None:
     served.login = kind
     image = served.image("a", "sha256:1")
-    publish_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
+    push_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
     assert "1" in served.manifests
     assert all(asked in one and "repository:owner/name:pull,push" in one for one in served.asked)
     assert bool(asked) == bool(served.asked)
@@ -115,7 +113,7 @@ def test_a_token_that_expired_is_not_shown_to_the_service_for_tokens(
     served.login = "Bearer"
     image = served.image("a", "sha256:1")
     served.fail("put-manifest", "expire")
-    publish_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
+    push_index(registry(served, **login), ["1"], [IndexEntry(image, AMD64, ())])
     assert len(served.asked) == 2
     assert not any("Bearer" in one for one in served.asked)
 
@@ -197,11 +195,12 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == ["https://registry.example/v2/"]
 
 
-def test_a_size_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", ["many", "", "-1", "\N{SUPERSCRIPT TWO}", "9" * 5000], ids=range(5))
+def test_a_size_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
     def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
         answer = requests.Response()
         answer.status_code, answer.url, answer.request = 200, str(request.url), request
-        answer.headers["Content-Length"] = "many"
+        answer.headers["Content-Length"] = size
         return answer
 
     monkeypatch.setattr(requests.Session, "send", send)

@@ -163,19 +163,19 @@ def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
 
 
 CLOCKS = {
-    datetime(1970, 1, 1, tzinfo=UTC): "is a time after today, 1970-01-01",
-    datetime(2020, 1, 1, tzinfo=UTC): "is a time after today, 2020-01-01",
-    NOW - timedelta(days=3): "is a time after today",
-    NOW - timedelta(days=1): "",
-    NOW: "",
-    NOW + timedelta(days=729): "",
-    NOW + timedelta(days=730): "was signed until",
-    datetime(2100, 1, 1, tzinfo=UTC): "was signed until .*, and today is 2100-01-01",
+    "1970": (datetime(1970, 1, 1, tzinfo=UTC), "is a time after today, 1970-01-01"),
+    "2020": (datetime(2020, 1, 1, tzinfo=UTC), "is a time after today, 2020-01-01"),
+    "three days behind": (NOW - timedelta(days=3), "is a time after today"),
+    "a day behind": (NOW - timedelta(days=1), ""),
+    "right": (NOW, ""),
+    "729 days ahead": (NOW + timedelta(days=729), ""),
+    "730 days ahead": (NOW + timedelta(days=730), "was signed until"),
+    "2100": (datetime(2100, 1, 1, tzinfo=UTC), "was signed until .*, and today is 2100-01-01"),
 }
-"""What this machine's clock says about a release that is signed now."""
+"""This machine's clock, and what it says about a release that is signed now."""
 
 
-@pytest.mark.parametrize(("now", "why"), CLOCKS.items(), ids=str)
+@pytest.mark.parametrize(("now", "why"), CLOCKS.values(), ids=CLOCKS)
 def test_a_clock_that_is_wrong_is_told(tmp_path: Path, now: datetime, why: str) -> None:
     """By a clock of 1970 no signature ever expires."""
     trust = Trust(FIRST, now, Prefix(tmp_path))

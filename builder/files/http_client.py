@@ -127,9 +127,14 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
     content = retried(once, lambda: 0, web)
     if len(content) > limit:
-        what = f"{without_userinfo(url)}: larger than {limit} bytes, so it is not what was asked for."
-        raise TransferError(what, advice=web.hint)
+        raise too_large(without_userinfo(url), limit, web.hint)
     return content
+
+
+def too_large(shown: str, limit: int, advice: str = "") -> TransferError:
+    """Return the error for a document of more than ``limit`` bytes at the place ``shown``."""
+    what = f"{shown}: larger than {limit} bytes, so it is not what was asked for."
+    return TransferError(what, advice=advice)
 
 
 def retried(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:

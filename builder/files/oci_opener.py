@@ -19,7 +19,7 @@ from urllib.response import addinfourl
 
 from builder.errors import TransferError
 from builder.files.digest import other_bytes
-from builder.files.http_client import NotThereError, read_body
+from builder.files.http_client import NotThereError, read_body, too_large
 from builder.files.http_opener import Open, Response, basic_login
 from builder.formats.index import INDEX_LIMIT
 from builder.formats.oci import (
@@ -194,7 +194,7 @@ def _verified(answer: Response, layer: _Layer, shown: str) -> Response:
     """Return the response with its body in memory, whose digest is the manifest's."""
     if layer.size > INDEX_LIMIT:
         answer.close()
-        raise TransferError(f"{shown}: larger than {INDEX_LIMIT} bytes, so it is not what was asked for.")
+        raise too_large(shown, INDEX_LIMIT)
     content = read_body(answer, layer.size)
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if digest != layer.digest:

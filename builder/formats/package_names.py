@@ -170,7 +170,7 @@ class PackageName:
         """Return the name in ``text``, a package's or its archive's. Raises ``ValidationError``."""
         match = _NAME.fullmatch(stem(text))
         if match is None:
-            endings = " or ".join(ARCHIVE_SUFFIXES)
+            endings = " nor ".join(ARCHIVE_SUFFIXES)
             raise ValidationError(
                 f"{text!r} is not a package's name. Names look like {_RULE}, then {endings}."
             )
@@ -192,7 +192,7 @@ def form_of(file_name: str) -> Form:
     name = file_name.removesuffix(PARTS_SUFFIX)
     found = next((form for form in Form if name.endswith(form.value)), None)
     if found is None:
-        endings = " or ".join(ARCHIVE_SUFFIXES)
+        endings = " nor ".join(ARCHIVE_SUFFIXES)
         raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")
     return found
 

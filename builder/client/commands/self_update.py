@@ -13,6 +13,7 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Dict, Optional, Tuple, Union
 
 from builder.client import __version__
@@ -22,7 +23,7 @@ from builder.client.install.source import FilesBeside, shown_place
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
 from builder.files.digest import Digest, require_bytes, sha256_of
 from builder.files.disk import disk_errors, rename, sync_file
-from builder.files.download import WantedFile, fetch, forget
+from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.parts import SHA256
@@ -144,45 +145,37 @@ def _replace(
 
     Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
     """
-    part = own.with_name(f"{own.name}.part")
-    with disk_errors(part):
-        _bring(offer, part, web)
-        try:
-            version = _newer(part, offer.shown, root)
-            shutil.copymode(own, part)
-            _try(context, part)
-            sync_file(part)
-            _keep(own)
-            rename(part, own)
-        finally:
-            forget(part)
+    with disk_errors(own), TemporaryDirectory(prefix=f"{own.name}.", dir=own.parent) as folder:
+        fresh = Path(folder) / own.name
+        _bring(offer, fresh, web)
+        version = _newer(fresh, offer.shown, root)
+        shutil.copymode(own, fresh)
+        _try(context, fresh)
+        sync_file(fresh)
+        _keep(own)
+        rename(fresh, own)
     return version
 
 
-def _bring(offer: _OfferedClient, part: Path, web: Web) -> None:
+def _bring(offer: _OfferedClient, fresh: Path, web: Web) -> None:
     if isinstance(offer.place, str):
-        fetch(WantedFile(offer.place, offer.size, offer.sha256), part, web)
+        fetch(WantedFile(offer.place, offer.size, offer.sha256), fresh, web)
     elif offer.place.is_file():
-        shutil.copyfile(offer.place, part)
+        shutil.copyfile(offer.place, fresh)
     else:
         raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
-    try:
-        require_bytes(
-            part, Digest(offer.size or part.stat().st_size, offer.sha256), f"{offer.shown}: {CLIENT}"
-        )
-    except IntegrityError:
-        forget(part)
-        raise
+    promised = Digest(offer.size or fresh.stat().st_size, offer.sha256)
+    require_bytes(fresh, promised, f"{offer.shown}: {CLIENT}")
 
 
-def _newer(part: Path, shown: str, root: Optional[bytes]) -> str:
+def _newer(fresh: Path, shown: str, root: Optional[bytes]) -> str:
     """Return the new client's version.
 
     It may be this one's version: a client has its release's address and root inside. Raises
     ``IntegrityError`` where the file is no client, or is older than this one, or has an older root.
     """
     try:
-        with zipfile.ZipFile(part) as archive:
+        with zipfile.ZipFile(fresh) as archive:
             found = _VERSION.search(archive.read("builder/client/__init__.py"))
             theirs = archive.read(_ROOT) if root is not None else b""
     except (zipfile.BadZipFile, KeyError, OSError) as error:
@@ -203,11 +196,11 @@ def _numbers(version: str) -> Tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _try(context: CommandContext, part: Path) -> None:
+def _try(context: CommandContext, fresh: Path) -> None:
     """Raise ``LoadError`` where the new client does not start with this Python."""
     around = context.around
     try:
-        answer = around.ask([around.python, "-I", str(part), "--version"], _SECONDS)
+        answer = around.ask([around.python, "-I", str(fresh), "--version"], _SECONDS)
         said = answer.stderr.strip().rpartition("\n")[2] if answer.code else ""
     except (OSError, TimeoutError) as error:
         answer, said = None, str(error)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from typing import IO, Callable, Iterator, Optional, Protocol, Sequence, Tuple, Type, cast
+from typing import IO, Callable, Iterator, List, Optional, Protocol, Sequence, Tuple, Type, cast
 
 from builder.client.probe.processes import output_of
-from builder.errors import CommandError, IntegrityError, ToolMissingError
+from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError
 from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in, other_bytes
 from builder.formats.package_names import Form
 from builder.formats.text import amount
@@ -62,7 +62,8 @@ def open_tar(file: Path, form: Form, wanted: Optional[Digest] = None) -> Iterato
 def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
     """Yield the bytes of ``file``, without a buffer: a program reads from where this process stopped.
 
-    With ``wanted`` they come through a pipe, and their digest is compared at the end of the block.
+    With ``wanted`` they come through a pipe, and their digest is compared at the end of the block. Raises
+    ``DiskError`` where ``file`` cannot be read to its end.
     """
     if wanted is None:
         with file.open("rb", buffering=0) as source:
@@ -70,14 +71,15 @@ def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
         return
     reading, writing = os.pipe()
     running = RunningDigest()
+    unread: List[OSError] = []
 
     def pour() -> None:
-        with suppress(OSError), os.fdopen(writing, "wb") as pipe, file.open("rb") as source:
-            for chunk in chunks_in(source):
+        with suppress(OSError), os.fdopen(writing, "wb") as pipe:
+            for chunk in _readable_chunks(file, unread):
                 running.update(chunk)
                 pipe.write(chunk)
 
-    with os.fdopen(reading, "rb", buffering=0) as pipe:
+    with _unread_first(file, unread), os.fdopen(reading, "rb", buffering=0) as pipe:
         pouring = Thread(target=pour, daemon=True)
         pouring.start()
         with os.fdopen(os.dup(reading), "rb", buffering=0) as source:  # zstandard closes what it reads
@@ -88,6 +90,36 @@ def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
     found = running.digest
     if found != wanted:
         raise other_bytes(f"{file}: changed while it was unpacked", wanted.sha256, found.sha256)
+
+
+def _readable_chunks(file: Path, unread: List[OSError]) -> Iterator[bytes]:
+    """Yield the bytes of ``file`` up to an error of its disk, which is added to ``unread``."""
+    try:
+        with file.open("rb") as source:
+            yield from chunks_in(source)
+    except OSError as error:
+        unread.append(error)
+
+
+@contextmanager
+def _unread_first(file: Path, unread: List[OSError]) -> Iterator[None]:
+    """Raise ``DiskError`` for an error in ``unread``, in place of the damage that it looks like."""
+    try:
+        yield
+    except IntegrityError as error:
+        if not unread:
+            raise
+        raise _unreadable(file, unread[0]) from error
+    if unread:
+        raise _unreadable(file, unread[0])
+
+
+def _unreadable(file: Path, error: OSError) -> DiskError:
+    return DiskError(
+        f"{file} cannot be read",
+        cause=error.strerror or str(error),
+        advice="Copy it to another disk and run again.",
+    )
 
 
 class _Checked:

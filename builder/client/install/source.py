@@ -14,7 +14,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
 from builder.files.digest import other_bytes
-from builder.files.http_client import NotThereError, Web, read_small
+from builder.files.http_client import NotThereError, Web, read_small, too_large
 from builder.formats.index import INDEX_LIMIT, Index, loads
 from builder.formats.oci import is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
@@ -175,8 +175,11 @@ def _archive_form(file: Path) -> Optional[Form]:
 def _read_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(INDEX_LIMIT)
+            content = file.read(INDEX_LIMIT + 1)
     except OSError as error:
         raise TransferError(
             f"{path}: {error.strerror}. --index takes a URL, an index.json or the folder it is in."
         ) from error
+    if len(content) > INDEX_LIMIT:
+        raise too_large(str(path), INDEX_LIMIT)
+    return content

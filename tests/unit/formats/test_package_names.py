@@ -61,7 +61,7 @@ def test_the_end_of_a_file_name_tells_the_form_and_the_rest_the_package() -> Non
     name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
     assert [stem(f"{name}{end}") for end in (".tar.zst", ".tar.gz", ".tar.zst.parts.json")] == [name] * 3
     assert form_of(f"{name}.tar.gz.parts.json") is Form.GZ
-    with pytest.raises(ValidationError, match=r"ends in neither \.tar\.zst or \.tar\.gz"):
+    with pytest.raises(ValidationError, match=r"ends in neither \.tar\.zst nor \.tar\.gz"):
         form_of(f"{name}.zip")
 
 

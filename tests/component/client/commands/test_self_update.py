@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,14 +29,16 @@ NEWER = "9.0.1"
 BASE = "/o/r/releases"
 
 
-def of_version(client: bytes, version: str) -> bytes:
-    """Return the same client with another version in its source."""
+def of_version(client: bytes, version: str, code: str = "") -> bytes:
+    """Return the same client with another version in its source, and ``code`` that runs when it starts."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(client)) as old, zipfile.ZipFile(buffer, "w") as new:
         for name in old.namelist():
             content = old.read(name)
             if name == "builder/client/__init__.py":
-                content = content.replace(f'"{__version__}"'.encode(), f'"{version}"'.encode())
+                content = (
+                    content.replace(f'"{__version__}"'.encode(), f'"{version}"'.encode()) + code.encode()
+                )
             new.writestr(name, content)
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
@@ -99,6 +102,25 @@ def test_the_newer_client_takes_the_place_and_the_one_before_stays(desk: Desk) -
     )
     assert "is the release's own" in desk.update().stdout
     assert str(before) in done.stdout
+
+
+def test_two_updates_at_once_leave_one_whole_client(desk: Desk, tmp_path: Path) -> None:
+    """Both new clients wait, when they are tried, until both updates have written theirs."""
+    tried = tmp_path / "tried"
+    tried.mkdir()
+    wait = f"""
+import os, pathlib, time
+tried = pathlib.Path({str(tried)!r})
+(tried / str(os.getpid())).touch()
+while len(list(tried.iterdir())) < 2:
+    time.sleep(0.02)
+"""
+    desk.put(of_version(desk.old, NEWER, wait))
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: desk.update(), range(2)))
+    assert [done.returncode for done in both] == [0, 0], both
+    assert desk.client.read_bytes() == (desk.folder / "ortpacks.pyz").read_bytes()
+    assert len(list(desk.client.parent.iterdir())) == 2
 
 
 def test_check_says_and_does_nothing(desk: Desk) -> None:

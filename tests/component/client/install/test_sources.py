@@ -13,6 +13,10 @@ import pytest
 
 from builder.client.index_address import mirrored
 from builder.client.install import decompress, installer
+from builder.errors import DiskError
+from builder.files.digest import Digest
+from builder.formats.index import INDEX_LIMIT
+from builder.formats.package_names import Form
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release
@@ -261,6 +265,23 @@ def test_without_https_and_beyond_this_machine_a_user_is_warned(
     assert machine.run("select", "--index", url) == 10
     assert ("anybody on the way can change what comes" in machine.err) is warned
     assert "s3cret" not in machine.err
+
+
+def test_an_archive_on_a_failing_disk_is_not_called_damaged(tmp_path: Path) -> None:
+    unreadable = tmp_path / "package.tar.gz"
+    unreadable.symlink_to("/proc/self/mem")
+    with (
+        pytest.raises(DiskError, match=r"cannot be read: Input/output error\. Copy it to another disk"),
+        decompress.open_tar(unreadable, Form.GZ, Digest(300, "0" * 64)) as stream,
+    ):
+        stream.read()
+
+
+def test_a_longer_index_than_is_read_is_told_by_its_size(machine: Machine, release: Path) -> None:
+    with (release / "index.json").open("r+b") as file:
+        file.truncate(INDEX_LIMIT + 1)
+    assert machine.run("select", "--index", str(release)) == 10
+    assert f"index.json: larger than {INDEX_LIMIT} bytes" in machine.err
 
 
 READERS = {

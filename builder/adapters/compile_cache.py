@@ -37,7 +37,7 @@ from builder.files.disk import disk_errors
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.text import without_userinfo
 from builder.inside import agent
-from builder.inside.storage import MAY_PUT, NO, WAITING, YES
+from builder.inside.storage import MAY_PUT, NO, POLL, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
 
 _SECONDS = 5
@@ -256,7 +256,7 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
         with ThreadingUnixStreamServer(str(path), partial(_Handler, requests.answer)) as server:
             server.daemon_threads = True
             server.socket.listen(WAITING)
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True).start()
             try:
                 yield path
             finally:

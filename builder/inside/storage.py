@@ -25,6 +25,9 @@ YES, NO = b"1", b"0"
 WAITING = 1024
 """Connections that may wait to be accepted; a compiler that is refused works without the cache."""
 
+POLL = 0.05
+"""Seconds within which a server ends when its build does."""
+
 MAY_PUT = b"MAY PUT"
 """The request whose reply is ``YES`` if new objects are kept."""
 
@@ -42,7 +45,7 @@ def served(path: Path) -> Iterator[dict[str, str]]:
         keeps = ask(MAY_PUT) == YES
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, path)) as server:
         server.socket.listen(WAITING)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
         storage = address if keeps else f"{address}|read-only"
         try:

@@ -46,7 +46,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     for name in ("store", "unpacked", "rootfs"):
         (cache / name).symlink_to(real.cache / name)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(found.mirror)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     leading = found.environment(f"http://127.0.0.1:{server.server_port}")
     for name, value in {**leading, "ORTPACKS_CACHE": str(cache)}.items():
         monkeypatch.setenv(name, value)

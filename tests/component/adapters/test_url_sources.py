@@ -57,7 +57,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, UrlMirror]]:
     folder = tmp_path / "served"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: None, env={})
     yield folder, UrlMirror(transfer, f"http://127.0.0.1:{server.server_port}/")
     server.shutdown()

@@ -113,7 +113,7 @@ class Podman(Docker29):
 @contextmanager
 def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
     with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield DockerEngine(FakeRunner(), {"DOCKER_HOST": f"tcp://127.0.0.1:{server.server_port}"})
         server.shutdown()
 

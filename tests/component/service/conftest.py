@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from ortpacks_runtime.settings import VARIABLES
 from ortpacks_service.app import make_app
 from ortpacks_service.options import EMBEDDER, read_options
@@ -18,26 +16,22 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from tests.component.runtime.test_session import model as any_model
+from tests.support.factories.onnx_models import MATRIX, write_model
 
 WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
 
-VECTORS = np.array([[9, 9], [1, 1], [2, 0], [0, 3]], np.float32)
+VECTORS = "9, 9, 1, 1, 2, 0, 0, 3"
 """The model's vector for each token; the padding's must not be counted."""
 
-matrix = any_model
-"""Model ``y = x @ w`` of the runtime layer's tests."""
 
-
-def write_embedder(folder: Path) -> None:
-    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "sequence"])
-    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["batch", "sequence", 2])
-    table = numpy_helper.from_array(VECTORS, "table")
-    node = helper.make_node("Gather", ["table", "input_ids"], ["rows"])
-    graph = helper.make_graph([node], "g", [ids], [rows], [table])
-    folder.mkdir(parents=True)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(made, folder / "model.onnx")
+def write_embedder(
+    folder: Path, *, batch: str = "batch", vectors: str = VECTORS, dimensions: str = "2"
+) -> None:
+    write_model(
+        folder / "model.onnx",
+        f"""embedder (int64[{batch}, sequence] input_ids) => (float[{batch}, sequence, {dimensions}] rows)
+        <float[4, {dimensions}] table = {{{vectors}}}> {{ rows = Gather (table, input_ids) }}""",
+    )
     tokenizer = Tokenizer(WordLevel(WORDS, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -45,29 +39,38 @@ def write_embedder(folder: Path) -> None:
 
 def write_slow(folder: Path) -> None:
     """Write a model that counts to ``n`` one by one and returns ``count``."""
-    number = helper.make_tensor_value_info("n", TensorProto.INT64, [])
-    told = helper.make_tensor_value_info("count", TensorProto.INT64, [])
-    names = [("i", TensorProto.INT64), ("more", TensorProto.BOOL), ("sum", TensorProto.INT64)]
-    inputs = [helper.make_tensor_value_info(name, kind, []) for name, kind in names]
-    outputs = [helper.make_tensor_value_info(f"{name}_out", kind, []) for name, kind in names[1:]]
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["more"], ["more_out"]),
-            helper.make_node("Add", ["sum", "one"], ["sum_out"]),
-        ],
-        "body",
-        inputs,
-        outputs,
+    write_model(
+        folder / "model.onnx",
+        """slow (int64 n) => (int64 count) <bool yes = {1}, int64 zero = {0}, int64 one = {1}> {
+            count = Loop (n, yes, zero) <
+                body = body (int64 i, bool more, int64 sum) => (bool more_out, int64 sum_out) {
+                    more_out = Identity (more)
+                    sum_out = Add (sum, one)
+                }
+            >
+        }""",
     )
-    constants = [numpy_helper.from_array(np.array(value), name) for name, value in _START.items()]
-    loop = helper.make_node("Loop", ["n", "true", "zero"], ["count"], body=body)
-    graph = helper.make_graph([loop], "g", [number], [told], constants)
-    folder.mkdir(parents=True)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(made, folder / "model.onnx")
 
 
-_START = {"true": True, "zero": np.int64(0), "one": np.int64(1)}
+def write_models(folder: Path) -> None:
+    """Write the embedding model, ``times`` (floats of shape (batch, 4) to (batch, 2)), ``same`` (texts and
+    halves to themselves) and ``both`` (a tensor and a list)."""
+    write_embedder(folder / EMBEDDER)
+    write_model(folder / "times/model.onnx", MATRIX)
+    write_model(
+        folder / "same/model.onnx",
+        """same (string[n] text, float16[n] half) => (string[n] text_out, float16[n] half_out) {
+            text_out = Identity (text)
+            half_out = Identity (half)
+        }""",
+    )
+    write_model(
+        folder / "both/model.onnx",
+        """both (float[n] x) => (float[n] y, seq(float[]) listed) {
+            y = Identity (x)
+            listed = SequenceConstruct (x)
+        }""",
+    )
 
 
 @pytest.fixture
@@ -77,13 +80,27 @@ def models(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Hide this machine's settings and select the CPU."""
-    for name in (name for names in VARIABLES.values() for name in names):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ORTPACKS_PROVIDER", "cpu")
-    monkeypatch.chdir(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (name for names in VARIABLES.values() for name in names):
+            patch.delenv(name, raising=False)
+        patch.setenv("ORTPACKS_PROVIDER", "cpu")
+        patch.chdir(tmp_path_factory.mktemp("here"))
+        yield
+
+
+@contextmanager
+def opened(models: Path, data: Path, *flags: str) -> Iterator[TestClient]:
+    """Run the service with flags inside the block, which begins when no model is being opened."""
+    given = ["--models", str(models), "--data", str(data), *flags]
+    with TestClient(make_app(read_options(given, {})), raise_server_exceptions=False) as client:
+        while {"waiting", "loading"} & {
+            one["state"] for one in client.get("/readyz").json()["models"].values()
+        }:
+            time.sleep(0.005)
+        yield client
 
 
 Start = Callable[..., TestClient]
@@ -91,20 +108,15 @@ Start = Callable[..., TestClient]
 
 @pytest.fixture
 def start(models: Path, tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts the service with flags and waits until no model is being opened."""
-    began: list[TestClient] = []
+    """Return a function that starts the service with flags."""
+    with ExitStack() as stack:
+        yield lambda *flags: stack.enter_context(opened(models, tmp_path / "data", *flags))
 
-    def started(*flags: str) -> TestClient:
-        given = ["--models", str(models), "--data", str(tmp_path / "data"), *flags]
-        client = TestClient(make_app(read_options(given, {})), raise_server_exceptions=False)
-        began.append(client.__enter__())
-        while {"waiting", "loading"} & {
-            one["state"] for one in client.get("/readyz").json()["models"].values()
-        }:
-            pass
-        return client
 
-    yield started
-    for client in began:
-        client.__exit__(None, None, None)
-    logging.getLogger().handlers.clear()
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Return a service with the models of ``write_models``, which a module's tests share."""
+    folder = tmp_path_factory.mktemp("shared")
+    write_models(folder / "models")
+    with opened(folder / "models", folder / "data") as client:
+        yield client

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from ortpacks_runtime import Session, open_session
 from ortpacks_service.embedding import Embedder, cut
 from ortpacks_service.options import EMBEDDER
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Replace
 
-from tests.component.service.conftest import Start
+from tests.component.service.conftest import Start, write_embedder
 
 
 class Told:
@@ -96,19 +94,8 @@ def test_a_text_without_a_token_costs_no_other_request(start: Start, models: Pat
     assert service.post("/embed", json={"texts": "east"}).json()["embeddings"] == [[1, 0]]
 
 
-def replace(models: Path, **parts: Any) -> None:  # noqa: ANN401 - onnx ships no types
-    """Replace the model's ``table`` of vectors, its ``output`` or its ``input``."""
-    file = models / EMBEDDER / "model.onnx"
-    made = onnx.load(file)
-    graph = {"table": made.graph.initializer, "output": made.graph.output, "input": made.graph.input}
-    for name, part in parts.items():
-        graph[name][0].CopyFrom(part)
-    onnx.save(made, file)
-
-
 def test_nan_is_told_and_no_vector(start: Start, models: Path) -> None:
-    table = np.array([[9, 9], [1, 1], [2, 0], [np.nan, 3]], np.float32)
-    replace(models, table=numpy_helper.from_array(table, "table"))
+    write_embedder(models / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, nan, 3")
     service = start()
     for path in ("/embed", "/add"):
         answer = service.post(path, json={"texts": ["east", "north"]})
@@ -119,15 +106,11 @@ def test_nan_is_told_and_no_vector(start: Start, models: Path) -> None:
 
 
 def test_a_model_of_another_output_is_told_when_it_is_opened(start: Start, models: Path) -> None:
-    replace(
-        models,
-        table=numpy_helper.from_array(np.zeros((4, 2, 2), np.float32), "table"),
-        output=helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["batch", "sequence", 2, 2]),
-    )
+    write_embedder(models / EMBEDDER, vectors=", ".join("0" * 16), dimensions="2, 2")
     reason = start().get("/readyz").json()["reason"]
     assert "the model's first output has shape (2, 2, 2, 2) for 2 texts; (texts, dimensions) or" in reason
 
 
 def test_a_model_for_one_text_is_told_when_it_is_opened(start: Start, models: Path) -> None:
-    replace(models, input=helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "sequence"]))
+    write_embedder(models / EMBEDDER, batch="1")
     assert "Got: 2 Expected: 1" in start().get("/readyz").json()["reason"]

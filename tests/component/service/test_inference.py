@@ -5,33 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import struct
-from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from ortpacks_service.options import EMBEDDER
+from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start
-
-
-@pytest.fixture(autouse=True)
-def _more_models(models: Path, matrix: Path) -> None:
-    """Write ``times`` (floats of shape (batch, 4) to (batch, 2)) and ``same`` (texts and halves
-    to themselves)."""
-    (models / "times").mkdir()
-    matrix.rename(models / "times" / "model.onnx")
-    values = {"text": TensorProto.STRING, "half": TensorProto.FLOAT16}
-    sides = [
-        [helper.make_tensor_value_info(f"{name}{end}", kind, ["n"]) for name, kind in values.items()]
-        for end in ("", "_out")
-    ]
-    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in values]
-    graph = helper.make_graph(nodes, "g", sides[0], sides[1])
-    (models / "same").mkdir()
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(made, models / "same" / "model.onnx")
-
 
 ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
@@ -46,8 +26,7 @@ def binary(head: dict[str, object], *blocks: bytes) -> tuple[bytes, dict[str, st
     return b"".join([text, *blocks]), {"Inference-Header-Content-Length": str(len(text))}
 
 
-def test_the_server_and_its_models_describe_themselves(start: Start) -> None:
-    service = start()
+def test_the_server_and_its_models_describe_themselves(service: TestClient) -> None:
     assert service.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     assert service.get("/v2/health/live").json() == {"live": True}
     assert service.get("/v2/health/ready").status_code == 200
@@ -61,28 +40,13 @@ def test_the_server_and_its_models_describe_themselves(start: Start) -> None:
     }
 
 
-def test_absent_may_be_null(start: Start) -> None:
+def test_absent_may_be_null(service: TestClient) -> None:
     head = {"inputs": [{**ROW, "parameters": None}], "outputs": None, "parameters": None}
-    assert start().post(TIMES, json=head).json()["outputs"][0]["data"] == [6, 8]
+    assert service.post(TIMES, json=head).json()["outputs"][0]["data"] == [6, 8]
 
 
-def test_an_output_that_is_no_tensor_is_left_out_and_told(start: Start, models: Path) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
-    listed = helper.make_tensor_sequence_value_info("listed", TensorProto.FLOAT, None)
-    nodes = [
-        helper.make_node("Identity", ["x"], ["y"]),
-        helper.make_node("SequenceConstruct", ["x"], ["listed"]),
-    ]
-    (models / "both").mkdir()
-    made = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y, listed]),
-        opset_imports=[helper.make_opsetid("", 13)],
-        ir_version=8,
-    )
-    onnx.save(made, models / "both" / "model.onnx")
-    service, row = start(), {**ROW, "shape": [4]}
-    path = "/v2/models/both/infer"
+def test_an_output_that_is_no_tensor_is_left_out_and_told(service: TestClient) -> None:
+    path, row = "/v2/models/both/infer", {**ROW, "shape": [4]}
     outputs = service.post(path, json={"inputs": [row]}).json()["outputs"]
     assert [one["name"] for one in outputs] == ["y"]
     refused = service.post(path, json={"inputs": [row], "outputs": [{"name": "listed"}]})
@@ -90,9 +54,9 @@ def test_an_output_that_is_no_tensor_is_left_out_and_told(start: Start, models: 
     assert "listed is a seq(tensor(float)), which the protocol cannot carry" in refused.json()["error"]
 
 
-def test_json_in_json_out(start: Start) -> None:
+def test_json_in_json_out(service: TestClient) -> None:
     """w is 0 … 7 in rows of two: rows 0 and 3 add up to (6, 8)."""
-    answer = start().post(TIMES, json={"id": "a", "inputs": [ROW]}).json()
+    answer = service.post(TIMES, json={"id": "a", "inputs": [ROW]}).json()
     assert answer == {
         "model_name": "times",
         "model_version": "1",
@@ -101,12 +65,12 @@ def test_json_in_json_out(start: Start) -> None:
     }
 
 
-def test_binary_in_binary_out(start: Start) -> None:
+def test_binary_in_binary_out(service: TestClient) -> None:
     data = np.array([[1, 0, 0, 1], [0, 1, 0, 0]], "<f4").tobytes()
     tensor = {"name": "x", "shape": [2, 4], "datatype": "FP32", "parameters": sized(data)}
     wanted = {"name": "y", "parameters": {"binary_data": True}}
     body, headers = binary({"inputs": [tensor], "outputs": [wanted]}, data)
-    answer = start().post(TIMES, content=body, headers=headers)
+    answer = service.post(TIMES, content=body, headers=headers)
     assert answer.headers["content-type"] == "application/octet-stream"
     size = int(answer.headers["inference-header-content-length"])
     described = json.loads(answer.content[:size])["outputs"][0]
@@ -119,7 +83,7 @@ def test_binary_in_binary_out(start: Start) -> None:
     assert np.frombuffer(answer.content[size:], "<f4").tolist() == [6, 8, 2, 3]
 
 
-def test_texts_and_halves_go_through(start: Start) -> None:
+def test_texts_and_halves_go_through(service: TestClient) -> None:
     texts = b"".join(struct.pack("<I", len(text)) + text for text in ("å".encode(), b""))
     halves = np.array([0.5, -2], "<f2").tobytes()
     head: dict[str, object] = {
@@ -135,12 +99,12 @@ def test_texts_and_halves_go_through(start: Start) -> None:
         "parameters": {"binary_data_output": True},
     }
     body, headers = binary(head, texts, halves)
-    answer = start().post(SAME, content=body, headers=headers)
+    answer = service.post(SAME, content=body, headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.content.endswith(texts + halves)
 
 
-def test_texts_in_json(start: Start) -> None:
+def test_texts_in_json(service: TestClient) -> None:
     head = {
         "inputs": [
             {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["å"]},
@@ -148,7 +112,7 @@ def test_texts_in_json(start: Start) -> None:
         ],
         "outputs": [{"name": "text_out"}],
     }
-    answer = start().post(SAME, json=head).json()
+    answer = service.post(SAME, json=head).json()
     assert answer["outputs"] == [{"name": "text_out", "datatype": "BYTES", "shape": [1], "data": ["å"]}]
 
 
@@ -195,8 +159,8 @@ SHAPE = "x: shape: a list of at most 32 whole numbers below 2147483648 is wanted
         ({"inputs": [ROW], "outputs": ["y"]}, "outputs: a list of objects with a name is wanted"),
     ],
 )
-def test_a_wrong_request_is_told(start: Start, body: object, says: str) -> None:
-    answer = start().post(TIMES, json=body)
+def test_a_wrong_request_is_told(service: TestClient, body: object, says: str) -> None:
+    answer = service.post(TIMES, json=body)
     assert answer.status_code == 400
     assert says in answer.json()["error"]
 
@@ -212,13 +176,13 @@ def test_a_wrong_request_is_told(start: Start, body: object, says: str) -> None:
     ],
 )
 def test_binary_data_that_does_not_add_up_is_told(
-    start: Start, length: str | None, blocks: bytes, says: str
+    service: TestClient, length: str | None, blocks: bytes, says: str
 ) -> None:
     tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": {"binary_data_size": 16}}
     body, headers = binary({"inputs": [tensor]}, blocks)
     if length:
         headers["Inference-Header-Content-Length"] = length
-    answer = start().post(TIMES, content=body, headers=headers)
+    answer = service.post(TIMES, content=body, headers=headers)
     assert answer.status_code == 400
     assert says in answer.json()["error"]
 
@@ -231,7 +195,7 @@ def test_binary_data_that_does_not_add_up_is_told(
         (struct.pack("<I", 1) + b"\xff", "a text is not UTF-8"),
     ],
 )
-def test_damaged_texts_are_told(start: Start, data: bytes, says: str) -> None:
+def test_damaged_texts_are_told(service: TestClient, data: bytes, says: str) -> None:
     tensor = {
         "name": "text",
         "shape": [1],
@@ -239,7 +203,7 @@ def test_damaged_texts_are_told(start: Start, data: bytes, says: str) -> None:
         "parameters": {"binary_data_size": len(data)},
     }
     body, headers = binary({"inputs": [tensor]}, data)
-    answer = start().post(SAME, content=body, headers=headers)
+    answer = service.post(SAME, content=body, headers=headers)
     assert (answer.status_code, says in answer.json()["error"]) == (400, True)
 
 
@@ -250,42 +214,43 @@ def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> Non
     body, headers = binary({"inputs": [tensor]}, data)
     gc.disable()
     try:
-        answers = [service.post(TIMES, content=body, headers=headers) for _ in range(4)]
+        answers = [
+            service.post(f"/v2/models/{EMBEDDER}/infer", content=body, headers=headers) for _ in range(4)
+        ]
     finally:
         gc.enable()
     assert [answer.status_code for answer in answers] == [400] * 4, answers[-1].text
 
 
-def test_halves_have_no_json(start: Start) -> None:
+def test_halves_have_no_json(service: TestClient) -> None:
     head = {
         "inputs": [
             {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]},
             {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
         ]
     }
-    answer = start().post(SAME, json=head)
+    answer = service.post(SAME, json=head)
     assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(("rows", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
 def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
-    start: Start, rows: int, code: int
+    service: TestClient, rows: int, code: int
 ) -> None:
     """The model returns two items for each row."""
     data = bytes(16 * rows)
     tensor = {"name": "x", "shape": [rows, 4], "datatype": "FP32", "parameters": sized(data)}
     body, headers = binary({"inputs": [tensor]}, data)
-    answer = start().post(TIMES, content=body, headers=headers)
+    answer = service.post(TIMES, content=body, headers=headers)
     assert (answer.status_code, b"too many for JSON" in answer.content) == (code, code == 400)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_numbers_that_json_lacks_come_as_binary_data_alone(start: Start, number: float) -> None:
+def test_numbers_that_json_lacks_come_as_binary_data_alone(service: TestClient, number: float) -> None:
     """The row (0, 1) of w times the number is NaN, and the number."""
     data = np.array([[number, 0, 0, 0]], "<f4").tobytes()
     tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": sized(data)}
     body, headers = binary({"inputs": [tensor]}, data)
-    service = start()
     refused = service.post(TIMES, content=body, headers=headers)
     assert (refused.status_code, "y has NaN or an infinity" in refused.json()["error"]) == (400, True)
     body, headers = binary({"inputs": [tensor], "parameters": {"binary_data_output": True}}, data)
@@ -293,12 +258,11 @@ def test_numbers_that_json_lacks_come_as_binary_data_alone(start: Start, number:
     assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)
 
 
-def test_models_and_versions_that_are_not_there_are_told(start: Start) -> None:
-    service = start()
+def test_models_and_versions_that_are_not_there_are_told(service: TestClient) -> None:
     lost = service.get("/v2/models/nope")
     assert (lost.status_code, lost.json()["error"]) == (
         404,
-        "no model 'nope' in the folder of models. There: all-MiniLM-L6-v2, same, times.",
+        "no model 'nope' in the folder of models. There: all-MiniLM-L6-v2, both, same, times.",
     )
     assert service.get("/v2/models/nope/ready").status_code == 404
     other = service.get("/v2/models/times/versions/2")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Barrier
 
+import apsw
 import numpy as np
 import pytest
 from ortpacks_service.store import Store, StoreError
@@ -39,17 +40,24 @@ def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     assert Store(tmp_path, "m", 2).search(EAST, 1) == []
 
 
-def test_stores_that_are_made_at_the_same_moment_wait_for_each_other(tmp_path: Path) -> None:
-    """A new file is switched to a write-ahead log, for which SQLite itself does not wait."""
-    vector = np.ones((1, 2), np.float32)
+def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    """SQLite itself does not wait before it switches a new file to a write-ahead log."""
+    other = apsw.Connection(str(tmp_path / "store.sqlite"))
+    other.execute("begin immediate")
+    with ThreadPoolExecutor(1) as threads:
+        adding = threads.submit(lambda: Store(tmp_path, "m", 2).add(["x"], EAST[None]))
+        wait([adding], 0.1)
+        other.execute("commit")
+        assert adding.result() == [1]
 
+
+def test_stores_that_are_made_at_the_same_moment_are_one(tmp_path: Path) -> None:
     def made(folder: Path) -> list[int]:
         together.wait()
-        return Store(folder, "m", 2).add(["x"], vector)
+        return Store(folder, "m", 2).add(["x"], EAST[None])
 
     together = Barrier(4)
     with ThreadPoolExecutor(4) as threads:
-        for number in range(40):
-            folder = tmp_path / str(number)
-            found = list(threads.map(made, [folder] * 4))
+        for number in range(8):
+            found = list(threads.map(made, [tmp_path / str(number)] * 4))
             assert sorted(found) == [[1], [2], [3], [4]]

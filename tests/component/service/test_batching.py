@@ -31,13 +31,12 @@ class Model:
 
 def ran(
     test: Callable[[Batcher, Model], Awaitable[None]],
-    batch: int = 4,
     capacity: int = 100,
     *,
     cpu: bool = True,
 ) -> Model:
     async def main() -> None:
-        batcher = Batcher(model.compute, lambda: batch, capacity, lambda _: None, lambda: cpu)
+        batcher = Batcher(model.compute, lambda: 4, capacity, lambda _: None, lambda: cpu)
         await test(batcher, model)
         batcher.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import resource
 import subprocess
 import tarfile
@@ -18,6 +17,7 @@ from builder.files.digest import Digest, LocalFile
 from builder.formats.package_names import Form
 from builder.package.archive import Content, Member
 from builder.project.variants import Preset
+from tests.doubles import release
 from tests.support.fakes.ports import FakeReporter
 
 NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
@@ -79,11 +79,8 @@ def unpacked_by_gzip_or_zstd(package: Path) -> bytes:
 
 def pack_raw(folder: Path, *infos: tuple[tarfile.TarInfo, bytes]) -> Path:
     """Write a package of these members with ``tarfile``, without the project's rules, and return its path."""
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as tar:
-        for info, data in infos:
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    for info, data in infos:
+        info.size = len(data)
     dest = folder / f"{NAME}.tar.zst"
-    dest.write_bytes(zstd.compress(raw.getvalue()))
+    dest.write_bytes(release.archive([*infos]))
     return dest

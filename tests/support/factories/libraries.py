@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage
-from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import DEVICES
@@ -18,11 +17,7 @@ def coverage(
     jit: str = "",
     mixed: Mapping[str, tuple[int, ...]] | None = None,
     sections: Mapping[str, int] | None = None,
-    sizes: Mapping[Kind, Mapping[Arch, int]] | None = None,
     nothing_to_run: int = 0,
-    link_inputs: int = 0,
-    unlinked: int = 0,
-    single: int = 0,
     ltoir: Sequence[str] = (),
     isa: tuple[int, int] | None = None,
     unknown: int = 0,
@@ -34,7 +29,7 @@ def coverage(
     ``native="8.0 8.6"``: all containers have SASS for these. ``jit``: all have PTX alone. ``mixed``:
     numbers of containers that run natively, by JIT and not at all.
     """
-    active = containers - nothing_to_run - link_inputs
+    active = containers - nothing_to_run
     tally = {
         **dict.fromkeys(DEVICES, ContainerTally(0, 0, active)),
         **{Capability.parse(device): ContainerTally(active, 0, 0) for device in native.split()},
@@ -46,16 +41,16 @@ def coverage(
         containers=containers,
         sections=sections if sections is not None else {".nv_fatbin": containers},
         images={},
-        sizes=sizes or {},
+        sizes={},
         sass=(Arch(8, 0), Arch(9, 0, "a")),
         ptx=(Arch(9, 0),),
         ltoir=tuple(map(Arch.parse, ltoir)),
         isa=isa,
         unknown=unknown,
         nothing_to_run=nothing_to_run,
-        link_inputs=link_inputs,
-        unlinked=unlinked,
-        single=single,
+        link_inputs=0,
+        unlinked=0,
+        single=0,
         specialised=specialised,
         tally=tally,
         zstd=zstd,

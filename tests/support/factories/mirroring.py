@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tests.doubles.loopback import listening
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG, of_two_variants, ports
 from tests.support.factories.releases import write_two_packages
+from tests.support.factories.signing import local_file
 from tests.support.fakes.ports import FakeReporter
 
 
@@ -86,8 +86,7 @@ def fill(dist: Path, padding: int = 150_000) -> None:
 
 def local_files(folder: Path, *names: str) -> list[LocalFile]:
     """Return these files of a folder with their sizes and hashes."""
-    contents = {folder / name: (folder / name).read_bytes() for name in names}
-    return [LocalFile(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
+    return [local_file(str(folder / name), (folder / name).read_bytes()) for name in names]
 
 
 def _fake(shop: Wiring) -> FakeReporter:
@@ -100,14 +99,14 @@ def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: Publ
     return publish_release(shop.dist, of_two_variants(project), ports(host, _fake(shop)), options)
 
 
-def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, bytes]:
+def whole(stand: Stand, files: dict[str, bytes]) -> dict[str, bytes]:
     """Return the contents by path of a mirror that holds this release alone.
 
     ``releases.json`` is taken from the mirror itself: other tests compare it.
     """
     return {
-        **{f"{tag}/{name}": data for name, data in files.items()},
-        "latest": tag.encode(),
+        **{f"{TAG}/{name}": data for name, data in files.items()},
+        "latest": TAG.encode(),
         ".drafts/.lock": b"",
         "releases.json": (stand.root / "releases.json").read_bytes(),
     }

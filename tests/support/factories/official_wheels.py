@@ -5,7 +5,6 @@ Names, folders and metadata are those of real wheels; contents are a few bytes.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from builder.builds.wiring import Wiring
 from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, dumps
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Preset
+from tests.doubles.wheels import record_row
 from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 from tests.support.factories.binaries import elf, sass
@@ -70,17 +70,13 @@ def write_official(folder: Path, name: str, python: str) -> Path:
     }
     if name == "onnxruntime":
         del files[f"{CAPI}{PROVIDER}"]
-    rows = [f"{path},sha256={_hashed(data)},{len(data)}" for path, data in files.items()]
+    rows = [record_row(path, data) for path, data in files.items()]
     path = folder / f"{stem}-1.23.2-{python}-{PLATFORM}.whl"
     with ZipFile(path, "w", ZIP_DEFLATED) as whole:
         for member, data in files.items():
             whole.writestr(member, data)
         whole.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
     return path
-
-
-def _hashed(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 class Relocation:

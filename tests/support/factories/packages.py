@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
+from builder.binary.coverage import ContainerTally, Support
 from builder.binary.elf import Elf
 from builder.binary.library import HostNeeds
 from builder.findings.finding import Finding, Severity
@@ -42,6 +40,8 @@ from builder.project.variants import (
     Publish,
     Variant,
 )
+from tests.doubles.wheels import record_row
+from tests.support.factories.libraries import coverage as library_coverage
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -105,12 +105,10 @@ class Trees:
 
 def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
     """Write the files of a wheel below ``root`` as pip does, and their ``RECORD`` in the folder ``info``."""
-    rows = []
     for path, data in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{path},sha256={digest},{len(data)}")
+    rows = [record_row(path, data) for path, data in files.items()]
     (root / info).mkdir(exist_ok=True)
     (root / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 
@@ -186,24 +184,12 @@ def report(*findings: Finding) -> BinaryReport:
         glibcxx=None,
     )
     here, nowhere = ContainerTally(native=54, jit=0, none=0), ContainerTally(native=0, jit=0, none=54)
-    provider = LibraryCoverage(
+    provider = replace(
+        library_coverage(containers=54),
         path=PROVIDER,
-        containers=54,
-        sections={".nv_fatbin": 54},
-        images={},
-        sizes={},
         sass=sass,
         ptx=(),
-        ltoir=(),
-        isa=None,
-        unknown=0,
-        nothing_to_run=0,
-        link_inputs=0,
-        unlinked=0,
-        single=0,
-        specialised=False,
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
-        zstd=False,
     )
     return BinaryReport(
         findings=findings,

@@ -19,8 +19,9 @@ from builder.release.publish import converge_release, publish_release
 from builder.release.signing import Signing
 from tests.doubles.loopback import listening
 from tests.doubles.registry import Served
+from tests.support.factories.mirroring import fill
 from tests.support.factories.publishing import ATTEMPTS, TAG, of_two_variants, ports, project_at
-from tests.support.factories.releases import FakeTime, write_two_packages
+from tests.support.factories.releases import FakeTime
 from tests.support.factories.signing import signing
 from tests.support.fakes.ports import FakeReporter
 
@@ -74,16 +75,13 @@ class Counter:
 
 def bundle(dist: Path, padding: int = 150_000) -> None:
     """Write two packages and a client into the emptied folder; another ``padding`` makes other bytes."""
-    for path in dist.iterdir():
-        path.unlink()
-    write_two_packages(dist, legacy=padding, modern=padding)
+    fill(dist, padding)
     (dist / "ortpacks.pyz").write_bytes(b"PK the client")
 
 
 @contextmanager
 def open_counter(folder: Path) -> Iterator[Counter]:
     dist = folder / "dist"
-    dist.mkdir()
     bundle(dist)
     served = Served()
     with listening(served):

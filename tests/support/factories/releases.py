@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
-import tarfile
 from dataclasses import replace
 from pathlib import Path
-
-from backports.zstd import compress
 
 from builder.formats.manifest import (
     BaseEntry,
@@ -23,6 +18,7 @@ from builder.formats.manifest import (
     dumps,
 )
 from builder.formats.missing_kernels import MissingKernels
+from tests.doubles.release import archive, digest, member
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
 
@@ -114,14 +110,9 @@ def file_entry(path: str, size: int) -> FileEntry:
 def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suffix: str = ".tar.zst") -> Path:
     """Write an archive with the manifest first and ``padding`` bytes of noise, and add it to SHA256SUMS."""
     noise = hashlib.shake_256(entry.name.encode()).digest(padding)
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, data in (("manifest.json", dumps(entry).encode()), ("lib/x.so", noise), *TEXTS.items()):
-            info = tarfile.TarInfo(f"{entry.name}/{name}")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    files = {"manifest.json": dumps(entry).encode(), "lib/x.so": noise, **TEXTS}
     path = directory / f"{entry.name}{suffix}"
-    path.write_bytes((compress if suffix == ".tar.zst" else gzip.compress)(stream.getvalue()))
+    path.write_bytes(archive([member(f"{entry.name}/{name}", data) for name, data in files.items()], suffix))
     append_sum(directory, path)
     return path
 
@@ -145,22 +136,17 @@ def cut(package: Path, size: int) -> Path:
         path = directory / f"{package.name}.part{number}"
         path.write_bytes(data[start : start + size])
         append_sum(directory, path)
-        entries.append(_bytes(path.name, path.read_bytes()))
+        entries.append({"file": path.name, **digest(path.read_bytes())})
     path = directory / f"{package.name}.parts.json"
-    path.write_text(json.dumps({"format": 1, **_bytes(package.name, data), "parts": entries}))
+    path.write_text(json.dumps({"format": 1, "file": package.name, **digest(data), "parts": entries}))
     append_sum(directory, path)
     package.unlink()
     return path
 
 
-def _bytes(name: str, data: bytes) -> dict[str, object]:
-    return {"file": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
 def append_sum(directory: Path, path: Path) -> None:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     with (directory / "SHA256SUMS").open("a") as sums:
-        sums.write(f"{digest}  {path.name}\n")
+        sums.write(f"{digest(path.read_bytes())['sha256']}  {path.name}\n")
 
 
 class FakeTime:

@@ -9,12 +9,10 @@ from pathlib import Path
 from tests.support import ROOT
 
 
-def invoke(
-    *arguments: str | Path, timeout: float = 1500, root: Path = ROOT
-) -> subprocess.CompletedProcess[str]:
-    """Run a verb of the project in ``root`` to its end, for at most ``timeout`` seconds."""
+def invoke(*arguments: str | Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the project in ``root`` to its end, for at most 25 minutes."""
     argv = [sys.executable, "-m", "builder.app.command_line", *map(str, arguments)]
-    return subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=1500, check=False)
 
 
 def build(dist: Path, *arguments: str) -> Path:

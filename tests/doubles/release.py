@@ -28,27 +28,7 @@ FILES: dict[str, bytes] = {
     "licenses/onnxruntime.txt": b"text\n",
 }
 NATIVE = {"legacy": ["5.0", "5.2", "6.0", "6.1", "7.0"], "modern": ["7.5", "8.0", "8.6"]}
-CAPABILITIES = [
-    "5.0",
-    "5.2",
-    "5.3",
-    "6.0",
-    "6.1",
-    "6.2",
-    "7.0",
-    "7.2",
-    "7.5",
-    "8.0",
-    "8.6",
-    "8.7",
-    "8.9",
-    "9.0",
-    "10.0",
-    "10.3",
-    "11.0",
-    "12.0",
-    "12.1",
-]
+CAPABILITIES = "5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.9 9.0 10.0 10.3 11.0 12.0 12.1"
 MODELS = [
     {"model": "big", "device": "gpu", "vram_mib": 6000, "cores": 0, "ram_gib": 0},
     {"model": "tiny", "device": "cpu", "vram_mib": 0, "cores": 0, "ram_gib": 0},
@@ -158,7 +138,7 @@ def path_of(member: str) -> str:
 
 
 def capabilities(variant: str) -> dict[str, str]:
-    return {item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES}
+    return {item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES.split()}
 
 
 def member(

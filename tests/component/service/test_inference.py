@@ -17,8 +17,16 @@ ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
 
 
-def sized(data: bytes) -> dict[str, int]:
-    return {"binary_data_size": len(data)}
+TEXT_AND_HALF = [
+    {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["å"]},
+    {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
+]
+
+
+def rows(data: bytes) -> dict[str, object]:
+    """Return the description of an input ``x`` with rows of four floats in binary data."""
+    sized = {"binary_data_size": len(data)}
+    return {"name": "x", "shape": [len(data) // 16, 4], "datatype": "FP32", "parameters": sized}
 
 
 def binary(head: dict[str, object], *blocks: bytes) -> tuple[bytes, dict[str, str]]:
@@ -67,9 +75,8 @@ def test_json_in_json_out(service: TestClient) -> None:
 
 def test_binary_in_binary_out(service: TestClient) -> None:
     data = np.array([[1, 0, 0, 1], [0, 1, 0, 0]], "<f4").tobytes()
-    tensor = {"name": "x", "shape": [2, 4], "datatype": "FP32", "parameters": sized(data)}
     wanted = {"name": "y", "parameters": {"binary_data": True}}
-    body, headers = binary({"inputs": [tensor], "outputs": [wanted]}, data)
+    body, headers = binary({"inputs": [rows(data)], "outputs": [wanted]}, data)
     answer = service.post(TIMES, content=body, headers=headers)
     assert answer.headers["content-type"] == "application/octet-stream"
     size = int(answer.headers["inference-header-content-length"])
@@ -105,14 +112,7 @@ def test_texts_and_halves_go_through(service: TestClient) -> None:
 
 
 def test_texts_in_json(service: TestClient) -> None:
-    head = {
-        "inputs": [
-            {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["å"]},
-            {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
-        ],
-        "outputs": [{"name": "text_out"}],
-    }
-    answer = service.post(SAME, json=head).json()
+    answer = service.post(SAME, json={"inputs": TEXT_AND_HALF, "outputs": [{"name": "text_out"}]}).json()
     assert answer["outputs"] == [{"name": "text_out", "datatype": "BYTES", "shape": [1], "data": ["å"]}]
 
 
@@ -178,8 +178,7 @@ def test_a_wrong_request_is_told(service: TestClient, body: object, says: str) -
 def test_binary_data_that_does_not_add_up_is_told(
     service: TestClient, length: str | None, blocks: bytes, says: str
 ) -> None:
-    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": {"binary_data_size": 16}}
-    body, headers = binary({"inputs": [tensor]}, blocks)
+    body, headers = binary({"inputs": [rows(bytes(16))]}, blocks)
     if length:
         headers["Inference-Header-Content-Length"] = length
     answer = service.post(TIMES, content=body, headers=headers)
@@ -210,8 +209,7 @@ def test_damaged_texts_are_told(service: TestClient, data: bytes, says: str) -> 
 def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> None:
     """Bodies of 2 MiB together may be in memory; Python's collector, which breaks cycles, does not run."""
     service, data = start("--body-mib=1"), bytes(900 << 10)
-    tensor = {"name": "y", "shape": [1, len(data) // 4], "datatype": "FP32", "parameters": sized(data)}
-    body, headers = binary({"inputs": [tensor]}, data)
+    body, headers = binary({"inputs": [rows(data)]}, data)
     gc.disable()
     try:
         answers = [
@@ -223,24 +221,17 @@ def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> Non
 
 
 def test_halves_have_no_json(service: TestClient) -> None:
-    head = {
-        "inputs": [
-            {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]},
-            {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
-        ]
-    }
-    answer = service.post(SAME, json=head)
+    answer = service.post(SAME, json={"inputs": TEXT_AND_HALF})
     assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
 
 
-@pytest.mark.parametrize(("rows", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
+@pytest.mark.parametrize(("count", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
 def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
-    service: TestClient, rows: int, code: int
+    service: TestClient, count: int, code: int
 ) -> None:
     """The model returns two items for each row."""
-    data = bytes(16 * rows)
-    tensor = {"name": "x", "shape": [rows, 4], "datatype": "FP32", "parameters": sized(data)}
-    body, headers = binary({"inputs": [tensor]}, data)
+    data = bytes(16 * count)
+    body, headers = binary({"inputs": [rows(data)]}, data)
     answer = service.post(TIMES, content=body, headers=headers)
     assert (answer.status_code, b"too many for JSON" in answer.content) == (code, code == 400)
 
@@ -249,11 +240,10 @@ def test_outputs_that_take_too_much_memory_in_json_come_as_binary_data_alone(
 def test_numbers_that_json_lacks_come_as_binary_data_alone(service: TestClient, number: float) -> None:
     """The row (0, 1) of w times the number is NaN, and the number."""
     data = np.array([[number, 0, 0, 0]], "<f4").tobytes()
-    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": sized(data)}
-    body, headers = binary({"inputs": [tensor]}, data)
+    body, headers = binary({"inputs": [rows(data)]}, data)
     refused = service.post(TIMES, content=body, headers=headers)
     assert (refused.status_code, "y has NaN or an infinity" in refused.json()["error"]) == (400, True)
-    body, headers = binary({"inputs": [tensor], "parameters": {"binary_data_output": True}}, data)
+    body, headers = binary({"inputs": [rows(data)], "parameters": {"binary_data_output": True}}, data)
     answer = service.post(TIMES, content=body, headers=headers)
     assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)
 

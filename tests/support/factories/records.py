@@ -11,63 +11,36 @@ from builder.formats import manifest as manifest_format
 from builder.formats.manifest import Manifest
 from builder.pipeline.bundle import Bundled
 from builder.project.variants import Preset
+from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
-LEGACY: Mapping[str, object] = {
-    "format": 4,
-    "layout": "full",
-    "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
-    "variant": "legacy",
-    "sm": ["50", "52", "60", "61", "70"],
-    "generations": ["Maxwell", "Pascal", "Volta"],
-    "platform": "linux-x64",
-    "provider": "cuda",
-    "glibc": "2.34",
-    "glibcxx": "3.4.29",
-    "onnxruntime": {
-        "version": "1.21.0",
-        "origin": "source",
-        "origin_reason": "asked for",
-        "profile": "lean",
-        "host": "wheel",
-        "cannot_run": [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}],
-    },
-    "base": {"name": "assembled", "reason": "asked for", "revision": None},
-    "cuda": "12.9",
-    "cudnn": "9.10.2.21",
-    "toolkit": "12.4",
-    "driver": {"floor": "525.60.13", "ceiling": "580"},
-    "capabilities": {"5.0": "native"},
-    "coverage": [
+
+def _manifest(made: Manifest, **entries: object) -> Mapping[str, object]:
+    value: dict[str, object] = json.loads(manifest_format.dumps(made))
+    return {**value, "models": [], "wheels": [], "files": [], **entries}
+
+
+LEGACY = _manifest(
+    releases.manifest("legacy", version="1.21.0", profile="lean"),
+    base={"name": "assembled", "reason": "asked for", "revision": None},
+    toolkit="12.4",
+    coverage=[
         {"path": "lib/libcublas.so.12", "containers": 9, "sass": ["50", "120"], "ptx": ["120"]},
         {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []},
     ],
-    "models": [],
-    "wheels": [],
-    "files": [],
-}
+)
 """Manifest of a compiled package, with no files yet."""
 
-MODERN: Mapping[str, object] = {
-    **LEGACY,
-    "name": "ortpacks-modern-1.23.2-cuda12.9-linux-x64",
-    "variant": "modern",
-    "sm": ["75", "80", "86"],
-    "onnxruntime": {
-        "version": "1.23.2",
-        "origin": "wheel",
-        "origin_reason": "it serves all",
-        "profile": None,
-        "host": "wheel",
-        "cannot_run": [],
-    },
-    "toolkit": "official",
-    "coverage": [
+MODERN = _manifest(
+    releases.manifest("modern", origin="wheel", profile=None),
+    base=LEGACY["base"],
+    toolkit="official",
+    coverage=[
         {"path": PROVIDER, "containers": 184, "sass": ["60", "70", "75", "80", "86", "90a"], "ptx": ["90"]}
     ],
-}
+)
 """Manifest of a package of the repacked official wheel, with no files yet."""
 
 

@@ -23,6 +23,11 @@ NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on PATH: it runs examples/node")
 
 
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_release(tmp_path_factory.mktemp("release"), forms=(".tar.zst", ".tar.gz"))
+
+
 def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
     """Run the script, which must succeed; return the record that it wrote and the text that it printed."""
     programs = folder / "programs"
@@ -45,8 +50,7 @@ def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dic
 
 
 @needs_node
-def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", forms=(".tar.zst", ".tar.gz"))
+def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path, release: Path) -> None:
     gpu = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": "8192"}
     info, _ = postinstall(pyz, tmp_path, release, **gpu)
     assert (info["package"], info["fallbackToCpu"], info["vramMB"]) == (name_of("modern"), False, 8192)
@@ -65,24 +69,22 @@ def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path) -> None:
         ({"ORTPACKS_FORCE_CC": "none"}, "no NVIDIA GPU"),
         ({"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_INDEX": "/no/such/release"}, "/no/such/release"),
         ({"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_CLIENT": "/no/such.pyz"}, "gave no answer"),
-        ({"ORTPACKS_FORCE_CC": "eight"}, "ORTPACKS_FORCE_CC"),
     ],
-    ids=["no GPU", "no release", "no client", "a wrong setting"],
+    ids=["no GPU", "no release", "no client"],
 )
 def test_npm_goes_on_with_the_cpu_and_says_why(
-    pyz: Path, tmp_path: Path, env: dict[str, str], reason: str
+    pyz: Path, tmp_path: Path, release: Path, env: dict[str, str], reason: str
 ) -> None:
-    info, said = postinstall(pyz, tmp_path, write_release(tmp_path / "release"), **env)
+    info, said = postinstall(pyz, tmp_path, release, **env)
     assert info["fallbackToCpu"] is True
     assert reason in str(info["reason"])
     assert said.startswith("Models will run on the CPU: ")
 
 
 @needs_node
-def test_npm_goes_on_without_python(pyz: Path, tmp_path: Path) -> None:
+def test_npm_goes_on_without_python(pyz: Path, tmp_path: Path, release: Path) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "node").symlink_to(str(NODE))
-    release = write_release(tmp_path / "release")
     info, _ = postinstall(pyz, tmp_path, release, PATH=str(tmp_path / "alone"))
     assert info == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
 
@@ -98,8 +100,9 @@ def test_the_python_program_runs_a_model_and_says_where(pyz: Path, tmp_path: Pat
     assert "Falling back to CPU: cuda: " in done.stderr
 
 
-def test_the_unit_is_one_and_its_drop_in_names_the_libraries(pyz: Path, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release")
+def test_the_unit_is_one_and_its_drop_in_names_the_libraries(
+    pyz: Path, tmp_path: Path, release: Path
+) -> None:
     env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     said = ""
     for command in (["install", "--yes", "--index", str(release)], ["env", "--shell", "systemd"]):

@@ -324,6 +324,17 @@ def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(mo
     assert len(session.report.steps) == 2
 
 
+def test_a_run_that_fails_after_another_reopened_the_session_gets_its_answer(model: Path) -> None:
+    def other() -> None:
+        gpu.together = None
+        session.run(None, {"x": ROWS})
+
+    gpu = Gpu(0, DEAD, together=Mock(wait=other))
+    session = on_gpu(gpu, model)
+    np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+    assert len(session.report.steps) == 2
+
+
 def test_who_waits_for_the_reopened_session_waits_for_no_advice(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ class Fault:
     """A fault of the next request of ``route``, which is the name of a handler's method.
 
     Routes: ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``,
-    ``delete``, ``publish`` (any PATCH), ``download``, ``immutable`` (the setting), ``ref`` (of a tag).
+    ``delete``, ``publish`` (any PATCH), ``immutable`` (the setting), ``ref`` (of a tag).
 
     Kinds for any route: a status (``500``, ``502``, ``401`` ...), ``hangup`` (no answer), ``retry-after``
     (403 with the seconds to wait), ``429`` (the same with 429), ``429-bare`` (429 without a time),
@@ -54,8 +54,7 @@ class Fault:
     ``corrupt`` (other bytes are stored), ``wrong-digest`` (in the answer alone), ``no-digest``,
     ``late-digest`` (none in the answer alone), ``truncated`` (half of the answer 201).
 
-    Download, asset:
-    ``cut`` after ``after`` bytes, ``corrupt``. Asset: ``direct`` (200 instead of 302).
+    Asset: ``cut`` after ``after`` bytes, ``corrupt``, ``direct`` (200 instead of 302).
     """
 
     route: str

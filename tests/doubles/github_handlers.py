@@ -215,8 +215,6 @@ class ApiHandler(Handler):
         found = release and next((item for item in release.assets.values() if item.name == name), None)
         if not found or found.state != "uploaded":
             return self.answer(404, {"message": "Not Found"})
-        if self.fault:
-            self.double.fail("blob", self.fault.kind, after=self.fault.after)
         return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{found.id}"})
 
     def invalid(self, resource: str, code: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from builder.adapters.transfer import HttpTransfer
 from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
 from builder.errors import IntegrityError, ParseError, TransferError
 from builder.project.inputs import Input, InputKind, Pin
+from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeReporter
 
 NVCC = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
@@ -56,12 +56,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, UrlMirror]]:
     """Return a folder in which addresses are paths of host and path, and a mirror that serves it."""
     folder = tmp_path / "served"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: None, env={})
-    yield folder, UrlMirror(transfer, f"http://127.0.0.1:{server.server_port}/")
-    server.shutdown()
-    server.server_close()
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))) as url:
+        yield folder, UrlMirror(transfer, f"{url}/")
 
 
 def lay(folder: Path, address: str, data: bytes) -> None:

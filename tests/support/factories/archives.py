@@ -1,11 +1,13 @@
-"""Factories of tar archives with chosen, also wrong, headers, and of image files made of such archives."""
+"""Factories of tar and zip archives with chosen, also wrong, headers, and of image files made of tars."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import struct
 import tarfile
+import zipfile
 from collections.abc import Mapping, Sequence
 
 
@@ -85,3 +87,20 @@ def pax_tar(records: Mapping[str, str], name: str, data: bytes) -> bytes:
         info, _ = member(name, data, pax_headers=dict(records))
         archive.addfile(info, io.BytesIO(data))
     return stream.getvalue()
+
+
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    """Return a zip of plain files, given as bytes by name."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def zip_claiming(size: int, contents: Mapping[str, bytes]) -> bytes:
+    """Return a zip whose directory claims ``size`` bytes for the last of its files."""
+    data = bytearray(zipped(contents))
+    where = data.rindex(b"PK\x01\x02") + 24
+    data[where : where + 4] = struct.pack("<I", size)
+    return bytes(data)

@@ -13,7 +13,7 @@ import pytest
 
 from builder.adapters.archive.package_archive import EARLIEST_MTIME
 from builder.errors import IntegrityError
-from builder.files.digest import Digest
+from builder.files.digest import Digest, file_digest
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 from tests.support.factories.archiving import (
@@ -61,11 +61,8 @@ def test_the_bytes_depend_neither_on_the_thread_count_nor_on_the_folder_nor_on_t
     noise = b"".join(hashlib.sha256(str(number).encode()).digest() * 3 for number in range(120_000))
     files = {"lib/b": noise, "lib/a": noise[:7_000_001], "NOTICE": b"x"}
     one = pack(tmp_path / "one", files, workers=1, preset=preset, form=form)
-    for workers in (2, 5):
-        other = tmp_path / f"{workers}"
-        again = pack(other, dict(reversed(files.items())), workers=workers, preset=preset, form=form)
-        os.utime(other / "in/input1", (1, 1))
-        assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(again.read_bytes()).digest()
+    other = pack(tmp_path / "5", dict(reversed(files.items())), workers=5, preset=preset, form=form)
+    assert file_digest(other) == file_digest(one)
     assert one.stat().st_size < 12_000_000
 
 

@@ -9,7 +9,6 @@ import io
 import json
 import re
 import tarfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
 from builder.ports import Completed, ContainerRun, EngineResource, ImageBuild
+from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeRunner
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
@@ -112,10 +112,8 @@ class Podman(Docker29):
 
 @contextmanager
 def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield DockerEngine(FakeRunner(), {"DOCKER_HOST": f"tcp://127.0.0.1:{server.server_port}"})
-        server.shutdown()
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), answers)) as url:
+        yield DockerEngine(FakeRunner(), {"DOCKER_HOST": url.replace("http:", "tcp:")})
 
 
 def test_an_engine_without_old_versions_of_its_api_answers() -> None:
@@ -205,12 +203,16 @@ ECHO = [
 """Output of buildx after a failed step."""
 
 
-def failed(*output: str) -> CommandError:
+def failed(*output: str, **changes: object) -> BuilderError:
     """Return the error of a build that logs ``output``; each line of the log was passed on."""
-    runner = FakeRunner(answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=output)
+    answers: dict[str, Completed | BuilderError] = {
+        "docker context ls": Completed(0, "", ""),
+        "docker": CommandError("x", argv=["docker"], code=1),
+    }
+    runner = FakeRunner(answers=answers, output=output)
     lines: list[str] = []
-    with pytest.raises(CommandError) as caught:
-        DockerEngine(runner, NOWHERE).build(request(), lines.append)
+    with pytest.raises(BuilderError) as caught:
+        DockerEngine(runner, NOWHERE).build(request(**changes), lines.append)
     assert lines == list(output)
     return caught.value
 
@@ -221,6 +223,7 @@ def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs() -> None:
     error = failed(
         "#5 [build 1/5] COPY", *steps, told, "#23 49.5 ninja: build stopped: subcommand failed.", *ECHO
     )
+    assert isinstance(error, CommandError)
     assert error.tail == (
         *(f"x.cu({number}): warning" for number in range(20, 49)),
         "ninja: build stopped: subcommand failed.",
@@ -230,7 +233,9 @@ def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs() -> None:
 
 def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
     said = ["#1 [internal] load build definition", "", "ERROR: failed to solve: dockerfile parse error"]
-    assert failed(*said).tail == (said[0], said[2])
+    error = failed(*said)
+    assert isinstance(error, CommandError)
+    assert error.tail == (said[0], said[2])
 
 
 GONE = (ToolMissingError, r"(?s)went away while building artifact\n.*run the same command")
@@ -266,10 +271,9 @@ FULL = (DiskError, r"The Docker engine or there had no space left while building
 def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
     said: str, kind: type[Exception], told: str
 ) -> None:
-    answers = {"docker": CommandError("x", argv=["docker"], code=1)}
-    runner = FakeRunner(answers=answers, output=["#7 [1/9] gcc", said])
-    with pytest.raises(kind, match=told):
-        DockerEngine(runner, NOWHERE).build(request(output=Path("there/artifact")), lambda _: None)
+    error = failed("#7 [1/9] gcc", said, output=Path("there/artifact"))
+    assert isinstance(error, kind)
+    assert re.search(told, str(error))
 
 
 @pytest.mark.parametrize(
@@ -282,15 +286,9 @@ def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
 def test_of_several_builders_the_one_that_failed_is_named(
     said: str, kind: type[Exception], told: str
 ) -> None:
-    answers: dict[str, Completed | BuilderError] = {
-        "docker context ls": Completed(0, "", ""),
-        "docker": CommandError("x", argv=["docker"], code=1),
-    }
-    runner = FakeRunner(answers=answers, output=[said])
-    with pytest.raises(kind, match=told):
-        DockerEngine(runner, NOWHERE).build(
-            request(builder="far", output=Path("there/artifact")), lambda _: None
-        )
+    error = failed(said, builder="far", output=Path("there/artifact"))
+    assert isinstance(error, kind)
+    assert told in str(error)
 
 
 OLD_LIST = """\
@@ -402,12 +400,9 @@ def test_buildx_that_will_do_says_its_version() -> None:
     ],
 )
 def test_what_a_registry_refuses_is_a_transfer_with_its_reason(said: str, told: str) -> None:
-    runner = FakeRunner(
-        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#1 pushing", said, "---"]
-    )
-    with pytest.raises(TransferError, match=told) as caught:
-        DockerEngine(runner, NOWHERE).build(request(push=("h:5/n:1",)), lambda _: None)
-    assert caught.value.exit_code == 10
+    error = failed("#1 pushing", said, "---", push=("h:5/n:1",))
+    assert isinstance(error, TransferError)
+    assert re.search(told, str(error))
 
 
 @dataclass

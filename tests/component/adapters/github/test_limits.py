@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.adapters.github.refusals import lacks_scope, rate_limit_wait, reason_of
@@ -37,6 +37,7 @@ def pauses(desk: Desk) -> list[float]:
 @pytest.mark.parametrize(
     ("status", "headers", "message", "wait"),
     [
+        (403, {"Retry-After": "30"}, "", 30.0),
         (429, {"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}, "", 30.0),
         (403, {"Retry-After": "Sunday, 06-Nov-94 08:49:37 GMT"}, "", 30.0),
         (403, {"Retry-After": "Sun, 06 Nov 1994 08:49:00 GMT"}, "", 1.0),
@@ -50,8 +51,12 @@ def pauses(desk: Desk) -> list[float]:
             10.0,
         ),
         (429, {"Retry-After": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "784111757"}, "", 5.0),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "784111837"}, "", 90.0),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "784111647"}, "", 1.0),
+        (403, {"X-RateLimit-Remaining": "12", "X-RateLimit-Reset": "784111837"}, "", None),
         (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "never"}, "API rate limit exceeded", 60.0),
         (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "\u00b2"}, "API rate limit exceeded", 60.0),
+        (429, {}, "", 60.0),
         (403, {}, "You have triggered an abuse detection mechanism.", 60.0),
         (403, {}, "Resource not accessible by integration", None),
         (502, {"Retry-After": "30"}, "", None),
@@ -63,6 +68,7 @@ def test_what_github_asks_to_wait(
     assert rate_limit_wait(status, headers, message, now=NOVEMBER_1994 - 30) == wait
 
 
+@settings(max_examples=40)
 @given(st.text(), st.text())
 def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
     headers = {"Retry-After": after, "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset, "Date": after}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.refusals import rate_limit_wait
 from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
 from builder.release.prepare import PublishOptions
@@ -40,45 +39,12 @@ def assert_complete(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("route", "kind"),
-    [
-        ("upload", "starter"),
-        ("upload", "landed"),
-        ("upload", "race"),
-        ("upload", "race-other"),
-        ("upload", "corrupt"),
-        ("upload", "wrong-digest"),
-        ("upload", "no-digest"),
-        ("upload", "late-digest"),
-        ("upload", "truncated"),
-        ("upload", "hangup"),
-        ("upload", "500"),
-        ("upload", "retry-after"),
-        ("create", "500"),
-        ("create", "landed"),
-        ("create", "hangup"),
-        ("list", "502"),
-        ("assets", "500"),
-        ("assets", "429"),
-        ("delete", "500"),
-        ("publish", "502"),
-        ("publish", "landed"),
-        ("publish", "reset"),
-    ],
+    [("create", "hangup"), ("upload", "hangup"), ("upload", "cut"), ("upload", "cut-starter")],
 )
-def test_one_fault_is_survived(desk: Desk, route: str, kind: str) -> None:
-    release = desk.github.create(TAG, "", "", draft=True) if route == "delete" else None
-    if release:
-        desk.github.store(release, "index.json", b"old")
-    desk.github.fail(route, kind)
+def test_a_connection_that_ends_before_the_first_byte_is_survived(desk: Desk, route: str, kind: str) -> None:
+    """``tests/component/release/test_publish_faults.py`` has all other faults and bytes."""
+    desk.github.fail(route, kind, after=0)
     assert desk.publish().state == "published"
-    assert_complete(desk)
-
-
-@pytest.mark.parametrize("after", [0, 1, 65_536, 150_000])
-@pytest.mark.parametrize("kind", ["cut", "cut-starter"])
-def test_a_cut_upload_is_sent_again_from_its_first_byte(desk: Desk, kind: str, after: int) -> None:
-    desk.github.fail("upload", kind, after=after)
-    desk.publish()
     assert_complete(desk)
 
 
@@ -118,29 +84,20 @@ def test_bytes_that_never_arrive_right_are_an_integrity_error(desk: Desk) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "advice"),
+    ("route", "kind", "advice"),
     [
-        ("401", "wrong, expired or revoked"),
-        ("403", "valid but may not do this: it needs Contents: write"),
-        ("404", "does not exist, or the token may not see it"),
-        ("moved", "has moved: correct publish.repository"),
+        ("create", "401", "wrong, expired or revoked"),
+        ("upload", "403", "valid but may not do this: it needs Contents: write"),
+        ("create", "404", "does not exist, or the token may not see it"),
+        ("upload", "moved", "has moved: correct publish.repository"),
     ],
 )
-@pytest.mark.parametrize("route", ["create", "upload"])
 def test_refusals_are_told_apart_and_not_retried(desk: Desk, route: str, kind: str, advice: str) -> None:
     desk.github.fail(route, kind)
     with pytest.raises(TransferError, match=advice):
         desk.publish()
     assert [pause for pause in desk.time.slept if pause > 1] == []
     assert desk.publish().state == "published"
-
-
-def test_a_revoked_token_midway_leaves_a_draft(desk: Desk) -> None:
-    desk.github.fail("assets", "401")
-    with pytest.raises(TransferError, match="expired or revoked"):
-        desk.publish()
-    assert desk.publish().state == "published"
-    assert_complete(desk)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +131,19 @@ def test_the_token_is_not_shown_even_if_the_host_repeats_it(desk: Desk) -> None:
     assert "***" in str(caught.value)
 
 
-def test_the_token_is_not_sent_over_plain_http_when_the_api_is_https() -> None:
-    http = GitHubHttp(
-        api="https://ghe.example",
-        token=TOKEN,
-        reporter=FakeReporter(),
-        sleep=(t := FakeTime()).sleep,
-        clock=t.clock,
-    )
+@pytest.mark.parametrize(
+    ("api", "upload"),
+    [
+        ("https://ghe.example", "http://ghe.example/x"),
+        ("https://ghe.example", "http://127.0.0.1/x"),
+        ("http://127.0.0.1:9", "http://uploads.example/x"),
+    ],
+)
+def test_the_token_is_not_sent_over_plain_http_off_this_machine_or_beside_https(
+    api: str, upload: str
+) -> None:
     with pytest.raises(TransferError, match="not sent over plain http"):
-        http.attempt("POST", "http://ghe.example/upload", wanted=(201,))
+        client(api, FakeReporter(), FakeTime()).attempt("POST", upload, wanted=(201,))
 
 
 @pytest.mark.parametrize(
@@ -214,12 +174,6 @@ def test_an_api_with_or_without_a_closing_slash_is_taken(api: str) -> None:
     client(api, FakeReporter(), FakeTime())
 
 
-def test_a_server_on_this_machine_cannot_send_the_token_off_it(desk: Desk) -> None:
-    http = client(desk.github.url, desk.reporter, desk.time)
-    with pytest.raises(TransferError, match="not sent over plain http"):
-        http.attempt("POST", "http://uploads.example/x", wanted=(201,))
-
-
 @pytest.mark.parametrize(
     "repository", ["ortpacks", "a/b/c", "a/../b", "a/..", "a/b?x=1", "a b/c", "/b", "a/", "a/b\n"]
 )
@@ -233,35 +187,12 @@ def test_a_repository_that_is_none_is_refused(desk: Desk, repository: str) -> No
     assert desk.github.requests == []
 
 
-def test_nobody_there_is_said_at_once(desk: Desk) -> None:
+def test_nobody_there_is_said_at_once() -> None:
+    time = FakeTime()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-    http = GitHubHttp(
-        api=f"http://{address}",
-        token=TOKEN,
-        reporter=desk.reporter,
-        sleep=desk.time.sleep,
-        clock=desk.time.clock,
-    )
+    http = client(f"http://{address}", FakeReporter(), time)
     with pytest.raises(TransferError, match=rf"{address} does not answer: Connection refused"):
         http.call("GET", "/", wanted=(200,))
-    assert desk.time.slept == []
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "message", "wait"),
-    [
-        (403, {"Retry-After": "30"}, "", 30.0),
-        (429, {"Retry-After": "5"}, "", 5.0),
-        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1090"}, "", 90.0),
-        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "900"}, "", 1.0),
-        (403, {"X-RateLimit-Remaining": "12", "X-RateLimit-Reset": "1090"}, "Resource not accessible", None),
-        (403, {}, "You have exceeded a secondary rate limit.", 60.0),
-        (429, {}, "", 60.0),
-        (403, {}, "Resource not accessible by personal access token", None),
-        (500, {"Retry-After": "30"}, "", None),
-    ],
-)
-def test_what_is_a_rate_limit(status: int, headers: dict[str, str], message: str, wait: float | None) -> None:
-    assert rate_limit_wait(status, headers, message, now=1000.0) == wait
+    assert time.slept == []

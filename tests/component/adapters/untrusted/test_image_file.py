@@ -16,11 +16,7 @@ from backports.zstd import compress
 from builder.adapters.untrusted.opener import Opener
 from builder.errors import IntegrityError, NothingToDoError
 from tests.support.factories.archives import Layout, docker_save, files, member, tar
-from tests.support.factories.binaries import elf, sass
-
-LIBRARY = elf({".nv_fatbin": sass(75)})
-
-OTHER = elf({".nv_fatbin": sass(80, 86)})
+from tests.support.opened import LIBRARY, OTHER, found
 
 LOWER = files(
     {
@@ -49,11 +45,6 @@ UPPER = tar(
 
 FINAL = {"usr/lib/kept.so": LIBRARY, "usr/lib/replaced.so": OTHER, "opt/old/new.so": OTHER, "bin/tool": OTHER}
 """Files of the final image, derived by hand from the two layers above."""
-
-
-def found(opener: Opener, source: Path) -> dict[str, bytes]:
-    with opener.files(str(source)) as held:
-        return {name: path.read_bytes() for name, path in held.libraries}
 
 
 def said(opener: Opener, source: Path) -> str:

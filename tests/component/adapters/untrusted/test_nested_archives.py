@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,12 +9,11 @@ import pytest
 
 from builder.adapters.untrusted.opener import Opener
 from builder.errors import IntegrityError, ValidationError
-from tests.support.factories.archives import docker_save, files
+from tests.support.factories.archives import docker_save, files, zip_claiming, zipped
 from tests.support.factories.archives_of_objects import ar, as_object
-from tests.support.factories.binaries import elf, sass
+from tests.support.factories.binaries import sass
 from tests.support.factories.pe import pe
-
-LIBRARY = elf({".nv_fatbin": sass(75)})
+from tests.support.opened import LIBRARY, found
 
 PTX = b".version 8.4\n.target sm_90\n"
 
@@ -32,20 +29,7 @@ INSIDE = {
 WANTED = {name: data for name, data in INSIDE.items() if name != "README"}
 
 
-def zipped(contents: Mapping[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    return data.getvalue()
-
-
 WHEEL = zipped(INSIDE)
-
-
-def found(opener: Opener, source: Path) -> dict[str, bytes]:
-    with opener.files(str(source)) as held:
-        return {name: path.read_bytes() for name, path in held.libraries}
 
 
 @pytest.mark.parametrize("pack", [zipped, files])
@@ -77,9 +61,9 @@ def test_one_that_is_not_whole_is_told_by_its_path(opener: Opener, work: Path) -
 
 
 def test_a_bomb_in_a_bomb_counts_as_one(opener: Opener, work: Path) -> None:
-    """Each layer compresses a thousand to one; the limit follows from the size of the outer file."""
-    inner = zipped({f"{place}.so": b"\x7fELF" + bytes(64 << 20) for place in range(4)})
-    (work / "a.zip").write_bytes(zipped({f"{place}.whl": inner for place in range(3)}))
+    """The limit of 256 MiB is that of the outer file; each of the inner two claims less."""
+    inner = zip_claiming(150 << 20, {"x.so": LIBRARY})
+    (work / "a.zip").write_bytes(zip_claiming(150 << 20, {"b.whl": inner, "y.so": LIBRARY}))
     with pytest.raises(IntegrityError, match="has more bytes than belong into an archive of its size"):
         found(opener, work / "a.zip")
 

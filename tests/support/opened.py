@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from builder.adapters.untrusted.opener import Opener
+from builder.errors import IntegrityError
 from tests.support.factories.binaries import elf, sass
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
@@ -18,3 +22,18 @@ def found(opener: Opener, source: Path | str) -> dict[str, bytes]:
         names = [name for name, _ in held.libraries]
         assert len(names) == len(set(names))
         return {name: path.read_bytes() for name, path in held.libraries}
+
+
+def refused(opener: Opener, source: Path) -> str:
+    """Return the message on ``source``, which is damaged; it begins with the source's path."""
+    with pytest.raises(IntegrityError) as caught:
+        found(opener, source)
+    assert str(caught.value).startswith(str(source))
+    return str(caught.value)
+
+
+Holds = Callable[[bytes], dict[str, bytes]]
+"""A function that returns what ``found`` finds in a file of these bytes."""
+
+Refuses = Callable[[bytes], str]
+"""A function that returns what ``refused`` returns for a file of these bytes."""

@@ -13,6 +13,7 @@ import pytest
 from builder.adapters.git import GitTrees, revision_of, tag_commit
 from builder.adapters.process import ProcessRunner
 from builder.errors import IntegrityError, TransferError, ValidationError
+from builder.package.provenance import Revision
 from builder.project.inputs import Input, InputKind, Pin
 from tests.support.fakes.ports import FakeRunner
 
@@ -44,9 +45,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_clean_tree_is_its_commit(repository: Path, runner: ProcessRunner) -> None:
-    found = revision_of(repository, runner)
-    assert found is not None
-    assert (found.commit, found.dirty) == (git(repository, "rev-parse", "HEAD"), False)
+    assert revision_of(repository, runner) == Revision(git(repository, "rev-parse", "HEAD"), dirty=False)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,7 @@ def test_anything_that_git_does_not_ignore_makes_it_dirty(
         path.mkdir()
         path = path / "package"
     path.write_text("two\n")
-    found = revision_of(repository, runner)
-    assert found is not None
-    assert found.dirty is dirty
+    assert revision_of(repository, runner) == Revision(git(repository, "rev-parse", "HEAD"), dirty)
 
 
 def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> None:
@@ -70,9 +67,7 @@ def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> Non
     (repository / "file").write_text("one\n")  # same bytes, other time: git status would refresh the index
     os.utime(repository / "file", (1, 1))
     before = index.read_bytes()
-    found = revision_of(repository, runner)
-    assert found is not None
-    assert not found.dirty
+    assert revision_of(repository, runner) == Revision(git(repository, "rev-parse", "HEAD"), dirty=False)
     assert index.read_bytes() == before
 
 
@@ -83,9 +78,7 @@ def test_a_shallow_clone_and_a_linked_work_tree_tell_it_too(
     git(tmp_path, "clone", "--quiet", "--depth", "1", repository.as_uri(), "shallow")
     git(repository, "worktree", "add", "--quiet", str(tmp_path / "linked"))
     for folder in ("shallow", "linked"):
-        found = revision_of(tmp_path / folder, runner)
-        assert found is not None
-        assert (found.commit, found.dirty) == (commit, False)
+        assert revision_of(tmp_path / folder, runner) == Revision(commit, dirty=False)
 
 
 def test_another_repository_around_an_unpacked_archive_is_not_ours(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -21,7 +20,6 @@ from builder.errors import TransferError, ValidationError
 from builder.formats.oci import TAG_FORM
 from builder.ports import CompileCache, CompileCaches
 from tests.component.adapters.test_compile_cache import KEY, ccache
-from tests.doubles.loopback import listening
 from tests.doubles.registry import Handler, Served, digest
 from tests.support.fakes.ports import FakeReporter
 
@@ -38,13 +36,6 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return the path of Docker's configuration, in which no login is stored."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     return tmp_path / "config.json"
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    server = Served()
-    with listening(server):
-        yield server
 
 
 def cache_on(served: Served) -> CompileCache:

@@ -24,9 +24,11 @@ HELLO_HEX = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 RECORD = "p-1.dist-info/RECORD"
 
 
-def make(path: Path, files: dict[str, bytes], record_text: str, modes: dict[str, int] | None = None) -> Path:
+def make(folder: Path, files: dict[str, bytes], lines: str, modes: dict[str, int] | None = None) -> Path:
+    """Write a wheel whose RECORD has these lines and its own."""
+    path = folder / "p-1-py3-none-any.whl"
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        for name, data in {**files, RECORD: record_text.encode()}.items():
+        for name, data in {**files, RECORD: f"{lines}{RECORD},,\n".encode()}.items():
             info = ZipInfo(name)
             info.external_attr = (modes or {}).get(name, 0o644) << 16
             archive.writestr(info, data, ZIP_DEFLATED)
@@ -36,16 +38,18 @@ def make(path: Path, files: dict[str, bytes], record_text: str, modes: dict[str,
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     files = {"p/a.txt": b"hello\n", "p/bin/tool": b"hello\n"}
-    lines = f"p/a.txt,{HELLO},6\np/bin/tool,{HELLO},6\n{RECORD},,\n"
-    return make(tmp_path / "p-1-py3-none-any.whl", files, lines, {"p/bin/tool": 0o100755})
+    lines = f"p/a.txt,{HELLO},6\np/bin/tool,{HELLO},6\n"
+    return make(tmp_path, files, lines, {"p/bin/tool": 0o100755})
 
 
 def tree_names(tree: Path) -> list[str]:
     return sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file())
 
 
-def leftovers(tmp_path: Path) -> list[str]:
-    return [path.name for path in tmp_path.iterdir() if not path.name.endswith(".whl")]
+def assert_refused(wheel: Path, told: str | None = None) -> None:
+    with pytest.raises(IntegrityError, match=told):
+        unpack_wheel(wheel, wheel.with_name("tree"))
+    assert list(wheel.parent.iterdir()) == [wheel]
 
 
 def test_every_file_is_there_with_its_mode(good: Path, tmp_path: Path) -> None:
@@ -73,43 +77,31 @@ def test_every_byte_is_on_disk_before_the_tree_has_its_name(
 
 
 def test_a_changed_file_is_named_with_wanted_and_got(tmp_path: Path) -> None:
-    wheel = make(tmp_path / "p-1.whl", {"p/a.txt": b"hullo\n"}, f"p/a.txt,{HELLO},6\n{RECORD},,\n")
-    with pytest.raises(
-        IntegrityError, match=rf"p/a\.txt: RECORD wants sha256 {HELLO_HEX}, got [0-9a-f]{{64}}"
-    ):
-        unpack_wheel(wheel, tmp_path / "tree")
-    assert leftovers(tmp_path) == []
+    wheel = make(tmp_path, {"p/a.txt": b"hullo\n"}, f"p/a.txt,{HELLO},6\n")
+    assert_refused(wheel, rf"p/a\.txt: RECORD wants sha256 {HELLO_HEX}, got [0-9a-f]{{64}}")
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -30])
-def test_a_truncated_wheel(good: Path, tmp_path: Path, keep: int) -> None:
+def test_a_truncated_wheel(good: Path, keep: int) -> None:
     good.write_bytes(good.read_bytes()[:keep])
-    with pytest.raises(IntegrityError, match="is not a whole wheel"):
-        unpack_wheel(good, tmp_path / "tree")
-    assert leftovers(tmp_path) == []
+    assert_refused(good, "is not a whole wheel")
 
 
-def test_rotten_bytes_in_the_middle(good: Path, tmp_path: Path) -> None:
+def test_rotten_bytes_in_the_middle(good: Path) -> None:
     data = bytearray(good.read_bytes())
     data[38:42] = b"\xff\xff\xff\xff"
     good.write_bytes(data)
-    with pytest.raises(IntegrityError):
-        unpack_wheel(good, tmp_path / "tree")
-    assert leftovers(tmp_path) == []
+    assert_refused(good)
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "p/../../evil", "p\\..\\evil"])
 def test_a_name_that_leads_outside(tmp_path: Path, name: str) -> None:
-    wheel = make(tmp_path / "p-1.whl", {name: b"hello\n"}, f"{name},{HELLO},6\n{RECORD},,\n")
-    with pytest.raises(IntegrityError, match="leads outside the wheel"):
-        unpack_wheel(wheel, tmp_path / "tree")
-    assert leftovers(tmp_path) == []
+    wheel = make(tmp_path, {name: b"hello\n"}, f"{name},{HELLO},6\n")
+    assert_refused(wheel, "leads outside the wheel")
 
 
 def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
-    wheel = make(
-        tmp_path / "p-1.whl", {"p/link": b"hello\n"}, f"p/link,{HELLO},6\n{RECORD},,\n", {"p/link": 0o120777}
-    )
+    wheel = make(tmp_path, {"p/link": b"hello\n"}, f"p/link,{HELLO},6\n", {"p/link": 0o120777})
     unpack_wheel(wheel, tmp_path / "tree")
     assert not (tmp_path / "tree/p/link").is_symlink()
 
@@ -127,15 +119,11 @@ def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
 def test_record_and_files_must_agree(
     tmp_path: Path, files: dict[str, bytes], lines: str, message: str
 ) -> None:
-    wheel = make(tmp_path / "p-1.whl", files, f"{lines}{RECORD},,\n")
-    with pytest.raises(IntegrityError, match=message):
-        unpack_wheel(wheel, tmp_path / "tree")
-    assert leftovers(tmp_path) == []
+    assert_refused(make(tmp_path, files, lines), message)
 
 
 def test_the_same_name_twice(tmp_path: Path) -> None:
-    wheel = make(tmp_path / "p-1.whl", {"p/a": b"hello\n"}, f"p/a,{HELLO},6\n{RECORD},,\n")
+    wheel = make(tmp_path, {"p/a": b"hello\n"}, f"p/a,{HELLO},6\n")
     with ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("p/a", b"other")
-    with pytest.raises(IntegrityError, match="p/a is there twice"):
-        unpack_wheel(wheel, tmp_path / "tree")
+    assert_refused(wheel, "p/a is there twice")

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -19,7 +20,7 @@ from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import BuilderError, DiskError, IntegrityError
 from builder.files.digest import Digest, LocalFile, chunks_of
 from builder.formats.package_names import Form
-from builder.package.archive import ChangedFileError
+from builder.package.archive import ChangedFileError, Content
 from builder.project.variants import Preset
 from tests.support.factories.archiving import (
     FILES,
@@ -32,6 +33,19 @@ from tests.support.factories.archiving import (
     unpacked_by_gzip_or_zstd,
 )
 from tests.support.fakes.ports import FakeReporter
+
+E = TypeVar("E", bound=BuilderError)
+
+
+def assert_nothing_is_left(
+    folder: Path, packed: Content, kind: type[E], told: str, by: PackageArchive | None = None
+) -> E:
+    """Pack ``packed`` into a folder below ``folder``, which fails; return the error."""
+    dest = folder / "dist" / f"{NAME}.tar.zst"
+    with pytest.raises(kind, match=told) as caught:
+        (by or archive()).write(dest, packed, Preset.FAST, accept)
+    assert list(dest.parent.iterdir()) == []
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -47,16 +61,12 @@ def test_an_input_that_changed_since_it_was_checked_leaves_nothing(
 ) -> None:
     packed = content(tmp_path / "in", FILES)
     packed.members[0].file.write_bytes(change)
-    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
-    with pytest.raises(
-        ChangedFileError, match=r"input0 changed while lib/libcudnn\.so\.9 was packed"
-    ) as error:
-        archive().write(dest, packed, Preset.FAST, accept)
-    assert error.value.member == packed.members[0]
-    assert error.value.wanted == packed.digests["lib/libcudnn.so.9"]
-    assert error.value.got == found
-    assert "Build again" in str(error.value)
-    assert list(dest.parent.iterdir()) == []
+    told = r"input0 changed while lib/libcudnn\.so\.9 was packed"
+    error = assert_nothing_is_left(tmp_path, packed, ChangedFileError, told)
+    assert error.member == packed.members[0]
+    assert error.wanted == packed.digests["lib/libcudnn.so.9"]
+    assert error.got == found
+    assert "Build again" in str(error)
 
 
 def touched(file: Path) -> None:
@@ -91,10 +101,8 @@ def test_an_input_that_changes_while_it_is_read_leaves_nothing(
         def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
             yield lambda done: change(packed.members[0].file)
 
-    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
-    with pytest.raises(IntegrityError, match=says):
-        PackageArchive(reporter=Racing(), workers=1).write(dest, packed, Preset.FAST, accept)
-    assert list(dest.parent.iterdir()) == []
+    racing = PackageArchive(reporter=Racing(), workers=1)
+    assert_nothing_is_left(tmp_path, packed, IntegrityError, says, by=racing)
 
 
 def test_a_file_that_is_written_to_while_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
@@ -147,10 +155,7 @@ def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
 ) -> None:
     packed = content(tmp_path / "in", FILES)
     plant(packed.members[1].file)
-    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
-    with pytest.raises(IntegrityError, match=f"input1 cannot be read: {why}"):
-        archive().write(dest, packed, Preset.FAST, accept)
-    assert list(dest.parent.iterdir()) == []
+    assert_nothing_is_left(tmp_path, packed, IntegrityError, f"input1 cannot be read: {why}")
 
 
 def test_an_input_of_somebody_else_is_named() -> None:
@@ -212,11 +217,9 @@ def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path:
 
 def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Path) -> None:
     packed = content(tmp_path / "in", {"lib/noise": os.urandom(4_000_000)})
-    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
     told = r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free"
-    with files_of_at_most(1_000_000), pytest.raises(DiskError, match=told):
-        archive().write(dest, packed, Preset.FAST, accept)
-    assert list(dest.parent.iterdir()) == []
+    with files_of_at_most(1_000_000):
+        assert_nothing_is_left(tmp_path, packed, DiskError, told)
 
 
 def test_a_full_disk_is_seen_before_anything_is_written(

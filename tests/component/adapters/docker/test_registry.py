@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ from tests.doubles.registry import IMAGE, Served, digest
 INDEX = "application/vnd.oci.image.index.v1+json"
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    server = Served()
-    with listening(server):
-        yield server
 
 
 def registry(served: Served, **login: str) -> Registry:
@@ -178,17 +170,23 @@ def test_a_configuration_of_docker_in_another_form_is_told(
         open_repository(OciAddress(served.host, "owner/name")).tags()
 
 
-def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str | None] = []
+def answered(monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, str]) -> list[str]:
+    """Let every server answer with this status and these headers; return the list of addresses asked for."""
+    asked: list[str] = []
 
     def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
-        asked.append(request.url)
+        asked.append(str(request.url))
         answer = requests.Response()
-        answer.status_code, answer.url = 401, str(request.url)
-        answer.headers["WWW-Authenticate"] = 'Bearer realm="http://registry.example/token"'
+        answer.status_code, answer.url, answer.request = status, asked[-1], request
+        answer.headers.update(headers)
         return answer
 
     monkeypatch.setattr(requests.Session, "send", send)
+    return asked
+
+
+def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answered(monkeypatch, 401, {"WWW-Authenticate": 'Bearer realm="http://registry.example/token"'})
     logins = AuthConfig({"auths": {"registry.example": {"username": "ada", "password": "secret"}}})
     with pytest.raises(TransferError, match="as the place to log in: a login is sent over https alone"):
         Registry("registry.example/owner/name", logins, insecure=False).tags()
@@ -197,11 +195,5 @@ def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("size", ["many", "", "-1", "\N{SUPERSCRIPT TWO}", "9" * 5000], ids=range(5))
 def test_a_size_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
-    def send(_session: requests.Session, request: requests.PreparedRequest, **_: object) -> requests.Response:
-        answer = requests.Response()
-        answer.status_code, answer.url, answer.request = 200, str(request.url), request
-        answer.headers["Content-Length"] = size
-        return answer
-
-    monkeypatch.setattr(requests.Session, "send", send)
+    answered(monkeypatch, 200, {"Content-Length": size})
     assert Registry("registry.example/name", AuthConfig({}), insecure=False).blob_size("sha256:0") == -1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ from tests.support.fakes.ports import FakeReporter
 TAG = "gpu-libs-v1.23.2"
 
 BODY = bytes(range(256)) * 1000
-
-
-@pytest.fixture
-def double(tmp_path: Path) -> Iterator[GitHubDouble]:
-    with GitHubDouble(tmp_path / "github").running() as double:
-        yield double
 
 
 def host(

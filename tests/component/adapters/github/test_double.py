@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -16,12 +14,6 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 BODY = b"some bytes"
 
 TAG = "gpu-libs-v1.23.2"
-
-
-@pytest.fixture
-def github(tmp_path: Path) -> Iterator[GitHubDouble]:
-    with GitHubDouble(tmp_path / "github").running() as double:
-        yield double
 
 
 class Api:
@@ -52,8 +44,8 @@ class Api:
 
 
 @pytest.fixture
-def api(github: GitHubDouble) -> Api:
-    return Api(github)
+def api(double: GitHubDouble) -> Api:
+    return Api(double)
 
 
 def get(url: str, *, auth: bool = True, **headers: str) -> requests.Response:
@@ -69,13 +61,13 @@ def test_a_draft_is_in_the_list_of_its_owner_and_nowhere_else(api: Api) -> None:
     assert get(f"{api.root}/tags/{TAG}", auth=False).json()["id"] == release["id"]
 
 
-def test_a_tag_is_made_when_a_draft_becomes_public_and_then_stays(api: Api, github: GitHubDouble) -> None:
+def test_a_tag_is_made_when_a_draft_becomes_public_and_then_stays(api: Api, double: GitHubDouble) -> None:
     """docs.github.com says that target_commitish is "unused if the Git tag already exists"."""
     first = api.draft()
-    assert (first["target_commitish"], github.tags) == ("main", {})
+    assert (first["target_commitish"], double.tags) == ("main", {})
     api.publish(first)
     requests.patch(f"{api.root}/{first['id']}", json={"target_commitish": "c" * 40}, headers=AUTH, timeout=5)
-    assert github.tags == {TAG: HEAD}
+    assert double.tags == {TAG: HEAD}
 
 
 def test_several_drafts_of_a_tag_but_one_release(api: Api) -> None:
@@ -84,13 +76,13 @@ def test_several_drafts_of_a_tag_but_one_release(api: Api) -> None:
     assert api.publish(second).json()["errors"][0]["code"] == "already_exists"
 
 
-def test_an_upload_goes_to_another_host_and_tells_size_and_digest(api: Api, github: GitHubDouble) -> None:
+def test_an_upload_goes_to_another_host_and_tells_size_and_digest(api: Api, double: GitHubDouble) -> None:
     reply = api.upload(api.draft(), "a.bin")
     assert reply.status_code == 201
     asset = reply.json()
     assert (asset["size"], asset["state"]) == (10, "uploaded")
     assert asset["digest"] == f"sha256:{hashlib.sha256(BODY).hexdigest()}"
-    assert github.requests[-1].host == "storage"
+    assert double.requests[-1].host == "storage"
 
 
 def test_the_same_name_twice_is_422(api: Api) -> None:
@@ -112,10 +104,10 @@ def test_an_upload_without_a_length_is_refused(api: Api) -> None:
 
 
 def test_a_502_can_leave_a_starter_that_blocks_the_name_until_it_is_deleted(
-    api: Api, github: GitHubDouble
+    api: Api, double: GitHubDouble
 ) -> None:
     release = api.draft()
-    github.fail("upload", "starter")
+    double.fail("upload", "starter")
     assert api.upload(release, "a.bin").status_code == 502
     (left,) = get(f"{api.root}/{release['id']}/assets").json()
     assert (left["state"], left["size"], left["digest"]) == ("starter", 0, None)
@@ -138,14 +130,14 @@ def test_lists_come_in_pages(api: Api) -> None:
     assert [item["name"] for item in page] == ["4.bin"]
 
 
-def test_plain_downloads_are_anonymous_and_end_at_the_object_store(api: Api, github: GitHubDouble) -> None:
+def test_plain_downloads_are_anonymous_and_end_at_the_object_store(api: Api, double: GitHubDouble) -> None:
     release = api.draft()
     api.upload(release, "a.bin")
     assert get(f"{api.plain}/download/{TAG}/a.bin", auth=False).status_code == 404, "a draft is not public"
     api.publish(release)
     reply = get(f"{api.plain}/download/{TAG}/a.bin", auth=False)
     assert (reply.status_code, reply.content, reply.history[0].status_code) == (200, BODY, 302)
-    assert reply.url.startswith(github.storage.url)
+    assert reply.url.startswith(double.storage.url)
     assert get(f"{api.plain}/latest/download/a.bin", auth=False).content == BODY
     assert get(reply.url).status_code == 400, "the object store takes no token"
 
@@ -164,8 +156,8 @@ def test_the_asset_api_gives_json_or_a_redirect_to_the_bytes(api: Api) -> None:
     assert get(url, Accept="application/octet-stream").content == BODY
 
 
-def test_an_immutable_release_is_locked_once_it_is_public(api: Api, github: GitHubDouble) -> None:
-    github.immutable = True
+def test_an_immutable_release_is_locked_once_it_is_public(api: Api, double: GitHubDouble) -> None:
+    double.immutable = True
     release = api.draft()
     asset = api.upload(release, "a.bin").json()
     assert api.publish(release).json()["immutable"] is True

@@ -6,8 +6,6 @@ Expectations come from RFC 9110 and docs.github.com.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -18,16 +16,10 @@ from builder.adapters.github.refusals import lacks_scope, rate_limit_wait, reaso
 from builder.adapters.http_session import named_wait, sent_at
 from builder.adapters.retries import RetryPolicy, TransientFailure
 from builder.errors import TransferError
-from tests.support.factories.publishing import Desk, bytes_in, open_desk
+from tests.support.factories.publishing import Desk, bytes_in
 
 NOVEMBER_1994 = 784_111_777
 """Unix seconds of RFC 9110's example (5.6.7): ``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 def pauses(desk: Desk) -> list[float]:

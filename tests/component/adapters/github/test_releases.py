@@ -4,8 +4,6 @@ next run completes."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,9 @@ from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import TOKEN
-from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk
+from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
-        assert TOKEN not in desk.output
 
 
 def client(api: str, reporter: FakeReporter, time: FakeTime) -> GitHubHttp:

@@ -10,6 +10,7 @@ import pytest
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener
 from tests.support.fakes.ports import FakeReporter
+from tests.support.opened import Holds, Refuses, found, refused
 
 
 @pytest.fixture
@@ -27,3 +28,18 @@ def work(tmp_path: Path) -> Iterator[Path]:
 def opener(tmp_path: Path) -> Opener:
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None, env={})
     return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")
+
+
+def holding(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def holds(opener: Opener, work: Path) -> Holds:
+    return lambda data: found(opener, holding(work / "app.tar", data))
+
+
+@pytest.fixture
+def refuses(opener: Opener, work: Path) -> Refuses:
+    return lambda data: refused(opener, holding(work / "app.tar", data))

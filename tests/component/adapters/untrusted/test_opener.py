@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import tracemalloc
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ from builder.errors import (
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
 from tests.support.factories.binaries import sass
-from tests.support.opened import LIBRARY, OTHER, found
+from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found
 
 FATBIN = sass(90)
 
@@ -187,30 +187,28 @@ def test_a_top_folder_named_like_the_archive_is_left_out(opener: Opener, work: P
     assert list(found(opener, work / "other.tar")) == ["app-1.0/lib/a.so"]
 
 
-def test_links_in_a_tar_are_second_names(opener: Opener, work: Path) -> None:
+def test_links_in_a_tar_are_second_names(holds: Holds) -> None:
     members = [
         member("lib/a.so.1", LIBRARY),
         member("lib/a.so", type=tarfile.SYMTYPE, linkname="a.so.1"),
         member("lib/b.so", type=tarfile.LNKTYPE, linkname="./lib/a.so.1"),
         member("lib/passwd.so", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     ]
-    (work / "x.tar").write_bytes(tar(*members))
-    assert found(opener, work / "x.tar") == {"lib/a.so.1": LIBRARY}
+    assert holds(tar(*members)) == {"lib/a.so.1": LIBRARY}
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../etc/passwd", "gone.so", "README"])
-def test_a_hard_link_to_what_the_tar_does_not_hold_is_told(opener: Opener, work: Path, target: str) -> None:
+def test_a_hard_link_to_what_the_tar_does_not_hold_is_told(refuses: Refuses, target: str) -> None:
     members = [member("README", b"text"), member("a.so", type=tarfile.LNKTYPE, linkname=target)]
-    (work / "x.tar").write_bytes(tar(*members))
-    assert "x.tar: a.so is a hard link to " in said(opener, work / "x.tar", IntegrityError)
+    assert "app.tar: a.so is a hard link to " in refuses(tar(*members))
 
 
-def test_names_that_lead_outside_are_only_shown(opener: Opener, work: Path) -> None:
+@pytest.mark.parametrize("pack", [files, zipped])
+def test_names_that_lead_outside_are_only_shown(
+    holds: Holds, pack: Callable[[Mapping[str, bytes]], bytes]
+) -> None:
     names = ["../../x.so", "/abs/y.so", "a/../../z.so"]
-    (work / "x.tar").write_bytes(files(dict.fromkeys(names, LIBRARY)))
-    assert sorted(found(opener, work / "x.tar")) == ["../../x.so", "a/../../z.so", "abs/y.so"]
-    (work / "x.zip").write_bytes(zipped(dict.fromkeys(names, LIBRARY)))
-    assert sorted(found(opener, work / "x.zip")) == ["../../x.so", "a/../../z.so", "abs/y.so"]
+    assert sorted(holds(pack(dict.fromkeys(names, LIBRARY)))) == ["../../x.so", "a/../../z.so", "abs/y.so"]
 
 
 def test_a_name_twice_is_what_unpacking_leaves(opener: Opener, work: Path) -> None:
@@ -226,9 +224,8 @@ def test_a_name_twice_is_what_unpacking_leaves(opener: Opener, work: Path) -> No
 
 
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
-def test_devices_are_no_libraries(opener: Opener, work: Path, kind: bytes) -> None:
-    (work / "x.tar").write_bytes(tar(member("dev/a.so", type=kind), member("b.so", LIBRARY)))
-    assert found(opener, work / "x.tar") == {"b.so": LIBRARY}
+def test_devices_are_no_libraries(holds: Holds, kind: bytes) -> None:
+    assert holds(tar(member("dev/a.so", type=kind), member("b.so", LIBRARY))) == {"b.so": LIBRARY}
 
 
 def test_a_member_of_a_kind_that_nobody_knows_is_a_file(opener: Opener, work: Path) -> None:
@@ -237,9 +234,9 @@ def test_a_member_of_a_kind_that_nobody_knows_is_a_file(opener: Opener, work: Pa
     assert found(opener, work / "x.tar") == {"a.so": (work / "a.so").read_bytes()}
 
 
-def test_names_are_shown_without_what_a_terminal_would_obey(opener: Opener, work: Path) -> None:
-    (work / "x.tar").write_bytes(files({"\x1b[2Ja\nb.so": LIBRARY, "caf\udce9.so": LIBRARY, "é.so": OTHER}))
-    assert sorted(found(opener, work / "x.tar")) == ["\\x1b[2Ja\\nb.so", "caf\\udce9.so", "é.so"]
+def test_names_are_shown_without_what_a_terminal_would_obey(holds: Holds) -> None:
+    odd = files({"\x1b[2Ja\nb.so": LIBRARY, "caf\udce9.so": LIBRARY, "é.so": OTHER})
+    assert sorted(holds(odd)) == ["\\x1b[2Ja\\nb.so", "caf\\udce9.so", "é.so"]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -311,10 +308,8 @@ LIES = {
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("lie", LIES)
-def test_a_tar_whose_headers_lie_is_told(opener: Opener, work: Path, lie: str, compressed: bool) -> None:
-    path = work / "x.tar"
-    path.write_bytes(gzip.compress(LIES[lie]) if compressed else LIES[lie])
-    assert said(opener, path, IntegrityError).startswith(f"{path}")
+def test_a_tar_whose_headers_lie_is_told(refuses: Refuses, lie: str, compressed: bool) -> None:
+    assert refuses(gzip.compress(LIES[lie]) if compressed else LIES[lie])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -343,18 +338,15 @@ MORE_BYTES = "has more bytes than belong into an archive of its size. If that is
 @pytest.mark.parametrize("size", [EXBIBYTE, 20 << 30, 300 << 20])
 @pytest.mark.parametrize("name", ["a.so", "readme.txt"])
 def test_a_small_archive_that_claims_gigabytes_is_told_before_any_is_read(
-    opener: Opener, work: Path, size: int, name: str
+    refuses: Refuses, size: int, name: str
 ) -> None:
     """Defect: 655 KB of zstd became 13 GB on disk before the reader checked its limit on files."""
-    (work / "x.tar.zst").write_bytes(compress(tar(member(name, bytes(1 << 20), size=size))))
-    assert MORE_BYTES in said(opener, work / "x.tar.zst", IntegrityError)
-    (work / "x.tar").write_bytes(_claiming(size, sparse=True))
-    assert MORE_BYTES in said(opener, work / "x.tar", IntegrityError)
+    assert MORE_BYTES in refuses(compress(tar(member(name, bytes(1 << 20), size=size))))
+    assert MORE_BYTES in refuses(_claiming(size, sparse=True))
 
 
-def test_a_small_zip_that_claims_gigabytes_is_told_before_any_is_read(opener: Opener, work: Path) -> None:
-    (work / "x.whl").write_bytes(zip_claiming(300 << 20, {"a.so": LIBRARY}))
-    assert MORE_BYTES in said(opener, work / "x.whl", IntegrityError)
+def test_a_small_zip_that_claims_gigabytes_is_told_before_any_is_read(refuses: Refuses) -> None:
+    assert MORE_BYTES in refuses(zip_claiming(300 << 20, {"a.so": LIBRARY}))
 
 
 def test_a_member_larger_than_any_library_is_not_written(tmp_path: Path) -> None:
@@ -415,11 +407,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_little_that_would_take_long_is_told(opener: Opener, work: Path, kind: str) -> None:
+def test_little_that_would_take_long_is_told(refuses: Refuses, kind: str) -> None:
     data, told = ENDLESS[kind]
-    path = work / "x.tgz"
-    path.write_bytes(gzip.compress(data + bytes(1024), 6))
-    assert told in said(opener, path, IntegrityError)
+    assert told in refuses(gzip.compress(data + bytes(1024), 6))
 
 
 def test_members_are_not_kept(opener: Opener, work: Path) -> None:
@@ -450,16 +440,14 @@ def test_a_compressed_tar_that_is_cut_is_told(
     assert told.endswith("It may be damaged or cut short; fetch or make it again.")
 
 
-def test_a_checksum_behind_the_last_member_is_compared(opener: Opener, work: Path) -> None:
+def test_a_checksum_behind_the_last_member_is_compared(refuses: Refuses) -> None:
     data = bytearray(gzip.compress(tar(member("a.so", LIBRARY), end=bytes(3_000_000))))
     data[-8] ^= 0xFF
-    (work / "x.tgz").write_bytes(data)
-    assert "CRC check failed" in said(opener, work / "x.tgz", IntegrityError)
+    assert "CRC check failed" in refuses(bytes(data))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "size", "method"])
-def test_a_damaged_zip_is_told(opener: Opener, work: Path, damage: str) -> None:
-    path = work / "ort-1.0-py3-none-any.whl"
+def test_a_damaged_zip_is_told(refuses: Refuses, damage: str) -> None:
     contents = {"capi/a.so": LIBRARY * 50}
     data = bytearray(zipped(contents))
     if damage == "flipped":
@@ -469,8 +457,7 @@ def test_a_damaged_zip_is_told(opener: Opener, work: Path, damage: str) -> None:
     if damage == "method":
         central = data.index(b"PK\x01\x02") + 10
         data[8:10] = data[central : central + 2] = struct.pack("<H", 99)
-    path.write_bytes(data[:-40] if damage == "cut" else data)
-    assert said(opener, path, IntegrityError).startswith(f"{path}")
+    assert refuses(bytes(data[:-40] if damage == "cut" else data))
 
 
 def test_an_encrypted_zip_is_told(opener: Opener, tree: Path, work: Path) -> None:
@@ -517,19 +504,17 @@ def test_a_path_that_is_nothing_is_told(opener: Opener, work: Path, name: str) -
     assert told.startswith(f"{work}/{name}".replace("\0", "\\x00"))
 
 
-def test_a_zstd_with_a_window_for_another_machine_is_told(opener: Opener, work: Path) -> None:
+def test_a_zstd_with_a_window_for_another_machine_is_told(refuses: Refuses) -> None:
     """A whole frame that asks for a window of 256 MiB: RFC 8878, 3.1.1.1.2."""
     data = files({"a.so": LIBRARY})
     block = struct.pack("<I", len(data) << 3 | 1)[:3] + data  # the last block, raw
-    (work / "x.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
-    assert "x.tar.zst cannot be read: " in said(opener, work / "x.tar.zst", IntegrityError)
+    assert "app.tar cannot be read: " in refuses(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
 
 
-def test_several_zstd_frames_are_one_stream(opener: Opener, work: Path) -> None:
+def test_several_zstd_frames_are_one_stream(holds: Holds) -> None:
     data = files({"a.so": LIBRARY, "b.so": OTHER})
     skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
-    (work / "x.tar.zst").write_bytes(compress(data[:700]) + compress(data[700:]) + skippable)
-    assert found(opener, work / "x.tar.zst") == {"a.so": LIBRARY, "b.so": OTHER}
+    assert holds(compress(data[:700]) + compress(data[700:]) + skippable) == {"a.so": LIBRARY, "b.so": OTHER}
 
 
 @pytest.fixture

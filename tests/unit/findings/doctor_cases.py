@@ -60,6 +60,10 @@ OWN = InstalledPackage(
     package=MODERN, cuda="12.9", folder=FOLDER, support="native", gpu="NVIDIA GeForce RTX 3060"
 )
 
+OLD = replace(OWN, package=LEGACY)
+
+CPU_ONLY = replace(OWN, package=plain("cpu"), cuda=None)
+
 WELL = Observations(
     system=System(glibc="2.36"),
     kernel=Kernel(cards=(RTX3060,), loaded=True, control=THERE),
@@ -83,13 +87,40 @@ BARE = replace(
 )
 """The same machine without NVIDIA's hardware and software."""
 
+NEW = replace(BARE, installed=None, trial=None)
+"""That machine before the first install."""
+
+DRIVEN = replace(BARE, kernel=WELL.kernel, driver="570.1")
+"""A machine with a card and a loaded driver; each case has the probes' replies."""
+
 DOCKER = System(glibc="2.36", container="docker")
 
+IN_SIGHT = Kernel(cards=(RTX3060,), loaded=True)
+"""A container's view of its host's card: no device files."""
 
-def failing(code: int, error: str, cuda: Probe | None = None) -> Observations:
+TWO_CARDS = replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0")))
+
+
+def answering(cuda: Probe, **changes: object) -> Observations:
+    """Return a machine on which NVML lists the GPU and libcuda answers with no GPU."""
+    observed = replace(WELL, replies={"NVML": FOUND, "libcuda": cuda}, trial=ON_CPU)
+    return replace(observed, **changes)  # type: ignore[arg-type]
+
+
+def failing(code: int, error: str) -> Observations:
     """Return a machine on which NVML lists the GPU and CUDA fails."""
-    said = cuda or reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
-    return replace(WELL, replies={"NVML": FOUND, "libcuda": said}, trial=ON_CPU)
+    return answering(reply("failed", f"cuInit: {error} ({code})", code=code, error=error))
+
+
+def legacy(capability: str, driver: str, card: PciCard = GTX1080) -> Observations:
+    """Return a machine with a card from before Turing, which the driver lists, and its package."""
+    kernel = replace(WELL.kernel, cards=(replace(card, driver="nvidia"),))
+    return replace(WELL, kernel=kernel, devices=(gpu(capability, driver),), driver=driver, installed=OLD)
+
+
+def venv(*names: str, version: str = "1.23.2", lacks: tuple[str, ...] = ()) -> Observations:
+    """Return a machine with these distributions of ONNX Runtime in one Python."""
+    return replace(WELL, distributions=tuple(Distribution(name, version, "/venv", lacks) for name in names))
 
 
 def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Observations:
@@ -131,15 +162,14 @@ WSL_500 = replace(
     driver="560.94",
 )
 
+JETSON = System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano")
+
 UNDRIVEN = replace(RTX3060, driver=None)
 
 CASES: dict[str, tuple[Observations, set[str]]] = {
     "all is well": (WELL, set()),
-    "all is well on the CPU of a machine without a GPU": (
-        replace(BARE, installed=replace(OWN, package=plain("cpu"), cuda=None)),
-        {"D003"},
-    ),
-    "nothing at all": (replace(BARE, installed=None, trial=None), {"D003", "D201"}),
+    "all is well on the CPU of a machine without a GPU": (replace(BARE, installed=CPU_ONLY), {"D003"}),
+    "nothing at all": (NEW, {"D003", "D201"}),
     "a Mac": (
         replace(
             BARE,
@@ -224,40 +254,19 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         {"D004"},
     ),
     "CUDA_VISIBLE_DEVICES names a GPU that is not there": (
-        replace(
-            WELL,
-            cuda_visible="7",
-            system=System(),
-            replies={"NVML": FOUND, "libcuda": NO_DEVICE},
-            devices=(),
-            trial=ON_CPU,
-        ),
+        answering(NO_DEVICE, cuda_visible="7", devices=()),
         {"D005"},
     ),
     "CUDA_VISIBLE_DEVICES is empty": (
-        replace(
-            WELL,
-            cuda_visible="",
-            system=System(),
-            replies={"NVML": MISSING, "libcuda": NO_DEVICE},
-            devices=(),
-            trial=ON_CPU,
-        ),
+        replace(DRIVEN, cuda_visible="", replies={"NVML": MISSING, "libcuda": NO_DEVICE}),
         {"D005"},
     ),
     "no device files": (
-        replace(
-            BARE, kernel=replace(WELL.kernel, control=ABSENT), driver="570.1", replies={"libcuda": NO_DEVICE}
-        ),
+        replace(DRIVEN, kernel=replace(WELL.kernel, control=ABSENT), replies={"libcuda": NO_DEVICE}),
         {"D006"},
     ),
     "device files of a group that the user is not in": (
-        replace(
-            BARE,
-            kernel=replace(WELL.kernel, control=FORBIDDEN),
-            driver="570.1",
-            replies={"libcuda": NO_DEVICE},
-        ),
+        replace(DRIVEN, kernel=replace(WELL.kernel, control=FORBIDDEN), replies={"libcuda": NO_DEVICE}),
         {"D007"},
     ),
     "device files of a group, and CUDA says 999": (
@@ -266,21 +275,15 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         ),
         {"D007", "D028"},
     ),
-    "a driver without its part for CUDA": (
-        replace(WELL, replies={"NVML": FOUND, "libcuda": MISSING}, trial=ON_CPU),
-        {"D008"},
-    ),
-    "all GPUs in MIG mode without an instance": (
-        replace(WELL, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
-        {"D009"},
-    ),
+    "a driver without its part for CUDA": (answering(MISSING), {"D008"}),
+    "all GPUs in MIG mode without an instance": (answering(NO_DEVICE), {"D009"}),
     "a Pascal card and driver 590": (
         replace(
             BARE,
-            kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
+            kernel=replace(WELL.kernel, cards=(GTX1080,)),
             replies={"NVML": reply("none"), "libcuda": NO_DEVICE, "nvidia-smi": reply("none")},
             driver="590.44.01",
-            installed=replace(OWN, package=LEGACY),
+            installed=OLD,
         ),
         {"D010"},
     ),
@@ -288,47 +291,19 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, GTX1080)), driver="590.44.01"),
         {"D010"},
     ),
-    "a Pascal card and driver 580": (
-        replace(
-            WELL,
-            kernel=replace(WELL.kernel, cards=(replace(GTX1080, driver="nvidia"),)),
-            devices=(gpu("6.1", "580.95.05"),),
-            driver="580.95.05",
-            installed=replace(OWN, package=LEGACY),
-        ),
-        set(),
-    ),
-    "a second card that the driver does not list": (
-        replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0")))),
-        {"D011"},
-    ),
-    "a container that was given one of two cards": (
-        replace(
-            WELL,
-            system=DOCKER,
-            kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
-        ),
-        set(),
-    ),
+    "a Pascal card and driver 580": (legacy("6.1", "580.95.05"), set()),
+    "a second card that the driver does not list": (replace(WELL, kernel=TWO_CARDS), {"D011"}),
+    "a container that was given one of two cards": (replace(WELL, system=DOCKER, kernel=TWO_CARDS), set()),
     "a Kepler card beside a newer one": (
         replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, TITAN_KEPLER))),
         {"D012"},
     ),
     "a driver that hangs": (
-        replace(
-            BARE,
-            kernel=WELL.kernel,
-            driver="570.1",
-            replies={"libcuda": reply("timeout", "no answer within 10 s")},
-        ),
+        replace(DRIVEN, replies={"libcuda": reply("timeout", "no answer within 10 s")}),
         {"D013"},
     ),
     "a libcuda that cannot be loaded": (
-        replace(
-            WELL,
-            replies={"NVML": FOUND, "libcuda": reply("failed", "it is there and cannot be loaded: …")},
-            trial=ON_CPU,
-        ),
+        answering(reply("failed", "it is there and cannot be loaded: …")),
         {"D014"},
     ),
     "35": (
@@ -341,9 +316,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     "803": (failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), {"D024"}),
     "803, and NVML and nvidia-smi say 18": (
         replace(
-            BARE,
-            kernel=WELL.kernel,
-            driver="570.1",
+            DRIVEN,
             replies={
                 "NVML": reply("failed", code=18, error="Driver/library version mismatch"),
                 "libcuda": reply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
@@ -359,10 +332,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     "a number that nobody has met": (failing(719, "CUDA_ERROR_LAUNCH_FAILED"), {"D029"}),
     "a GPU that fell off the bus": (
         replace(
-            BARE,
-            kernel=WELL.kernel,
-            driver="570.1",
-            replies={"NVML": reply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
+            DRIVEN, replies={"NVML": reply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE}
         ),
         {"D030"},
     ),
@@ -381,7 +351,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
             kernel=Kernel(dxg=True),
             driver="591.20",
             devices=(gpu("6.1", "591.20"),),
-            installed=replace(OWN, package=LEGACY),
+            installed=OLD,
         ),
         {"D032"},
     ),
@@ -389,63 +359,39 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         replace(WELL, installed=replace(OWN, package=package("x", "8.6", floor="?", ceiling="??"))),
         set(),
     ),
-    "docker run without --gpus": (
-        replace(BARE, system=DOCKER, kernel=Kernel(cards=(RTX3060,), loaded=True)),
-        {"D101"},
-    ),
+    "docker run without --gpus": (replace(BARE, system=DOCKER, kernel=IN_SIGHT), {"D101"}),
     "docker run of NVIDIA's image without --gpus": (
-        replace(
-            BARE, system=replace(DOCKER, nvidia_visible="all"), kernel=Kernel(cards=(RTX3060,), loaded=True)
-        ),
+        replace(BARE, system=replace(DOCKER, nvidia_visible="all"), kernel=IN_SIGHT),
         {"D101"},
     ),
     "NVIDIA_VISIBLE_DEVICES=void": (
-        replace(
-            BARE, system=replace(DOCKER, nvidia_visible="void"), kernel=Kernel(cards=(RTX3060,), loaded=True)
-        ),
+        replace(BARE, system=replace(DOCKER, nvidia_visible="void"), kernel=IN_SIGHT),
         {"D102"},
     ),
     "a container with utility and without compute": (
-        replace(
-            WELL,
-            system=replace(DOCKER, nvidia_visible="all", nvidia_capabilities="utility"),
-            replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=ON_CPU,
-        ),
+        answering(MISSING, system=replace(DOCKER, nvidia_capabilities="utility")),
         {"D103"},
     ),
     "a container with compute and without utility": (
         replace(
             WELL,
-            system=replace(DOCKER, nvidia_visible="all", nvidia_capabilities="compute"),
+            system=replace(DOCKER, nvidia_capabilities="compute"),
             replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": reply("skipped")},
         ),
         {"D104"},
     ),
     "WSL2's 500 in a container, Windows driver 560": (WSL_500, {"D105"}),
     "WSL2's 500 with a driver from before 555": (replace(WSL_500, driver="552.44"), {"D026"}),
-    "WSL2's 500 with the library there": (
-        replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)),
-        {"D026"},
-    ),
+    "WSL2's 500 with the library there": (replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)), {"D026"}),
     "WSL2's 500 outside of a container": (replace(WSL_500, system=WSL), {"D026"}),
     "WSL2 that is well": (replace(WELL, system=WSL, kernel=Kernel(dxg=True)), set()),
     "WSL without a GPU": (replace(BARE, system=WSL), {"D106"}),
-    "a Jetson": (
-        replace(
-            BARE,
-            platform="linux-arm64",
-            system=System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
-            installed=None,
-            trial=None,
-        ),
-        {"D107", "D201"},
-    ),
+    "a Jetson": (replace(NEW, platform="linux-arm64", system=JETSON), {"D107", "D201"}),
     "a Jetson with its own CUDA": (
         replace(
             WELL,
             platform="linux-arm64",
-            system=System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
+            system=JETSON,
             kernel=Kernel(loaded=True, control=THERE),
             devices=(gpu("8.7"),),
             installed=None,
@@ -453,13 +399,10 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         ),
         {"D107", "D201"},
     ),
-    "Alpine": (replace(BARE, system=System(glibc=""), installed=None, trial=None), {"D003", "D108", "D201"}),
-    "an Arm server": (
-        replace(BARE, platform="linux-arm64", system=System(glibc="2.36"), installed=None, trial=None),
-        {"D003", "D201"},
-    ),
+    "Alpine": (replace(NEW, system=System(glibc="")), {"D003", "D108", "D201"}),
+    "an Arm server": (replace(NEW, platform="linux-arm64"), {"D003", "D201"}),
     "a Mac with an Intel processor": (
-        replace(BARE, platform="macos-x64", system=System(), installed=None, trial=None),
+        replace(NEW, platform="macos-x64", system=System()),
         {"D003", "D109", "D201"},
     ),
     "current leads nowhere": (
@@ -478,25 +421,14 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     "two cards of two packages": (
         replace(
             WELL,
-            kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
+            kernel=TWO_CARDS,
             replies={"NVML": reply("found", listed=2), "libcuda": reply("found", listed=2)},
             devices=(gpu("8.6"), gpu("12.0", index=1, uuid="GPU-b")),
         ),
         {"D206"},
     ),
-    "a GTX 970": (
-        replace(
-            WELL,
-            kernel=replace(WELL.kernel, cards=(replace(GTX1080, device=0x13C2, driver="nvidia"),)),
-            devices=(gpu("5.2"),),
-            installed=replace(OWN, package=LEGACY),
-        ),
-        {"D207"},
-    ),
-    "a GPU and the package for the CPU": (
-        replace(WELL, installed=replace(OWN, package=plain("cpu"), cuda=None), trial=ON_CPU),
-        {"D208"},
-    ),
+    "a GTX 970": (legacy("5.2", "570.133.07", replace(GTX1080, device=0x13C2)), {"D207"}),
+    "a GPU and the package for the CPU": (replace(WELL, installed=CPU_ONLY, trial=ON_CPU), {"D208"}),
     "an old glibc": (
         replace(
             WELL,
@@ -511,43 +443,15 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     ),
     "ORT_DYLIB_PATH leads elsewhere": (replace(WELL, host="/usr/lib/libonnxruntime.so"), {"D301"}),
     "another ONNX Runtime first": (shadow("libonnxruntime.so.1", "1.20.1", "1.23.2"), {"D302"}),
-    "a Python with another version": (
-        replace(WELL, distributions=(Distribution("onnxruntime", "1.20.1", "/venv"),)),
-        {"D303"},
-    ),
-    "a Python with the same version": (
-        replace(WELL, distributions=(Distribution("onnxruntime", "1.23.2", "/venv"),)),
-        set(),
-    ),
-    "a Python with both": (
-        replace(
-            WELL,
-            distributions=(
-                Distribution("onnxruntime", "1.23.2", "/venv"),
-                Distribution("onnxruntime-gpu", "1.23.2", "/venv"),
-            ),
-        ),
-        {"D304", "D403"},
-    ),
+    "a Python with another version": (venv("onnxruntime", version="1.20.1"), {"D303"}),
+    "a Python with the same version": (venv("onnxruntime"), set()),
+    "a Python with both": (venv("onnxruntime", "onnxruntime-gpu"), {"D304", "D403"}),
     "a wheel of ours without NVIDIA's": (
-        replace(
-            WELL,
-            distributions=(
-                Distribution(
-                    "ortpacks-onnxruntime-gpu", "1.23.2", "/venv", ("nvidia-cudnn-cu12==9.10.2.21",)
-                ),
-            ),
-        ),
+        venv("ortpacks-onnxruntime-gpu", lacks=("nvidia-cudnn-cu12==9.10.2.21",)),
         {"D310", "D403"},
     ),
     "a wheel of ours and the official one": (
-        replace(
-            WELL,
-            distributions=(
-                Distribution("onnxruntime-gpu", "1.23.2", "/venv"),
-                Distribution("ortpacks-onnxruntime-gpu", "1.23.2", "/venv"),
-            ),
-        ),
+        venv("onnxruntime-gpu", "ortpacks-onnxruntime-gpu"),
         {"D304", "D403"},
     ),
     "another cuDNN first": (shadow("libcudnn.so.9", "9.1.0", "9.10.2.21"), {"D305"}),
@@ -559,7 +463,6 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     "JIT that is kept": (jitted(), set()),
     "JIT without a cache": (jitted(cache=Cache(disabled=True)), {"D309"}),
     "JIT with a cache of 256 MiB": (jitted(cache=Cache(max_bytes=2**28)), {"D309"}),
-    "JIT with a cache of 4 GiB": (jitted(cache=Cache(max_bytes=2**32)), set()),
     "JIT with a cache folder of root's": (jitted(cache=Cache(folder="/root/.nv", writable=False)), {"D309"}),
     "native code and no cache": (replace(WELL, cache=Cache(disabled=True)), set()),
     "a provider that does not load": (
@@ -587,59 +490,29 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         ),
         {"D208"},
     ),
-    "a Pascal card that driver 590 lists all the same": (
-        replace(
-            WELL,
-            kernel=replace(WELL.kernel, cards=(replace(GTX1080, driver="nvidia"),)),
-            devices=(gpu("6.1", "590.44.01"),),
-            driver="590.44.01",
-            installed=replace(OWN, package=LEGACY),
-        ),
-        {"D032"},
-    ),
+    "a Pascal card that driver 590 lists all the same": (legacy("6.1", "590.44.01"), {"D032"}),
     "a Pascal card and no driver": (replace(BARE, kernel=Kernel(cards=(GTX1080,))), {"D001"}),
     "a Pascal card that driver 570 does not start": (
         replace(
-            BARE,
-            kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
+            DRIVEN,
+            kernel=replace(WELL.kernel, cards=(GTX1080,)),
             replies={"NVML": reply("none"), "libcuda": NO_DEVICE},
-            driver="570.1",
         ),
         {"D009"},
     ),
-    "one card of two is hidden and libcuda is missing": (
-        replace(
-            WELL,
-            cuda_visible="0",
-            system=System(),
-            replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=ON_CPU,
-        ),
-        {"D008"},
-    ),
-    "CUDA_VISIBLE_DEVICES on a machine without a GPU": (
-        replace(BARE, cuda_visible="0", system=System()),
-        {"D003"},
-    ),
+    "one card of two is hidden and libcuda is missing": (answering(MISSING, cuda_visible="0"), {"D008"}),
+    "CUDA_VISIBLE_DEVICES on a machine without a GPU": (replace(BARE, cuda_visible="0"), {"D003"}),
     "the module alone tells of the driver": (
-        replace(BARE, kernel=Kernel(loaded=True, control=THERE), driver="570.1"),
+        replace(DRIVEN, kernel=Kernel(loaded=True, control=THERE)),
         {"D008"},
     ),
-    "NVML alone tells of the driver": (
-        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": MISSING}, trial=ON_CPU),
-        {"D008"},
-    ),
+    "NVML alone tells of the driver": (answering(MISSING, kernel=Kernel()), {"D008"}),
     "WSL2 without libcuda": (replace(BARE, system=WSL, kernel=Kernel(dxg=True)), {"D008"}),
     "the module alone is there and CUDA says 100": (
-        replace(
-            BARE, kernel=Kernel(loaded=True, control=THERE), driver="570.1", replies={"libcuda": NO_DEVICE}
-        ),
+        replace(DRIVEN, kernel=Kernel(loaded=True, control=THERE), replies={"libcuda": NO_DEVICE}),
         {"D009"},
     ),
-    "NVML alone lists a GPU and CUDA says 100": (
-        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
-        {"D009"},
-    ),
+    "NVML alone lists a GPU and CUDA says 100": (answering(NO_DEVICE, kernel=Kernel()), {"D009"}),
     "CUDA says 100 on a machine without a GPU": (replace(BARE, replies={"libcuda": NO_DEVICE}), {"D003"}),
     "NVIDIA_VISIBLE_DEVICES=void outside of a container": (
         replace(BARE, system=System(nvidia_visible="void"), kernel=Kernel(cards=(UNDRIVEN,))),
@@ -663,19 +536,10 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         {"D103"},
     ),
     "a container where NVML alone tells of the GPU": (
-        replace(
-            WELL,
-            system=DOCKER,
-            kernel=Kernel(),
-            replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=ON_CPU,
-        ),
+        answering(MISSING, system=DOCKER, kernel=Kernel()),
         {"D103"},
     ),
-    "a container where CUDA says 100": (
-        replace(WELL, system=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
-        {"D009"},
-    ),
+    "a container where CUDA says 100": (answering(NO_DEVICE, system=DOCKER), {"D009"}),
     "no NVML outside of a container": (
         replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": reply("skipped")}),
         set(),
@@ -698,12 +562,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         {"D401", "D403"},
     ),
     "a Python with ONNX Runtime and no package": (
-        replace(
-            WELL,
-            installed=None,
-            trial=None,
-            distributions=(Distribution("onnxruntime", "1.20.1", "/venv"),),
-        ),
+        replace(venv("onnxruntime", version="1.20.1"), installed=None, trial=None),
         {"D201"},
     ),
     "a cuDNN of an unknown release in the package": (shadow("libcudnn.so.9", "9.1.0", None), {"D305"}),
@@ -720,12 +579,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     ),
     "a package on Alpine all the same": (replace(BARE, system=System(glibc="")), {"D003", "D108"}),
     "a GPU of unknown capability and the package for the CPU": (
-        replace(
-            WELL,
-            devices=(gpu(None),),
-            installed=replace(OWN, package=plain("cpu"), cuda=None),
-            trial=ON_CPU,
-        ),
+        replace(WELL, devices=(gpu(None),), installed=CPU_ONLY, trial=ON_CPU),
         {"D208"},
     ),
     "a session that fails on a machine without a GPU": (

@@ -68,9 +68,8 @@ def test_the_cause_and_the_cure_of_500_in_a_container_on_wsl() -> None:
         assert words in found.do
 
 
-@pytest.mark.parametrize("branch", ["555.85", "560.94", "580.97"])
-def test_500_is_wsls_from_555_on(branch: str) -> None:
-    assert only(replace(WSL_500, driver=branch)).code.name == "D105"
+def test_500_is_wsls_from_555_on() -> None:
+    assert only(replace(WSL_500, driver="555.85")).code.name == "D105"
 
 
 def test_a_finding_names_what_was_seen() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -98,14 +99,16 @@ def literals(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def texts(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield every text with the path of its file."""
-    for path in (*sorted((root / "builder").rglob("*.py")), root / "tasks.py"):
-        for text in literals(path):
-            yield str(path.relative_to(root)), text
-    pages = ("*.md", "docs/**/*.md", "docs/results/*", "templates/*", "run", ".github/workflows/*.yml")
-    for path in sorted(path for pattern in pages for path in root.glob(pattern) if path.is_file()):
-        yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """Return every text with the path of its file."""
+    modules = (*sorted((ROOT / "builder").rglob("*.py")), ROOT / "tasks.py")
+    patterns = ("*.md", "docs/**/*.md", "docs/results/*", "templates/*", "run", ".github/workflows/*.yml")
+    pages = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file())
+    return (
+        *((str(path.relative_to(ROOT)), text) for path in modules for text in literals(path)),
+        *((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in pages),
+    )
 
 
 def wrong(words: str, known: Flags) -> Iterator[str]:
@@ -131,14 +134,14 @@ def wrong_values(words: str, known: Mapping[str, Collection[str]]) -> Iterator[s
             yield f"{flag} cannot be {word}"
 
 
-def wrong_module(words: str, root: Path) -> Iterator[str]:
+def wrong_module(words: str) -> Iterator[str]:
     """Yield that a module of ours does not exist, or each flag that its source does not have as a string."""
     module, *rest = words.split()
     name = module.rstrip(".,:").replace(".", "/")
     places = [
         f"{folder}{name}{end}" for folder in ("", "service/", "runtime/") for end in (".py", "/__main__.py")
     ]
-    found = next((root / place for place in places if (root / place).is_file()), None)
+    found = next((ROOT / place for place in places if (ROOT / place).is_file()), None)
     if found is None:
         yield f"there is no {module}"
         return
@@ -152,11 +155,11 @@ def missing(words: Sequence[str], sources: Iterable[Path]) -> Iterator[str]:
     yield from (flag for flag in flags_of(words) if flag.startswith("--") and flag[2:] not in known)
 
 
-def wrong_tests(words: str, root: Path) -> Iterator[str]:
+def wrong_tests(words: str) -> Iterator[str]:
     """Yield each path of pytest's that does not exist, and each flag that conftest.py does not add."""
     command = words.split()
-    yield from (f"there is no {word}" for word in command if "/" in word and not (root / word).exists())
-    yield from (f"pytest has no {flag}" for flag in missing(command, [root / "tests/conftest.py"]))
+    yield from (f"there is no {word}" for word in command if "/" in word and not (ROOT / word).exists())
+    yield from (f"pytest has no {flag}" for flag in missing(command, [ROOT / "tests/conftest.py"]))
 
 
 def flags_of(command: Sequence[str]) -> Iterator[str]:
@@ -166,46 +169,44 @@ def flags_of(command: Sequence[str]) -> Iterator[str]:
             yield found[0]
 
 
-def named(root: Path, pattern: re.Pattern[str]) -> list[tuple[str, str]]:
+def named(pattern: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the file and the words of every command that the pattern finds."""
-    return [(where, found["words"]) for where, text in texts(root) for found in pattern.finditer(text)]
+    return [(where, found["words"]) for where, text in texts() for found in pattern.finditer(text)]
 
 
-def test_the_builders_commands_are_there(root: Path, verbs: Flags) -> None:
-    found = named(root, _BUILDER)
+def test_the_builders_commands_are_there(verbs: Flags) -> None:
+    found = named(_BUILDER)
     assert len(found) > LEAST_COMMANDS
     assert [f"{where}: ./run {words}: {what}" for where, words in found for what in wrong(words, verbs)] == []
 
 
-def test_the_clients_commands_are_there(root: Path, commands: Flags) -> None:
-    found = [*named(root, _CLIENT), *named(root, _SHORT)]
+def test_the_clients_commands_are_there(commands: Flags) -> None:
+    found = [*named(_CLIENT), *named(_SHORT)]
     assert len(found) > 10
     assert [f"{where}: {words}: {what}" for where, words in found for what in wrong(words, commands)] == []
 
 
-def test_the_values_of_the_builders_flags_are_there(
-    root: Path, values: Mapping[str, Collection[str]]
-) -> None:
-    found = named(root, _BUILDER)
+def test_the_values_of_the_builders_flags_are_there(values: Mapping[str, Collection[str]]) -> None:
+    found = named(_BUILDER)
     assert [f"{where}: {what}" for where, words in found for what in wrong_values(words, values)] == []
 
 
-def test_the_programs_are_there(root: Path) -> None:
+def test_the_programs_are_there() -> None:
     """Benchmarks, tests' own programs and the service, by their modules."""
-    found = named(root, _MODULE)
+    found = named(_MODULE)
     assert len(found) > 10
-    assert [f"{where}: {what}" for where, words in found for what in wrong_module(words, root)] == []
+    assert [f"{where}: {what}" for where, words in found for what in wrong_module(words)] == []
 
 
-def test_the_paths_and_flags_of_pytest_are_there(root: Path) -> None:
-    found = named(root, _PYTEST)
+def test_the_paths_and_flags_of_pytest_are_there() -> None:
+    found = named(_PYTEST)
     assert len(found) > 2
-    assert [f"{where}: {what}" for where, words in found for what in wrong_tests(words, root)] == []
+    assert [f"{where}: {what}" for where, words in found for what in wrong_tests(words)] == []
 
 
-def test_the_flags_of_the_inspector_are_there(root: Path) -> None:
-    source = root / "builder/inspector/__main__.py"
-    found = named(root, _INSPECTOR)
+def test_the_flags_of_the_inspector_are_there() -> None:
+    source = ROOT / "builder/inspector/__main__.py"
+    found = named(_INSPECTOR)
     assert [(where, flag) for where, words in found for flag in missing(words.split(), [source])] == []
 
 
@@ -219,15 +220,15 @@ def test_the_flags_of_the_inspector_are_there(root: Path) -> None:
         ("ortpacks_service --models dist/models", None),
     ],
 )
-def test_a_module_or_flag_that_is_not_there_is_seen(words: str, problem: str | None, root: Path) -> None:
-    assert list(wrong_module(words, root)) == ([problem] if problem else [])
+def test_a_module_or_flag_that_is_not_there_is_seen(words: str, problem: str | None) -> None:
+    assert list(wrong_module(words)) == ([problem] if problem else [])
 
 
-def test_a_value_or_path_that_is_not_there_is_seen(root: Path, values: Mapping[str, Collection[str]]) -> None:
+def test_a_value_or_path_that_is_not_there_is_seen(values: Mapping[str, Collection[str]]) -> None:
     assert list(wrong_values("build --variant modrn --base nvidia", values)) == ["--variant cannot be modrn"]
     assert list(wrong_values("build --variant NAME --profile lean.", values)) == []
     said = ["there is no tests/integration/test_nothing.py", "pytest has no --fast"]
-    assert list(wrong_tests("--fast --integration tests/integration/test_nothing.py", root)) == said
+    assert list(wrong_tests("--fast --integration tests/integration/test_nothing.py")) == said
 
 
 @pytest.mark.parametrize(

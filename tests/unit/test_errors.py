@@ -31,17 +31,16 @@ from builder.errors import (
         (BuilderError("x", cause="why", advice="Do y.", details=["a", "b"]), "x: why.\na\nb\nDo y."),
         (CommandError("nvcc exited with 1", tail=["a", "b"]), "nvcc exited with 1\na\nb"),
         (CommandError("nvcc exited with 1", tail=["a"], advice="Do y."), "nvcc exited with 1\na\nDo y."),
+        (
+            CommandError("nvcc exited with 1", tail=["a"], advice="Do y.", log="build.log"),
+            "nvcc exited with 1\na\nThe whole log: build.log\nDo y.",
+        ),
         (CheckFailedError("2 errors", ["A001", "A002"]), "2 errors\nA001\nA002"),
         (ConfigError(["a is wrong.", "b is wrong."]), "a is wrong.\nb is wrong."),
     ],
 )
 def test_the_text_is_made_of_the_fields(error: BuilderError, text: str) -> None:
     assert str(error) == text
-
-
-def test_the_log_stands_below_what_a_program_said_and_above_the_advice() -> None:
-    error = CommandError("nvcc exited with 1", tail=["a"], advice="Do y.", log="dist/legacy/build.log")
-    assert str(error) == "nvcc exited with 1\na\nThe whole log: dist/legacy/build.log\nDo y."
 
 
 def test_problems_of_a_configuration_are_told_one_by_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from builder.config.project import parse_lock, render_lock
 from builder.errors import ConfigError
-from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.inputs import Lock, Pin
 from tests.unit.config.config_cases import Case, changed, read_cases
 
 ZEROS = "0" * 64
@@ -56,11 +56,6 @@ def test_a_commit_and_a_digest_are_revisions() -> None:
 def test_tabs_and_one_line_are_json_too() -> None:
     assert parse_lock(TEXT.replace("  ", "\t"), "inputs.lock") == LOCK
     assert parse_lock(TEXT.replace("\n", ""), "inputs.lock") == LOCK
-
-
-def test_an_input_is_read_back_from_its_key() -> None:
-    item = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
-    assert Input.parse(item.key) == item
 
 
 @pytest.mark.parametrize("case", read_cases("lock-messages.txt"), ids=str)

@@ -107,7 +107,7 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
         ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime==1.23.2@win-x64"),
     ],
 )
-def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> None:
+def test_what_the_schema_can_say_both_refuse(old: str, new: str) -> None:
     text = changed((old, new))
     assert not schema("variants").is_valid(yaml.safe_load(text))
     with pytest.raises(ConfigError):
@@ -115,7 +115,7 @@ def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> 
 
 
 @pytest.mark.parametrize("arch", [*KNOWN_SM, "90a", "100a", "120f", "121f"])
-def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> None:
+def test_every_architecture_is_known_to_both(arch: int | str) -> None:
     number = int(str(arch).rstrip("af"))
     generation = next(name for name, numbers in GENERATION_NUMBERS.items() if number in numbers)
     text = changed(
@@ -131,7 +131,7 @@ def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> Non
     assert [problem for problem in problems if re.search(r"\bC0\d\d\b", problem) is None] == []
 
 
-def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:
+def test_the_lock_schema_accepts_what_the_parser_accepts() -> None:
     schema("inputs").validate(GOOD_LOCK)
     assert len(parse_lock(json.dumps(GOOD_LOCK), "inputs.lock").pins) == 4
 
@@ -155,7 +155,7 @@ def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:
         ('"' + "0" * 40 + '"', '"v1"'),
     ],
 )
-def test_what_the_lock_schema_refuses_the_parser_refuses(root: Path, old: str, new: str) -> None:
+def test_what_the_lock_schema_refuses_the_parser_refuses(old: str, new: str) -> None:
     text = json.dumps(GOOD_LOCK).replace(old, new, 1)
     assert not schema("inputs").is_valid(json.loads(text))
     with pytest.raises(ConfigError):

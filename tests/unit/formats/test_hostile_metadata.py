@@ -134,10 +134,6 @@ def roots_of_forgers() -> Iterator[tuple[str, bytes]]:
         mallory
     ]
     yield "Bob's id leads to Mallory's key", packed(swapped, by(ALICE, swapped), by(MALLORY, swapped, bob))
-    twin = copy.deepcopy(good)
-    twin["keys"]["twin"] = twin["keys"][alice]
-    twin["roles"]["root"]["keyids"].append("twin")
-    yield "a key under two ids", packed(twin, by(ALICE, twin), by(ALICE, twin, "twin"))
     upper = copy.deepcopy(good)
     upper["keys"][alice.upper()] = {**upper["keys"][alice], "keyval": {"public": ALICE.public.hex().upper()}}
     upper["roles"]["root"]["keyids"].append(alice.upper())
@@ -226,11 +222,6 @@ def test_an_index_cut_anywhere_or_longer_is_refused_signed_or_not(tmp_path: Path
     ):
         with pytest.raises(IntegrityError, match="is not what was signed"):
             trust.require_signed("index.json", other, "here", there.get)
-
-
-def test_an_index_is_json_whose_keys_are_there_once() -> None:
-    with pytest.raises(ParseError, match="'tag' is there twice"):
-        parse_json('{"format": 4, "tag": "a", "tag": "b"}', "index.json")
 
 
 def test_a_key_twice_among_a_hundred_thousand_is_found_within_two_seconds() -> None:

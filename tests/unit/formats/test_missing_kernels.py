@@ -61,9 +61,11 @@ def test_lean_lacks_the_contrib_operators_in_onnxs_own_domain_too() -> None:
 
 
 def test_of_a_version_that_was_not_read_the_whole_domain() -> None:
-    for version in ("1.20.0", "1.21.1", "1.23.2", "1.40.0"):
-        assert MissingKernels("com.microsoft", ()) in cannot_run("lean", version)
-    assert counted(cannot_run("lean", "1.23.2")) == "9 of ai.onnx, all of com.microsoft"
+    """Python refuses to make a number of more than 4,300 digits."""
+    for version in ("1.20.0", "1.21.1", "1.23.2", "1.40.0", "9" * 5000):
+        missing = cannot_run("lean", version)
+        assert MissingKernels("com.microsoft", ()) in missing
+        assert counted(missing) == "9 of ai.onnx, all of com.microsoft"
 
 
 @pytest.mark.parametrize("profile", ["full", None])
@@ -127,8 +129,3 @@ def test_the_cause_names_the_package_and_the_cure() -> None:
         "ORT_ENABLE_BASIC in the application."
     )
     assert missing_kernel_cause("Kernel not found", "x", (), "wheel") is None
-
-
-def test_a_version_of_thousands_of_digits_is_a_version_that_was_not_read() -> None:
-    """Python refuses to make a number of more than 4,300 digits."""
-    assert counted(cannot_run("lean", "9" * 5000)) == "9 of ai.onnx, all of com.microsoft"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from builder.errors import BuilderError, IntegrityError, ValidationError
 from builder.formats.onnx_file import External, read_onnx
+
+OUTPUT = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
 
 
 def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:
@@ -29,6 +32,32 @@ def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:
     return path
 
 
+def branching(
+    folder: Path,
+    branch: onnx.GraphProto,
+    functions: Sequence[onnx.FunctionProto] = (),
+    opsets: Sequence[onnx.OperatorSetIdProto] = (),
+) -> Path:
+    """Return the file of a model with one node If, whose branches are ``branch``."""
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph([node], "g", [condition], [helper.make_tensor_value_info("y", 1, [1])])
+    path = folder / "m.onnx"
+    onnx.save(helper.make_model(graph, functions=functions, opset_imports=opsets or None), path)
+    return path
+
+
+def referring(folder: Path, field: str, value: str) -> Path:
+    """Return a model with external data, one field of whose reference has another value."""
+    path = made(folder, external="w.bin")
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.graph.initializer[0].external_data:
+        if entry.key == field:
+            entry.value = value
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 def test_versions_are_read(tmp_path: Path) -> None:
     found = read_onnx(made(tmp_path))
     assert found.opsets == {"ai.onnx": 17, "com.microsoft": 1}
@@ -37,23 +66,13 @@ def test_versions_are_read(tmp_path: Path) -> None:
 
 
 def test_operators_of_branches_and_functions_are_read_and_functions_are_none(tmp_path: Path) -> None:
-    output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
     ours, theirs = ("mine.Own", "Own"), ("com.example", "Theirs")
-    branch = helper.make_graph(
-        [helper.make_node(name, ["x"], ["o"], domain=domain) for domain, name in (ours, theirs)],
-        "b",
-        [],
-        [output],
-    )
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
-    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
-    graph = helper.make_graph([node], "g", [condition], [helper.make_tensor_value_info("y", 1, [1])])
+    nodes = [helper.make_node(name, ["x"], ["o"], domain=domain) for domain, name in (ours, theirs)]
+    branch = helper.make_graph(nodes, "b", [], [OUTPUT])
     opsets = [helper.make_opsetid(domain, 1) for domain in ("", ours[0], theirs[0])]
     body = [helper.make_node("Relu", ["a"], ["b"])]
     function = helper.make_function(*ours, ["a"], ["b"], body, opsets)
-    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
+    path = branching(tmp_path, branch, [function], opsets)
     assert read_onnx(path).operators == {"ai.onnx": ("If", "Relu"), "com.example": ("Theirs",)}
 
 
@@ -72,15 +91,9 @@ def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path) -> None
 def test_external_data_of_a_branch_is_found(tmp_path: Path) -> None:
     tensor = TensorProto(name="inner", data_type=1, dims=[1], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="gone.bin")
-    output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
-    branch = helper.make_graph([helper.make_node("Identity", ["inner"], ["o"])], "b", [], [output], [tensor])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
-    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
-    graph = helper.make_graph([node], "g", [condition], [helper.make_tensor_value_info("y", 1, [1])])
-    path = tmp_path / "m.onnx"
-    path.write_bytes(helper.make_model(graph).SerializeToString())
+    branch = helper.make_graph([helper.make_node("Identity", ["inner"], ["o"])], "b", [], [OUTPUT], [tensor])
     with pytest.raises(ValidationError, match=r"'inner' lie in 'gone\.bin'"):
-        read_onnx(path)
+        read_onnx(branching(tmp_path, branch))
 
 
 @pytest.mark.parametrize("kept", [3, 100, 2000, -1])
@@ -138,22 +151,12 @@ def test_what_is_no_regular_file_is_a_message_and_no_wait(tmp_path: Path) -> Non
 def test_a_reference_to_external_data_may_be_anything(
     tmp_path: Path, field: str, value: str, words: str
 ) -> None:
-    path = made(tmp_path, external="w.bin")
-    model = onnx.load(path, load_external_data=False)
-    for entry in model.graph.initializer[0].external_data:
-        if entry.key == field:
-            entry.value = value
-    path.write_bytes(model.SerializeToString())
     with pytest.raises((ValidationError, IntegrityError), match=words):
-        read_onnx(path)
+        read_onnx(referring(tmp_path, field, value))
 
 
 def test_an_offset_that_is_no_number_says_nothing_of_the_size(tmp_path: Path) -> None:
-    path = made(tmp_path, external="w.bin")
-    model = onnx.load(path, load_external_data=False)
-    for entry in model.graph.initializer[0].external_data:
-        entry.value = "²" if entry.key == "offset" else entry.value
-    path.write_bytes(model.SerializeToString())
+    path = referring(tmp_path, "offset", "²")
     assert read_onnx(path).external == (External("w", "w.bin", None),)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ PARTS = Parts(
 )
 
 
-def test_it_is_written_and_read_back_and_its_schema_takes_it(root: Path) -> None:
+def test_it_is_written_and_read_back_and_its_schema_takes_it() -> None:
     text = dumps(PARTS)
     assert loads(text, "x") == PARTS
     assert list(json.loads(text)) == ["format", "file", "size", "sha256", "parts"]

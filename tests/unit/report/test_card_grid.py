@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -164,7 +163,7 @@ GRID = Grid(
 )
 
 
-def test_a_grid_is_written_by_its_schema_and_read_back(root: Path) -> None:
+def test_a_grid_is_written_by_its_schema_and_read_back() -> None:
     text = dumps(GRID)
     schema("cards").validate(json.loads(text))
     assert loads(text, "x.cards.json") == GRID

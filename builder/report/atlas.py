@@ -13,7 +13,6 @@ from itertools import groupby, pairwise
 from packaging.version import Version
 
 from builder.binary.comparison import Comparison, Effect, compare
-from builder.binary.coverage import Support
 from builder.binary.verdict import Verdict, together
 from builder.gpu.architectures import Capability
 from builder.gpu.table import PRODUCTS, Gpu
@@ -132,9 +131,3 @@ def _wheel(entry: AtlasEntry) -> dict[str, object]:
             for one in record.compared
         ],
     }
-
-
-def counted(entries: Iterable[AtlasEntry], device: Capability) -> Mapping[Support, int]:
-    """Return the number of wheels by their support of a capability."""
-    found = [entry.verdicts[device].support for entry in entries if device in entry.verdicts]
-    return {support: found.count(support) for support in Support}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 
 from jinja2 import BaseLoader
 
@@ -14,8 +13,6 @@ from builder.report.atlas import Atlas
 from builder.report.templates import environment
 
 _SCRIPT = "atlas.js"
-
-_CLOSING = re.compile(r"</")
 
 
 def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
@@ -41,4 +38,4 @@ def _gpus(atlas: Atlas) -> str:
         }
         for gpu in atlas.gpus
     ]
-    return _CLOSING.sub(r"<\\/", json.dumps(known))
+    return json.dumps(known).replace("</", r"<\/")

@@ -53,10 +53,3 @@ def test_a_repacked_variant_compiles_nothing_of_ort(root: Path) -> None:
     text = (root / "tests/golden/modern.wheel.Dockerfile").read_text(encoding="utf-8")
     assert "ninja" not in text
     assert "AS smoke" in (root / "tests/golden/modern.wheel.runtime.Dockerfile").read_text(encoding="utf-8")
-
-
-def test_no_template_syntax_is_left(root: Path) -> None:
-    for path in (root / "tests/golden").glob("*Dockerfile"):
-        text = path.read_text(encoding="utf-8")
-        assert "{{" not in text, path.name
-        assert "{%" not in text, path.name

@@ -60,9 +60,7 @@ def test_lines_comments_and_indents_are_the_files_own() -> None:
         ("a: b", ["75"], ValidationError, "not a variant's name"),
         ("tiny", ["91"], ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
         ("tiny", [""], SchemaError, "variants.tiny.sm[0]: not an architecture"),
-        ("tiny", ["75", "75"], ValidationError, "variants.tiny.sm[1]: stands in variants.tiny.sm[0] already"),
         ("tiny", ["88"], CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),
-        ("tiny", ["87"], CompatibilityError, "variants.tiny.sm: C013 no code for 8.7 (Jetson Orin)"),
     ],
 )
 def test_what_the_file_would_be_refused_for_is_refused(

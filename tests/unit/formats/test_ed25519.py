@@ -108,7 +108,7 @@ def test_nobody_signs_for_a_key_of_small_order(key: str) -> None:
     forged = [
         (bytes.fromhex(key), bytes([number]), bytes.fromhex(commitment) + bytes(32))
         for commitment in (*SMALL_ORDER, *OTHER_FORMS)
-        for number in range(32)
+        for number in range(8)
     ]
     assert not any(verify(*one) for one in forged)
     if key in SMALL_ORDER:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from builder.formats.manifest import ModelRule
 from builder.formats.parts import StoredFile
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
+from tests.support.json_texts import changed
 from tests.support.schemas import schema
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # sha256sum of "test"
@@ -56,18 +56,14 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
 
 @pytest.mark.parametrize("key", ["size", "unpacked_size", "installed_size"])
 def test_a_size_that_no_disk_has_is_refused(key: str) -> None:
-    value = as_json()
-    value["packages"][0][key] = 10**400  # type: ignore[index]
     with pytest.raises(SchemaError, match=rf"packages\[0\]\.{key}: a whole number below 2\*\*63 is wanted"):
-        loads(json.dumps(value), "x")
+        loads(changed(dumps(index()), f"packages/0/{key}", 10**400), "x")
 
 
 def test_a_glibc_of_five_thousand_digits_is_refused() -> None:
     """Python converts no text of more than 4,300 digits to a number."""
-    value = as_json()
-    value["packages"][0]["glibc"] = f"2.{'9' * 5000}"  # type: ignore[index]
     with pytest.raises(ValidationError, match=r"is not a version like 2\.34"):
-        loads(json.dumps(value), "x")
+        loads(changed(dumps(index()), "packages/0/glibc", f"2.{'9' * 5000}"), "x")
 
 
 def test_it_reads_back_what_it_wrote() -> None:
@@ -185,11 +181,10 @@ def test_an_older_release_has_a_client_of_its_own(found: int) -> None:
     ],
 )
 def test_values_that_cannot_be_are_refused_by_reader_and_schema(key: str, value: object) -> None:
-    index_value = as_json()
-    index_value["packages"][0][key] = value  # type: ignore[index]
+    text = changed(dumps(index()), f"packages/0/{key}", value)
     with pytest.raises(ValidationError, match=rf"packages\[0\]\.{key}"):
-        loads(json.dumps(index_value), "index.json")
-    assert not schema("index").is_valid(index_value)
+        loads(text, "index.json")
+    assert not schema("index").is_valid(json.loads(text))
 
 
 @pytest.mark.parametrize("provider", ["cpu", "directml", "coreml"])
@@ -211,22 +206,15 @@ def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(provider: 
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ((1, "file"), "legacy-thin.tar.gz", "listed twice"),
-        ((2, "parts", 1, "size"), 2, r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"),
-        ((2, "parts", 1, "file"), "legacy.tar.zst", r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"),
-        ((0, "installed_size"), 1233, "installed_size: 1233 bytes, less than"),
+        ("1/file", "legacy-thin.tar.gz", "listed twice"),
+        ("2/parts/1/size", 2, r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"),
+        ("2/parts/1/file", "legacy.tar.zst", r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"),
+        ("0/installed_size", 1233, "installed_size: 1233 bytes, less than"),
     ],
 )
-def test_values_that_do_not_fit_each_other_are_refused(
-    path: tuple[int | str, ...], value: object, problem: str
-) -> None:
-    index_value = as_json()
-    place: Any = index_value["packages"]
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+def test_values_that_do_not_fit_each_other_are_refused(path: str, value: object, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        loads(json.dumps(index_value), "index.json")
+        loads(changed(dumps(index()), f"packages/{path}", value), "index.json")
 
 
 def test_capabilities_by_how_code_runs_on_them() -> None:

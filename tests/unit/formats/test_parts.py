@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.parts import Parts, StoredFile, dumps, loads, part_names
+from tests.support.json_texts import changed
 from tests.support.schemas import schema
 
 FILE = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst"
@@ -36,58 +36,32 @@ def test_names_in_their_order_are_sorted_names() -> None:
     assert sorted(twelve) == list(twelve)
 
 
-def change(path: str, value: object) -> Callable[[dict[str, object]], None]:
-    """Return a function that sets a key like ``parts.0.file``, or removes it if ``value`` is ``None``."""
-
-    def apply(made: dict[str, object]) -> None:
-        *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
-        at: object = made
-        for step in steps:
-            at = at[step]  # type: ignore[index]  # JSON
-        if value is None:
-            del at[last]  # type: ignore[attr-defined]
-        else:
-            at[last] = value  # type: ignore[index]
-
-    return apply
-
-
 @pytest.mark.parametrize(
-    ("changed", "error", "says"),
+    ("path", "value", "error", "says"),
     [
-        (
-            change("parts.1.file", "../../etc/passwd"),
-            ValidationError,
-            r"parts\[1\]\.file: '../../etc/passwd'",
-        ),
-        (
-            change("parts.0.file", f"{FILE}.part2"),
-            ValidationError,
-            r"parts\[0\]\.file: .*part2' stands where",
-        ),
-        (change("file", "../x"), ValidationError, "file: '../x' is not a plain file name"),
-        (change("file", "-rf"), ValidationError, "not a plain file name"),
-        (change("size", 13), ValidationError, "size: 13 bytes, and the parts have 12 together"),
-        (change("parts.1.size", 0), ValidationError, r"parts\[1\]\.size: 0 bytes"),
-        (change("parts.1.size", -2), ValidationError, r"parts\[1\]\.size: -2 bytes"),
-        (change("parts.1", None), ValidationError, "the parts have 10 together"),
-        (change("parts", []), ValidationError, "parts: the list is empty"),
-        (change("sha256", "AB" * 32), ValidationError, "sha256: .* is not 64 hex digits"),
-        (change("parts.1.sha256", "ab"), ValidationError, r"parts\[1\]\.sha256: 'ab' is not 64"),
-        (change("format", 2), ValidationError, "format 2; this ortpacks reads 1. Update ortpacks"),
-        (change("format", True), ValidationError, "format True"),
-        (change("sha256", None), SchemaError, "x: sha256: missing"),
-        (change("parts.0.size", "10"), SchemaError, r"x: parts\[0\]\.size: a whole number is wanted"),
-        (change("url", "http://x"), SchemaError, "x: url: unknown key"),
+        ("parts/1/file", "../../etc/passwd", ValidationError, r"parts\[1\]\.file: '../../etc/passwd'"),
+        ("parts/0/file", f"{FILE}.part2", ValidationError, r"parts\[0\]\.file: .*part2' stands where"),
+        ("file", "../x", ValidationError, "file: '../x' is not a plain file name"),
+        ("file", "-rf", ValidationError, "not a plain file name"),
+        ("size", 13, ValidationError, "size: 13 bytes, and the parts have 12 together"),
+        ("parts/1/size", 0, ValidationError, r"parts\[1\]\.size: 0 bytes"),
+        ("parts/1/size", -2, ValidationError, r"parts\[1\]\.size: -2 bytes"),
+        ("parts/1", ..., ValidationError, "the parts have 10 together"),
+        ("parts", [], ValidationError, "parts: the list is empty"),
+        ("sha256", "AB" * 32, ValidationError, "sha256: .* is not 64 hex digits"),
+        ("parts/1/sha256", "ab", ValidationError, r"parts\[1\]\.sha256: 'ab' is not 64"),
+        ("format", 2, ValidationError, "format 2; this ortpacks reads 1. Update ortpacks"),
+        ("format", True, ValidationError, "format True"),
+        ("sha256", ..., SchemaError, "x: sha256: missing"),
+        ("parts/0/size", "10", SchemaError, r"x: parts\[0\]\.size: a whole number is wanted"),
+        ("url", "http://x", SchemaError, "x: url: unknown key"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_key(
-    changed: Callable[[dict[str, object]], None], error: type[Exception], says: str
+    path: str, value: object, error: type[Exception], says: str
 ) -> None:
-    made = json.loads(dumps(PARTS))
-    changed(made)
     with pytest.raises(error, match=says):
-        loads(json.dumps(made), "x")
+        loads(changed(dumps(PARTS), path, value), "x")
 
 
 @pytest.mark.parametrize("text", ["", "<html>", b"\xff\xfe", "[" * 100_000])

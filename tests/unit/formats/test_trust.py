@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -14,6 +14,7 @@ from builder.errors import IntegrityError
 from builder.formats.trust import TARGETS, canonical, read_root, read_targets, require_fresh
 from builder.release.signing import key_id
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, targets
+from tests.support.json_texts import changed
 
 MALLORY = key("mallory")
 
@@ -112,23 +113,6 @@ def test_what_has_expired_is_refused() -> None:
 def forged() -> Iterator[tuple[str, bytes]]:
     """Yield forged files with their descriptions; none is signed by a trusted key."""
     document = json.loads(SIGNED)
-
-    def changed(change: Callable[[dict[str, object]], object]) -> bytes:
-        copied = copy.deepcopy(document)
-        change(copied)
-        return json.dumps(copied).encode()
-
-    def put(path: str, value: object) -> Callable[[dict[str, object]], object]:
-        *way, last = path.split("/")
-
-        def change(copied: dict[str, object]) -> None:
-            found = copied
-            for step in way:
-                found = found[step]  # type: ignore[assignment]
-            found[last] = value
-
-        return change
-
     values: list[object] = [None, 0, -1, 2**70, 1.5, "", "x", [], {}, [[]], True, "9" * 5000]
     for path in (
         "signed",
@@ -138,7 +122,7 @@ def forged() -> Iterator[tuple[str, bytes]]:
         "signed/targets",
         "signed/_type",
     ):
-        yield from ((f"{path} = {value!r:.20}", changed(put(path, value))) for value in values)
+        yield from ((f"{path} = {value!r:.20}", changed(SIGNED, path, value).encode()) for value in values)
     index = document["signed"]["targets"]["index.json"]
     for size, digest in (
         (3, index["hashes"]["sha256"]),
@@ -146,7 +130,7 @@ def forged() -> Iterator[tuple[str, bytes]]:
         (2, index["hashes"]["sha256"].upper()),
     ):
         target = {"length": size, "hashes": {"sha256": digest}}
-        yield f"{size} {digest:.8}", changed(put("signed/targets/index.json", target))
+        yield f"{size} {digest:.8}", changed(SIGNED, "signed/targets/index.json", target).encode()
     (one,) = document["signatures"]
     signature = str(one["sig"])
     other = MALLORY.sign(canonical(document["signed"])).hex()
@@ -166,10 +150,10 @@ def forged() -> Iterator[tuple[str, bytes]]:
         "more in it": [{**one, "more": 1}],
         "many before it": [{"keyid": mine, "sig": other}] * 64 + [one],
     }.items():
-        yield f"signatures: {what}", changed(put("signatures", signatures))
+        yield f"signatures: {what}", changed(SIGNED, "signatures", signatures).encode()
     for at in range(0, len(signature), 8):
         bent = f"{signature[:at]}{int(signature[at], 16) ^ 1:x}{signature[at + 1 :]}"
-        yield f"bit {at}", changed(put("signatures", [{"keyid": theirs, "sig": bent}]))
+        yield f"bit {at}", changed(SIGNED, "signatures", [{"keyid": theirs, "sig": bent}]).encode()
     text = SIGNED.decode()
     for what, content in {
         "no JSON": b"<html>",

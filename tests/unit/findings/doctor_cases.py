@@ -381,6 +381,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         {"D104"},
     ),
     "WSL2's 500 in a container, Windows driver 560": (WSL_500, {"D105"}),
+    "WSL2's 500 with a driver of 555": (replace(WSL_500, driver="555.85"), {"D105"}),
     "WSL2's 500 with a driver from before 555": (replace(WSL_500, driver="552.44"), {"D026"}),
     "WSL2's 500 with the library there": (replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)), {"D026"}),
     "WSL2's 500 outside of a container": (replace(WSL_500, system=WSL), {"D026"}),
@@ -578,6 +579,7 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         set(),
     ),
     "a package on Alpine all the same": (replace(BARE, system=System(glibc="")), {"D003", "D108"}),
+    "a GPU of unknown capability": (replace(WELL, devices=(gpu(None),)), set()),
     "a GPU of unknown capability and the package for the CPU": (
         replace(WELL, devices=(gpu(None),), installed=CPU_ONLY, trial=ON_CPU),
         {"D208"},

@@ -35,12 +35,6 @@ def hover(row: HeatMapRow, device: str) -> str:
     return row.cells[[str(capability) for capability in CAPABILITIES].index(device)].hover
 
 
-def test_a_row_has_a_mark_for_each_capability() -> None:
-    (row,) = mapped(PROVIDER).rows
-    assert (row.name, row.containers, row.specialised, row.remark) == ("libprovider.so", 184, False, "")
-    assert marks(row) == "...NN.N.~NN.NNjjjjj"
-
-
 def test_pointing_at_a_cell_tells_card_and_counts() -> None:
     (row,) = mapped(PROVIDER).rows
     assert hover(row, "7.5") == (
@@ -80,12 +74,6 @@ def test_many_to_blame_are_counted() -> None:
     found = mapped(*(Inspected(name=f"lib{place}.so", coverage=coverage(native=CARDS)) for place in range(6)))
     assert found.total is not None
     assert hover(found.total, "8.7").endswith("Because of lib0.so, lib1.so, lib2.so and 3 more.")
-
-
-def test_the_total_is_never_of_more_than_was_read() -> None:
-    found = mapped(PROVIDER, BROKEN).total
-    assert found is not None
-    assert found.name == "all that can be read"
 
 
 def test_there_is_no_total_of_nothing() -> None:

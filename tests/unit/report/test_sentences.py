@@ -75,10 +75,6 @@ def test_what_could_not_be_read_is_never_passed_over() -> None:
     assert summary([BROKEN, BROKEN]) == "Nothing is known: none of its libraries can be read."
 
 
-def test_a_partial_library_tells_its_gaps_in_containers() -> None:
-    assert notes(PROVIDER) == ("for 7.5, 1 of 184 containers has nothing that runs",)
-
-
 def test_gaps_of_one_size_share_a_sentence() -> None:
     gaps = {"5.3": (0, 1, 3469), "6.2": (0, 1, 3469), "8.7": (0, 1, 3469), "9.0": (3400, 60, 10)}
     found = Inspected(name="a", coverage=coverage(containers=3470, native="8.0", mixed=gaps))

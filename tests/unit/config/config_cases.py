@@ -18,6 +18,23 @@ DATA = ROOT / "tests" / "data" / "config"
 
 SAMPLE = (DATA / "sample.yaml").read_text(encoding="utf-8")
 
+ZEROS = "0" * 64
+
+LOCK_TEXT = f"""{{
+  "format": 1,
+  "inputs": {{
+    "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": {{
+      "revision": null
+    }},
+    "wheel:cmake==3.31.6": {{
+      "filename": "cmake-3.31.6-py3-none-any.whl",
+      "sha256": "{ZEROS}",
+      "size": 27
+    }}
+  }}
+}}
+"""
+
 PATCHES = "patches: [b.patch, ours/a.patch]\n"
 """A key that both bases may have and the sample's bases lack."""
 

@@ -7,24 +7,7 @@ import pytest
 from builder.config.project import parse_lock, render_lock
 from builder.errors import ConfigError
 from builder.project.inputs import Lock, Pin
-from tests.unit.config.config_cases import Case, changed, read_cases
-
-ZEROS = "0" * 64
-
-TEXT = f"""{{
-  "format": 1,
-  "inputs": {{
-    "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": {{
-      "revision": null
-    }},
-    "wheel:cmake==3.31.6": {{
-      "filename": "cmake-3.31.6-py3-none-any.whl",
-      "sha256": "{ZEROS}",
-      "size": 27
-    }}
-  }}
-}}
-"""
+from tests.unit.config.config_cases import LOCK_TEXT, ZEROS, Case, changed, read_cases
 
 LOCK = Lock(
     pins={
@@ -35,8 +18,8 @@ LOCK = Lock(
 
 
 def test_a_lock_is_written_sorted_and_read_back() -> None:
-    assert render_lock(LOCK) == TEXT
-    assert parse_lock(TEXT, "inputs.lock") == LOCK
+    assert render_lock(LOCK) == LOCK_TEXT
+    assert parse_lock(LOCK_TEXT, "inputs.lock") == LOCK
 
 
 def test_an_empty_lock_is_a_lock() -> None:
@@ -54,13 +37,13 @@ def test_a_commit_and_a_digest_are_revisions() -> None:
 
 
 def test_tabs_and_one_line_are_json_too() -> None:
-    assert parse_lock(TEXT.replace("  ", "\t"), "inputs.lock") == LOCK
-    assert parse_lock(TEXT.replace("\n", ""), "inputs.lock") == LOCK
+    assert parse_lock(LOCK_TEXT.replace("  ", "\t"), "inputs.lock") == LOCK
+    assert parse_lock(LOCK_TEXT.replace("\n", ""), "inputs.lock") == LOCK
 
 
 @pytest.mark.parametrize("case", read_cases("lock-messages.txt"), ids=str)
 def test_a_wrong_lock_names_line_and_key(case: Case) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_lock(changed((case.old, case.new), text=TEXT), "inputs.lock")
+        parse_lock(changed((case.old, case.new), text=LOCK_TEXT), "inputs.lock")
     assert type(caught.value).__name__ == case.kind
     assert caught.value.problems == tuple(f"inputs.lock:{line}" for line in case.lines)

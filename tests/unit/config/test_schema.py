@@ -13,7 +13,7 @@ from builder.config.project import load_project, parse_lock
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.support.schemas import schema
-from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
+from tests.unit.config.config_cases import LOCK_TEXT, PATCHES, SAMPLE, Case, changed, read_cases
 
 GOOD_LOCK = {
     "format": 1,
@@ -41,65 +41,53 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
     variants.validate(yaml.safe_load(patched))
 
 
+NOTATION = (" not read.", "a key that is not text", "Keep one of the two", "(found 010)", "half a character")
+"""Words of messages about how a file is written; a schema sees the values that YAML's own loader reads."""
+
+MISTAKES = [
+    (name, text, case)
+    for name, text, cases in (
+        ("variants", SAMPLE, read_cases("variants-messages.txt")),
+        ("inputs", LOCK_TEXT, read_cases("lock-messages.txt")),
+    )
+    for case in cases
+    if case.kind != "ParseError" and not any(words in case.lines[0] for words in NOTATION)
+]
+
+
+@pytest.mark.parametrize(("name", "text", "case"), MISTAKES, ids=[str(case) for *_, case in MISTAKES])
+def test_the_schema_refuses_each_mistake_but_values_that_do_not_fit_each_other(
+    name: str, text: str, case: Case
+) -> None:
+    values = yaml.safe_load(changed((case.old, case.new), text=text))
+    assert schema(name).is_valid(values) == (case.kind == "CompatibilityError")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("format: 1", "format: 2"),
-        ("format: 1\n", ""),
-        ("preset:", "prset:"),
         ("  tag:", "  extra: 1\n  tag:"),
-        ("    nvrtc:", "    nvjpeg: x==1\n    nvrtc:"),
-        ('"12.9"', "12.9"),
-        ('"12.9"', '"12.9.1"'),
-        ("auto", "atuo"),
-        ("lean", "none"),
-        ("host: wheel", "host: none"),
-        ("fast", "none"),
-        ("extra_sm: error", "extra_sm: note"),
         ("extra_sm: error, ", ""),
-        ("glibc:", "glib:"),
-        ('"2.35"', "2.35"),
         ('"2.35"', '"2.35.1"'),
         ("3.4.30", "GLIBCXX_3.4.30"),
-        ("Pascal", "Pascall"),
-        ("device: cpu", "device: npu"),
-        ("cublas-cu12==", "cublas-cu12>="),
-        ("==12.9.1.4", "==12.*"),
         ("pool/main/r/re2", "pool/../re2"),
         (".orig.tar.gz", ".dsc"),
-        ("re2:", "Re2:"),
-        ("ubuntu:22.04", "ubuntu:latest"),
-        ("@v1.23.2", ""),
         ("[g++-12]", "[g;]"),
         ("[g++-12]", "[]"),
-        ("        ptxas: nvidia-cuda-nvcc-cu12==12.9.86\n", ""),
         ("    toolkit:\n", "    patches: a.patch\n    toolkit:\n"),
-        ("    toolkit:\n", "    patches: []\n    toolkit:\n"),
         ("    toolkit:\n", "    patches: [a.patch, a.patch]\n    toolkit:\n"),
         ("    toolkit:\n", "    patches: [/a.patch]\n    toolkit:\n"),
         ("    toolkit: {", "    patches: [../a.patch]\n    toolkit: {"),
-        ("docs/LICENSE", "../LICENSE"),
         ("docs/LICENSE", "/LICENSE"),
         ("  legacy:", "  Legacy:"),
-        ("http://127.0.0.1:8080", "http://example.org"),
-        ("some-one/", ""),
         ("{version}", "{versoin}"),
-        ("1000000", "-1"),
-        ("1000000", "2147483648"),
         ("1000000", "1.5"),
-        ("ram_gib: 4", "vram_mib: 4"),
         ("ram_gib: 4", "ram_gib: -4"),
-        ("[50,", "[91,"),
-        ("[50,", '["50",'),
-        ("60]", "86a]"),
         ("60]", "90f]"),
-        ("60]", "60, 50]"),
-        ("[50, 60]", "[]"),
-        ("[50, 60]", "50"),
         ("[Maxwell, Pascal]", "[Maxwell, Maxwell]"),
         ("  coreml:", "  cuda:"),
         ("  coreml:", "  directml:"),
-        ("macos-arm64", "linux-x64"),
         ("linux-x64, wheel", "solaris, wheel"),
         ("cpu: {platform: linux-x64, wheel: onnxruntime==1.23.2", "directml: {platform: win-x64"),
         ("{platform: linux-x64, ", "{"),
@@ -139,15 +127,10 @@ def test_the_lock_schema_accepts_what_the_parser_accepts() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('"format": 1', '"format": 2'),
         ('"inputs"', '"pins"'),
-        ("wheel:cmake", "whl:cmake"),
-        ("cmake==3.31.6", "cmake"),
         ("debian:pool/main", "debian:dists/main"),
         ('"filename"', '"name"'),
         ('"re2_1.tar.gz"', '"../re2.tar.gz"'),
-        ('"size": 9', '"size": 0'),
-        ('"size": 9', '"size": "9"'),
         ("f" * 64, "F" * 64),
         ("0" * 64, "0" * 63),
         ('"revision": null', '"revision": ""'),

@@ -4,6 +4,7 @@ and no others."""
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tests.support.schemas import schema
 
 OURS = (
     "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+    "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json",
     "ortpacks-windows-1.23.2-cuda12.9-win-x64.zip",
     "ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64-modern.whl.metadata",
     "ortpacks_onnxruntime_gpu-1.23.2-variants.json",
@@ -50,6 +52,8 @@ SOMEBODYS = (
     "backup.tar.zst",
     "ortpacks-like-but-mine.tar.zst",
     "ortpacks-like-but-mine.zip",
+    "ortpacks-like-but-mine.build.json",
+    "notes.build.json",
     "modern/holiday.jpg",
     "models/mine/model.onnx",
     "atlas.pdf",
@@ -64,10 +68,21 @@ def shop(root: Path, dist: Path, engine: object) -> Wiring:
     return made
 
 
-def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
+def write_all(dist: Path) -> None:
+    """Write each file of ``OURS`` and ``SOMEBODYS``."""
     for name in (*OURS, *SOMEBODYS):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
+        (dist / name).parent.mkdir(parents=True, exist_ok=True)
+        (dist / name).write_text(name)
+
+
+def reserve(file: Path, size: int) -> None:
+    """Give a file this size on the disk without writing it."""
+    with file.open("ab") as opened:
+        os.posix_fallocate(opened.fileno(), 0, size)
+
+
+def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
+    write_all(tmp_path)
     clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(SOMEBODYS)
@@ -83,10 +98,8 @@ def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_pa
 
 
 def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
-    for name in (*OURS, *SOMEBODYS):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    (tmp_path / OURS[0]).write_bytes(b"x" * 200_000_000)
+    write_all(tmp_path)
+    reserve(tmp_path / OURS[0], 200_000_000)
     held = (
         EngineResource("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
         EngineResource(
@@ -98,7 +111,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     here = shop(root, tmp_path, engine)
     here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
     (tmp_path / "cache/store/ab").mkdir(parents=True)
-    (tmp_path / "cache/store/ab/wheel").write_bytes(b"x" * 300_000_000)
+    reserve(tmp_path / "cache/store/ab/wheel", 300_000_000)
     for name in ("made", "requirements/linux-x64"):
         (tmp_path / "cache" / name).mkdir(parents=True)
     (tmp_path / "cache/mine").write_text("not of ours")
@@ -107,7 +120,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
 
     answer = clean(here, caches=True, inputs=True, dry=True)
     schema("clean").validate(json.loads(dumps(answer)))
-    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 24)
+    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 25)
     assert max(one.size for one in answer.paths) == 300_003_328
     assert here.reporter.lines == [
         f"results in {tmp_path}: 0.2 GB",

@@ -42,22 +42,22 @@ def cut(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_stub_is_a_note_and_no_failure(place: Place, library: Path) -> None:
-    done = place.run("inspect", str(library), "--deep")
+def test_a_stub_is_a_note_and_no_failure(copied: Place, library: Path) -> None:
+    done = copied.run("inspect", str(library), "--deep")
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert f"; 3 images unpack to 0.0 MB: 6 kernels, 2 names; {SAID}." in text
-    assert "A013" not in place.run("inspect", str(library)).stdout
+    assert "A013" not in copied.run("inspect", str(library)).stdout
 
 
-def test_one_image_is_told_in_the_singular(place: Place, library: Path) -> None:
+def test_one_image_is_told_in_the_singular(copied: Place, library: Path) -> None:
     library.write_bytes(elf({".nv_fatbin": container(sass_image(80, {"add": work(80)}))}))
-    text = " ".join(place.run("inspect", str(library), "--deep").stdout.split())
+    text = " ".join(copied.run("inspect", str(library), "--deep").stdout.split())
     assert "1 image unpacks to 0.0 MB: 1 kernel, 1 name." in text
 
 
-def test_json_has_each_kernel_and_stub(place: Place, library: Path) -> None:
-    said = json.loads(place.run("inspect", str(library), "--deep", "--json").stdout)
+def test_json_has_each_kernel_and_stub(copied: Place, library: Path) -> None:
+    said = json.loads(copied.run("inspect", str(library), "--deep", "--json").stdout)
     schema("inspect").validate(said)
     (item,) = said["sources"][0]["libraries"]
     every = ["sm_52", "sm_80", "compute_80"]
@@ -66,13 +66,13 @@ def test_json_has_each_kernel_and_stub(place: Place, library: Path) -> None:
         {"kernel": "foo_kernel", "on": ["sm_52"], "whole": ["sm_80", "compute_80"]}
     ]
     assert [one["severity"] for one in item["deep"]["findings"]] == ["note"]
-    plain = json.loads(place.run("inspect", str(library), "--json").stdout)
+    plain = json.loads(copied.run("inspect", str(library), "--json").stdout)
     assert "deep" not in plain["sources"][0]["libraries"][0]
 
 
-def test_damage_fails_and_is_in_sarif(place: Place, cut: Path, tmp_path: Path) -> None:
-    assert place.run("inspect", str(cut), "--require", "7.5", "--sarif", str(tmp_path / "a")).returncode == 6
-    done = place.run("inspect", str(cut), "--deep", "--sarif", str(tmp_path / "found.sarif"))
+def test_damage_fails_and_is_in_sarif(copied: Place, cut: Path, tmp_path: Path) -> None:
+    assert copied.run("inspect", str(cut), "--require", "7.5", "--sarif", str(tmp_path / "a")).returncode == 6
+    done = copied.run("inspect", str(cut), "--deep", "--sarif", str(tmp_path / "found.sarif"))
     assert done.returncode == 6
     assert done.stderr.splitlines()[0] == "error: images do not unpack to what their headers say"
     assert done.stderr.splitlines()[1].startswith(f"error {DAMAGE}")
@@ -81,13 +81,13 @@ def test_damage_fails_and_is_in_sarif(place: Place, cut: Path, tmp_path: Path) -
 
 
 def test_the_single_file_says_the_same_without_any_package(
-    place: Place, library: Path, tmp_path: Path
+    copied: Place, library: Path, tmp_path: Path
 ) -> None:
     inspector = build_inspector(ROOT, tmp_path / "ortpacks-inspect.pyz")
     argv = [sys.executable, "-W", "error", "-I", "-S", str(inspector), str(library), "--deep", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (
         0,
-        place.run("inspect", str(library), "--deep", "--json").stdout,
+        copied.run("inspect", str(library), "--deep", "--json").stdout,
     ), done.stderr
     assert "has no package lz4" in done.stderr

@@ -15,9 +15,9 @@ from tests.support.factories.project_copy import NO_ENGINE, NO_ENGINE_MESSAGE, P
 from tests.support.schemas import schema
 
 
-@pytest.mark.parametrize("verb", ["build", "check", "bundle", "image"])
-def test_without_an_engine_nothing_is_fetched_or_made(place: Place, verb: str) -> None:
-    assert place.fails(4, verb, "--variant", "legacy") == NO_ENGINE_MESSAGE
+def test_without_an_engine_nothing_is_fetched_or_made(place: Place) -> None:
+    for verb in ("build", "check", "bundle", "image"):
+        assert place.fails(4, verb, "--variant", "legacy") == NO_ENGINE_MESSAGE
     assert place.made() == set()
 
 
@@ -166,26 +166,24 @@ esac
     ],
 )
 def test_builders_that_are_not_there_are_told_before_anything_is_made(
-    place: Place, flags: tuple[str, str], code: int, said: str
+    copied: Place, tmp_path: Path, flags: tuple[str, str], code: int, said: str
 ) -> None:
-    program = place.folder / "bin/docker"
-    program.parent.mkdir()
-    program.write_text(DOCKER)
-    program.chmod(0o755)
-    place.env["PATH"] = f"{program.parent}:{place.env['PATH']}"
-    assert place.fails(code, "build", "--variant", "legacy", *flags) == said
-    assert place.made() == {"bin"}
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    here = Place(copied.folder)
+    here.env["PATH"] = f"{tmp_path}:{here.env['PATH']}"
+    assert here.fails(code, "build", "--variant", "legacy", "--dist", str(tmp_path / "dist"), *flags) == said
+    assert [path.name for path in tmp_path.iterdir()] == ["docker"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "build"])
-def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
+def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path) -> None:
     """The engine accepts the connection and never answers."""
     address = tmp_path / "e.sock"
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(address))
         engine.listen()
         place.env["DOCKER_HOST"] = f"unix://{address}"
-        process = place.start(verb, "--variant", "legacy")
+        process = place.start("build", "--variant", "legacy")
         with engine.accept()[0]:
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=20)

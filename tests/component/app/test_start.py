@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.support import ROOT
 
 SLOW = {"numpy", "onnx", "onnxruntime"}
@@ -21,9 +19,8 @@ def test_the_verbs_start_without_the_slow_libraries() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("words", [["build", "--help"], ["--list"], ["--help"]])
-def test_a_reader_who_has_enough_of_the_help_is_no_traceback(words: list[str]) -> None:
-    argv = [sys.executable, "-m", "builder.app.command_line", *words]
+def test_a_reader_who_has_enough_of_the_help_is_no_traceback() -> None:
+    argv = [sys.executable, "-m", "builder.app.command_line", "build", "--help"]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,16 +10,9 @@ from pathlib import Path
 
 import pytest
 from backports.zstd import compress
-from invoke.tasks import Task
 
-import tasks
-from tests.support.factories.binaries import elf, sass
+from tests.support.factories.archives import files
 from tests.support.factories.project_copy import Place
-
-OVER_VARIANTS = (
-    *(tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build),
-    *(tasks.compile, tasks.render, tasks.bake),
-)
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -31,14 +23,6 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
         "error: 'legcy' is not a variant (there are: legacy, modern, latest, windows, cuda13, arm13, cpu, "
         "directml, coreml). "
         "Did you mean legacy?\n"
-    )
-
-
-@pytest.mark.parametrize("verb", ["build", "image"])
-def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
-    assert copied.fails(3, verb) == (
-        "error: No variant is chosen. Name some with --variant (legacy, modern, latest, windows, cuda13, "
-        "arm13, cpu, directml, coreml), or give --all.\n"
     )
 
 
@@ -55,27 +39,11 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
         ("--from", "gone", "error: --from 'gone' is no folder. ./run compile --into makes one.\n"),
         (
-            "--from",
-            "ftp://gone",
-            (
-                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX, "
-                "oci://HOST/NAME or a folder.\n"
-            ),
-        ),
-        (
             "--compile-cache",
             "redis://:hunter2@host",
             (
                 "error: --compile-cache holds a password: command lines and logs are no place for secrets. "
                 "Take it out of the address: REDISCLI_AUTH has Redis', `docker login` a registry's.\n"
-            ),
-        ),
-        (
-            "--compile-cache",
-            "redis://me:hunter2@host:x",
-            (
-                "error: --compile-cache 'redis://…@host:x' is no compile cache. Like redis://HOST:6379, "
-                "s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.\n"
             ),
         ),
         (
@@ -88,8 +56,12 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ),
     ],
 )
-def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str) -> None:
-    assert copied.fails(2, "build", "--variant", "legacy", f"{flag}={value}") == said
+def test_a_flag_names_its_values_before_anything_is_made(
+    copied: Place, tmp_path: Path, flag: str, value: str, said: str
+) -> None:
+    dist = tmp_path / "dist"
+    assert copied.fails(2, "build", "--variant=legacy", f"--dist={dist}", f"{flag}={value}") == said
+    assert not dist.exists()
 
 
 def test_rebuild_refuses_a_number_before_it_fetches(copied: Place) -> None:
@@ -179,25 +151,11 @@ def test_the_matrix_is_by_package_or_by_architecture(copied: Place) -> None:
     assert said == "error: --by 'card' is not arch. Leave it out for one job a package.\n"
 
 
-def test_flags_are_read_before_anything_is_made(copied: Place) -> None:
-    assert not (copied.folder / "dist").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("format: 1", "format: [1", "variants.yaml:"),
-        ("origin: auto", "orgin: auto", "origin"),
-        ("sm: [75, 80, 86]", "sm: [75, 80, 91]", "variants.modern.sm"),
-        ("  modern:", "  legacy:", "legacy"),
-    ],
-    ids=["syntax", "unknown-key", "sm-91", "twice"],
-)
-def test_a_broken_configuration_names_file_and_key(place: Place, old: str, new: str, said: str) -> None:
-    place.edit(old, new)
+def test_a_broken_configuration_names_file_and_key(place: Place) -> None:
+    place.edit("sm: [75, 80, 86]", "sm: [75, 80, 91]")
     told = place.fails(2, "build", "--variant", "legacy")
     assert told.startswith("error: variants.yaml:")
-    assert said in told
+    assert "variants.modern.sm" in told
 
 
 @pytest.mark.parametrize(
@@ -213,43 +171,10 @@ def test_a_missing_file_is_named(place: Place, name: str, advice: str) -> None:
     assert said == f"error: {place.folder / name} is not there. {advice}\n"
 
 
-@pytest.mark.parametrize("name", ["variants.yaml", "inputs.lock"])
-def test_a_file_that_is_no_text_is_named(place: Place, name: str) -> None:
-    (place.folder / name).write_bytes(b"\xff\xfe\x00")
-    assert place.fails(2, "plan", "--variant", "legacy").startswith(f"error: {place.folder / name} ")
-
-
-def test_verbs_over_variants_take_the_same_flags() -> None:
-    named = {
-        verb.name: {argument.name for argument in verb.get_arguments()}
-        for verb in OVER_VARIANTS
-        if isinstance(verb, Task)
-    }
-    shared = {
-        "variant",
-        "all",
-        "base",
-        "origin",
-        "profile",
-        "host",
-        "widen",
-        "mixed",
-        "release",
-        "builder",
-        "context",
-        "offline",
-        "dist",
-    }
-    assert named == {
-        "plan": shared | {"json"},
-        "check": shared | {"json", "package"},
-        "bundle": shared,
-        "image": shared | {"service", "push", "platform", "json"},
-        "build": shared | {"cache", "compile_cache", "force", "from_", "jobs", "json", "memory"},
-        "compile": shared | {"arch", "compile_cache", "into", "jobs", "memory"},
-        "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
-        "bake": shared - {"builder", "context"} | {"out"},
-    }
+def test_a_file_that_is_no_text_is_named(place: Place) -> None:
+    file = place.folder / "variants.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert place.fails(2, "plan", "--variant", "legacy").startswith(f"error: {file} ")
 
 
 @pytest.mark.parametrize("verb", ["publish", "verify", "client"])
@@ -267,50 +192,17 @@ def test_a_file_that_is_no_package_is_told(copied: Place, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == [GARBAGE]
 
 
-@pytest.mark.parametrize("name", ["my.tar.zst", "."])
-def test_a_package_that_is_not_there_is_told(copied: Place, name: str) -> None:
-    said = copied.fails(2, "verify", "--package", name)
-    assert said == f"error: {name}: no such package. `./run build` leaves its packages in dist/.\n"
-
-
 def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
     copied: Place, tmp_path: Path
 ) -> None:
-    archive, text = tmp_path / "photos.tar.zst", tmp_path / "holiday.txt"
-    text.write_text("sun\n")
-    packed = subprocess.run(["tar", "--create", text], capture_output=True, check=True).stdout
-    archive.write_bytes(compress(packed))
+    archive = tmp_path / "photos.tar.zst"
+    archive.write_bytes(compress(files({"holiday.txt": b"sun"})))
     done = copied.run("verify", "--package", str(archive), "--dist", str(tmp_path / "dist"))
     assert done.returncode == 7
     assert done.stdout == ""
-    assert done.stderr.startswith(f"error: {archive}: its first member is '")
-    assert "holiday.txt', not manifest.json: no ortpacks package. Name a package, " in done.stderr
+    said = f"error: {archive}: its first member is 'holiday.txt', not manifest.json: no ortpacks package. "
+    assert done.stderr.startswith(f"{said}Name a package, ")
     assert not (tmp_path / "dist").exists()
-
-
-def test_inspect_says_only_json_on_stdout(copied: Place, tmp_path: Path) -> None:
-    library = tmp_path / "libfoo.so"
-    library.write_bytes(elf({".nv_fatbin": sass(75)}))
-    done = copied.run("inspect", str(library), "--json")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["sources"][0]["libraries"][0]["sass"] == ["75"]
-
-
-@pytest.mark.parametrize("name", ["README.txt", "empty"])
-def test_inspect_of_what_holds_no_library(copied: Place, tmp_path: Path, name: str) -> None:
-    (tmp_path / "README.txt").write_text("text")
-    (tmp_path / "empty").mkdir()
-    said = copied.fails(3, "inspect", str(tmp_path / name))
-    assert said.startswith(f"error: No shared library in {tmp_path / name}.")
-
-
-def test_inspect_of_a_cut_library_says_so(copied: Place, tmp_path: Path) -> None:
-    library = tmp_path / "libfoo.so"
-    library.write_bytes(elf({".nv_fatbin": sass(75)})[:-100])
-    done = copied.run("inspect", str(library))
-    assert done.returncode == 6
-    assert "libfoo.so  cannot be read: " in done.stdout
-    assert done.stderr.startswith("error: 1 of 1 libraries cannot be read\nlibfoo.so: ")
 
 
 @pytest.fixture
@@ -340,13 +232,15 @@ def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
     assert "Read-only file system" in said
 
 
-@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}])
 @pytest.mark.parametrize(
-    "words", ["plan --variant legacy --base assembled --origin source --offline", "--list", "matrix"]
+    ("word", "buffered"), [("matrix", {}), ("--list", {}), ("--list", {"PYTHONUNBUFFERED": "1"})]
 )
-def test_an_output_without_room_is_a_message(copied: Place, words: str, buffered: dict[str, str]) -> None:
-    """``/dev/full`` is a device without free space."""
-    argv = [sys.executable, "-m", "builder.app.command_line", *words.split()]  # as ./run starts it
+def test_an_output_without_room_is_a_message(copied: Place, word: str, buffered: dict[str, str]) -> None:
+    """``/dev/full`` is a device without free space.
+
+    The console of ``matrix`` flushes each text; Invoke leaves its list to the stream's buffer.
+    """
+    argv = [sys.executable, "-m", "builder.app.command_line", word]  # as ./run starts it
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen(
             argv,

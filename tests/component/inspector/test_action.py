@@ -54,15 +54,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("given", "code"),
     [
-        ({"path": "liba.so"}, 0),
-        ({"path": "liba.so", "require": "7.5"}, 0),
         ({"path": "liba.so", "require": "7.5,8.6"}, 6),
         ({"path": "liba.so", "require": "7.5,8.6", "jit-ok": "true"}, 0),
         ({"path": "liba.so", "require": "7.5", "jit-ok": "yes"}, 2),
-        ({"path": "liba.so", "require": "75"}, 2),
         ({"path": "liba.so", "deep": "true"}, 6),
         ({"path": "liba.so", "deep": "yes"}, 2),
-        ({"path": "gone.so"}, 2),
         ({"path": ""}, 2),
     ],
 )

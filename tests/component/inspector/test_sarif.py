@@ -29,14 +29,14 @@ def standard() -> Draft4Validator:
 
 
 def test_a_gpu_that_is_not_served_is_a_result(
-    place: Place, tmp_path: Path, standard: Draft4Validator
+    copied: Place, tmp_path: Path, standard: Draft4Validator
 ) -> None:
     (tmp_path / "my libs").mkdir()
     (tmp_path / "my libs/liba.so").write_bytes(LIBRARY)
     (tmp_path / "my libs/libcut.so").write_bytes(LIBRARY[:100])
     file = tmp_path / "found.sarif"
     source = str(tmp_path / "my libs")
-    done = place.run("inspect", source, "--require", "7.5,8.6", "--sarif", str(file))
+    done = copied.run("inspect", source, "--require", "7.5,8.6", "--sarif", str(file))
     assert done.returncode == 6
     said: dict[str, Any] = json.loads(file.read_text())
     standard.validate(said)
@@ -56,11 +56,11 @@ def test_a_gpu_that_is_not_served_is_a_result(
 
 
 def test_without_findings_there_is_an_empty_run(
-    place: Place, tmp_path: Path, standard: Draft4Validator
+    copied: Place, tmp_path: Path, standard: Draft4Validator
 ) -> None:
     (tmp_path / "liba.so").write_bytes(LIBRARY)
     file = tmp_path / "found.sarif"
-    done = place.run(
+    done = copied.run(
         "inspect", str(tmp_path / "liba.so"), "--require=8.6", "--jit-ok", f"--sarif={file}", "--json"
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -77,7 +77,7 @@ def test_every_severity_is_a_level_and_a_url_stays_one(standard: Draft4Validator
     assert said["runs"][0]["results"][0]["message"]["text"].endswith("odd. Wanted: a; got: b.")
 
 
-def test_a_place_for_findings_is_looked_at_before_anything_is_read(place: Place, tmp_path: Path) -> None:
-    done = place.run("inspect", str(tmp_path / "gone.so"), "--sarif", str(tmp_path / "no/where"))
+def test_a_place_for_findings_is_looked_at_before_anything_is_read(copied: Place, tmp_path: Path) -> None:
+    done = copied.run("inspect", str(tmp_path / "gone.so"), "--sarif", str(tmp_path / "no/where"))
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {tmp_path / 'no'} is no folder, so where cannot be written there")

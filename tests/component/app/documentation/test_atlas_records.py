@@ -77,6 +77,7 @@ def test_a_plus_in_a_wheels_name_may_be_escaped_in_its_url(place: Place, wheel: 
     [
         ("demo-gpu==2.0", 10, "pip could not fetch it"),
         ("nowhere/demo.whl", 2, "nowhere/demo.whl is neither a file nor a folder"),
+        ("tasks.py", 2, "'tasks.py' is not the name of a wheel"),
         ("https://localhost/demo.zip", 2, "'demo.zip' is not the name of a wheel"),
         ("demo-gpu==1.0@mars", 2, "mars"),
     ],
@@ -87,13 +88,6 @@ def test_what_cannot_be_had_is_told(place: Place, wheel: Path, what: str, code: 
     assert done.returncode == code
     assert said in done.stderr
     assert not (place.folder / "docs/atlas").exists()
-
-
-def test_what_is_no_wheel_is_refused(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "libdemo.so").write_bytes(library_bytes(unit("75")))
-    done = place.run("atlas", "--add", str(tmp_path / "libdemo.so"))
-    assert done.returncode == 2
-    assert "'libdemo.so' is not the name of a wheel" in done.stderr
 
 
 def test_without_a_record_it_says_how_to_make_one(place: Place) -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
-from builder.app.cleaning import clean
 from builder.app.documentation.builds_page import write_builds_page
 from builder.builds.packing import command_of, write_record
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import Host, PackageName, Profile
+from builder.package.build_record import loads
 from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import PlanOptions
 from builder.project.build_plan import BuildPlan
@@ -27,7 +27,7 @@ from builder.project.inputs import ort_wheel
 from builder.project.variants import OnnxRuntime, Origin
 from tests.support.factories.binaries import elf
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
-from tests.support.fakes.ports import FakeEngine, FakeReporter
+from tests.support.fakes.ports import FakeReporter
 
 TOOK = {
     "format": 1,
@@ -115,31 +115,11 @@ def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path)
         clock=lambda: MIDNIGHT,
     )
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
-    assert json.loads(path.read_text()) == {
-        "format": 1,
-        "package": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
-        "sha256": "ab" * 32,
-        "variant": "legacy",
-        "base": "assembled",
-        "origin": "source",
-        "profile": "lean",
-        "host": "wheel",
-        "ort_version": "1.21.0",
-        "date": "2025-11-21T00:00:00Z",
-        "command": COMMAND,
-        "compile": {
-            "units": 1528,
-            "compilations": 1528,
-            "cache_hits": 0,
-            "cpu_s": 3391,
-            "wall_s": 1748,
-            "runs": 1,
-            "jobs": 2,
-            "busy_percent": 97,
-            "peak_mib": 1830,
-            "longest_unit_s": 761,
-        },
-    }
+    record = loads(path.read_text(), path.name)
+    assert record.package == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+    assert (record.sha256, record.date, record.command) == ("ab" * 32, "2025-11-21T00:00:00Z", COMMAND)
+    took = {**TOOK, "cpu_s": 3391, "wall_s": 1748, "longest_unit_s": 761}
+    assert {"format": 1, **vars(record.compile)} == took
 
 
 def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> None:
@@ -359,17 +339,6 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     discard(PackageName.parse(legacy.name), ports)
     left = {path.name for path in tmp_path.iterdir() if path.name.startswith("ortpacks-")}
     assert left == {modern.name, record_of(modern).name}
-
-
-def test_clean_takes_records_and_no_other_files_of_such_a_name(root: Path, tmp_path: Path) -> None:
-    built(tmp_path)
-    for name in ("notes.build.json", "ortpacks-like-but-mine.build.json"):
-        (tmp_path / name).write_text("{}")
-    shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
-    shop.__dict__["engine"] = FakeEngine()
-    clean(shop, caches=False, inputs=False, dry=False)
-    left = {path.name for path in tmp_path.iterdir() if path.is_file()}
-    assert left == {"notes.build.json", "ortpacks-like-but-mine.build.json"}
 
 
 def test_rows_of_builds_that_lie_elsewhere_stay(shop: Wiring) -> None:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from builder.app.releases.bumping import CHANGELOG, VERSIONED, version_in
+from builder.app.releases.bumping import CHANGELOG, VERSIONED, bump_version, version_in
+from builder.builds.wiring import Wiring
 from builder.client import __version__
+from builder.errors import NothingToDoError
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place
+from tests.support.fakes.ports import FakeReporter
+
+RELEASED = "## 3.4.5 (2026-01-01)\n\n- old\n"
+
+
+def write_versioned(root: Path) -> None:
+    """Write every file of version 3.4.5, and a changelog with one unreleased change."""
+    for name in VERSIONED:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((ROOT / name).read_text().replace(f'"{__version__}"', '"3.4.5"', 1))
+    (root / CHANGELOG).write_text(f"# Changes\n\n## Unreleased\n\n- new\n\n{RELEASED}")
 
 
 def versions(root: Path) -> set[str]:
@@ -25,35 +40,24 @@ def test_the_tree_says_one_version() -> None:
 
 @pytest.mark.parametrize(("part", "after"), [("patch", "3.4.6"), ("minor", "3.5.0"), ("major", "4.0.0")])
 def test_a_part_is_raised_everywhere_and_the_unreleased_changes_get_the_number(
-    place: Place, part: str, after: str
+    tmp_path: Path, part: str, after: str
 ) -> None:
-    for name in VERSIONED:
-        path = place.folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text((ROOT / name).read_text().replace(f'"{__version__}"', '"3.4.5"', 1))
-    (place.folder / CHANGELOG).write_text(
-        "# Changes\n\n## Unreleased\n\n- new\n\n## 3.4.5 (2026-01-01)\n\n- old\n"
+    write_versioned(tmp_path)
+    wiring, now = Wiring(tmp_path, reporter=FakeReporter()), datetime(2026, 2, 3, tzinfo=UTC)
+    bump_version(wiring, part, now)
+    assert versions(tmp_path) == {after}
+    assert f'__version__ = "{after}"' in (tmp_path / "builder/client/__init__.py").read_text()
+    assert (tmp_path / CHANGELOG).read_text() == (
+        f"# Changes\n\n## Unreleased\n\n## {after} (2026-02-03)\n\n- new\n\n{RELEASED}"
     )
-    done = place.run("bump", part)
-    assert f"3.4.5 → {after}" in done.stdout
-    assert versions(place.folder) == {after}
-    assert f'__version__ = "{after}"' in (place.folder / "builder/client/__init__.py").read_text()
-    head, new, released, _ = (place.folder / CHANGELOG).read_text().split("\n## ")
-    assert (head, new) == ("# Changes\n", "Unreleased\n")
-    assert released.startswith(f"{after} (20")
-    assert released.endswith(")\n\n- new\n")
-    again = place.run("bump", part)
-    assert (again.returncode, "has nothing under '## Unreleased'" in again.stderr) == (3, True)
+    with pytest.raises(NothingToDoError, match="has nothing under '## Unreleased'"):
+        bump_version(wiring, part, now)
 
 
-def test_what_cannot_be_raised_is_told(place: Place) -> None:
-    for name in (*VERSIONED, CHANGELOG):
-        path = place.folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text((ROOT / name).read_text())
-    done = place.run("bump", "great")
-    assert (done.returncode, "is no part of a version. Say major" in done.stderr) == (2, True)
+def test_the_verb_says_what_it_raised_and_what_it_cannot(place: Place) -> None:
+    write_versioned(place.folder)
+    assert "is no part of a version. Say major" in place.fails(2, "bump", "great")
+    assert "3.4.5 → 3.4.6" in place.run("bump", "patch").stdout
     path = place.folder / "service/pyproject.toml"
-    path.write_text(path.read_text().replace(__version__, "0.0.1", 1))
-    done = place.run("bump", "patch")
-    assert (done.returncode, "service/pyproject.toml says 0.0.1" in done.stderr) == (2, True)
+    path.write_text(path.read_text().replace("3.4.6", "0.0.1", 1))
+    assert "service/pyproject.toml says 0.0.1" in place.fails(2, "bump", "patch")

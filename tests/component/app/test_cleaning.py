@@ -17,7 +17,7 @@ from builder.app.cleaning import clean
 from builder.app.verb_answers import dumps
 from builder.builds.wiring import Wiring
 from builder.ports import Completed, EngineResource
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine, reported
 from tests.support.schemas import schema
 
 OURS = (
@@ -93,8 +93,7 @@ def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_pa
     here = shop(root, tmp_path, NoEngine())
     clean(here, caches=False, inputs=False, dry=False)
     assert not (tmp_path / "index.json").exists()
-    assert isinstance(here.reporter, FakeReporter)
-    assert any("No Docker engine answers" in line for line in here.reporter.lines)
+    assert any("No Docker engine answers" in line for line in reported(here))
 
 
 def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
@@ -116,13 +115,12 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
         (tmp_path / "cache" / name).mkdir(parents=True)
     (tmp_path / "cache/mine").write_text("not of ours")
     before = sorted(tmp_path.rglob("*"))
-    assert isinstance(here.reporter, FakeReporter)
 
     answer = clean(here, caches=True, inputs=True, dry=True)
     schema("clean").validate(json.loads(dumps(answer)))
     assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 25)
     assert max(one.size for one in answer.paths) == 300_003_328
-    assert here.reporter.lines == [
+    assert reported(here) == [
         f"results in {tmp_path}: 0.2 GB",
         f"inputs in {tmp_path / 'cache'}: 0.3 GB",
         "images on the engine: 2, 0.9 GB",

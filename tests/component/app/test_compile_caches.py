@@ -15,7 +15,7 @@ from builder.console import Console
 from builder.errors import ToolMissingError, TransferError, ValidationError
 from builder.package.build_record import dumps, record_name
 from builder.ports import EngineResource
-from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
+from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
 from tests.support.schemas import schema
 from tests.unit.package.test_build_record import COMPILED, REPACKED
 
@@ -110,7 +110,6 @@ def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path,
     assert shared_cache(shop(root, tmp_path, FakeEngine())) is None
     away = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     assert shared_cache(away) is None
-    assert isinstance(away.reporter, FakeReporter)
-    (warned,) = away.reporter.lines
+    (warned,) = reported(away)
     assert warned.startswith("! redis://127.0.0.1:1 does not answer: Error 111 connecting to 127.0.0.1:1.")
     assert warned.endswith("Connection refused. The build goes on without it.")

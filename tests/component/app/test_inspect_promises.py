@@ -70,6 +70,14 @@ def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
     return folder
 
 
+def packed(folder: Path) -> Path:
+    """Write a tar of the package ``old`` into ``folder`` and return its path."""
+    folder.mkdir()
+    path = folder / "old.tar"
+    path.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    return path
+
+
 @pytest.fixture
 def shop(tmp_path: Path, root: Path) -> Wiring:
     return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
@@ -224,10 +232,7 @@ def test_each_of_several_packages_has_its_promise(shop: Wiring, place: Path) -> 
 
 
 def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: Path) -> None:
-    old, new = place / "old.tar", place / "new"
-    place.mkdir()
-    old.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
-    written(new, content(package(cudnn="9.28.0.42")))
+    old, new = packed(place), written(place / "new", content(package(cudnn="9.28.0.42")))
     both = inspect_sources(shop, [str(old), str(new)])
     shop.console = Console(env={}, stream=(out := io.StringIO()))
     show(shop, both, InspectOptions(as_json=True, diff=True), None, None)
@@ -240,9 +245,7 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
 
 
 def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, place: Path) -> None:
-    place.mkdir()
-    archive = place / "old.tar"
-    archive.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    archive = packed(place)
     size, whole = archive.stat().st_size, looked(shop, archive)
     joins = split_archive(archive, size // 3)[-1]
     found = looked(shop, joins)
@@ -255,9 +258,7 @@ def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, plac
 
 
 def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:
-    place.mkdir()
-    archive = place / "old.tar"
-    archive.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    archive = packed(place)
     *parts, joins = split_archive(archive, archive.stat().st_size // 3)
     data = bytearray(parts[1].read_bytes())
     data[7] ^= 1

@@ -22,7 +22,7 @@ from builder.project.required_inputs import all_inputs, python_wheel_requirement
 from builder.project.variants import Project
 from builder.rules.nvidia_libraries import DATA, MISSING
 from tests.support.factories.binaries import elf, sass
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine, reported
 
 COMMIT = "c" * 40
 
@@ -180,8 +180,7 @@ def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
     shop.lock_file.write_text(render_lock(Lock(pins={"wheel:gone==1": old})), encoding="utf-8")
     locking.lock_inputs(shop, refresh=False)
     assert "wheel:gone==1" not in pins(shop).pins
-    assert isinstance(shop.reporter, FakeReporter)
-    assert "dropped wheel:gone==1: no variant needs it any more" in shop.reporter.lines
+    assert "dropped wheel:gone==1: no variant needs it any more" in reported(shop)
 
 
 def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +217,7 @@ def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
         IMAGE,
         "image:ubuntu:22.04",
     ]
-    assert isinstance(shop.reporter, FakeReporter)
-    warnings = [line for line in shop.reporter.lines if line.startswith("! ")]
+    warnings = [line for line in reported(shop) if line.startswith("! ")]
     assert [line.split()[1] for line in warnings] == [GIT, IMAGE, "image:ubuntu:22.04"]
     assert all("a release needs `./run lock --missing`" in line for line in warnings)
     monkeypatch.setitem(shop.__dict__, "engine", engine)
@@ -244,13 +242,12 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(
     assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT, files=FILES)}, (
         "the rest is another machine's"
     )
-    assert isinstance(shop.reporter, FakeReporter)
-    assert shop.reporter.lines[-3:] == ["1 pinned, 2 for another machine", f"open {IMAGE}", f"open {CUDNN}"]
+    assert reported(shop)[-3:] == ["1 pinned, 2 for another machine", f"open {IMAGE}", f"open {CUDNN}"]
     intake.reachable = 1
     shop.__dict__.pop("lock", None)
     locking.lock_missing(shop)
     assert intake.taken == [CUDNN]
-    assert shop.reporter.lines[-1] == f"open {IMAGE}"
+    assert reported(shop)[-1] == f"open {IMAGE}"
 
 
 def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,8 +276,7 @@ def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.Mo
     monkeypatch.setitem(shop.__dict__, "engine", NoEngine())
     locking.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())
-    assert isinstance(shop.reporter, FakeReporter)
-    assert any(IMAGE in line and "No Docker engine answers" in line for line in shop.reporter.lines)
+    assert any(IMAGE in line and "No Docker engine answers" in line for line in reported(shop))
 
 
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:

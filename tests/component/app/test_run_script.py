@@ -74,6 +74,12 @@ class Machine:
             timeout=30,
         )
 
+    def refuses(self, *words: str, **env: str) -> str:
+        """Run ``run``, which must change nothing and exit with 4, and return its stderr."""
+        done = self.run(*words, **env)
+        assert (done.returncode, done.stdout, self.installed()) == (4, "", [])
+        return done.stderr
+
     def called(self, program: str) -> list[str]:
         lines = self.calls.read_text().splitlines()
         return [line.removeprefix(f"{program} ") for line in lines if line.startswith(f"{program} ")]
@@ -167,9 +173,7 @@ def test_an_installation_that_failed_is_tried_again(machine: Machine) -> None:
 
 def test_an_old_python_is_refused(machine: Machine) -> None:
     machine.stub("python3", "exit 1")
-    done = machine.run("--list")
-    assert done.returncode == 4
-    assert done.stderr == (
+    assert machine.refuses("--list") == (
         "run: Python 3.11 or newer is needed and not on PATH. On Debian and Ubuntu: apt-get install "
         "python3-venv; Ubuntu 22.04 has but a release candidate of 3.11: take a newer system, or a Python "
         "from elsewhere.\n"
@@ -179,36 +183,25 @@ def test_an_old_python_is_refused(machine: Machine) -> None:
 @pytest.mark.parametrize("verb", ["build", "bundle", "check", "verify", "image", "test"])
 def test_an_engine_is_refused_when_told_so(machine: Machine, verb: str) -> None:
     machine.no_engine()
-    done = machine.run(verb, "--no-engine-install")
-    assert done.returncode == 4
-    assert done.stderr.endswith(f"run: no Docker engine answers. {REMEDY}")
-    assert (done.stdout, machine.installed()) == ("", [])
+    assert machine.refuses(verb, "--no-engine-install").endswith(f"run: no Docker engine answers. {REMEDY}")
 
 
 def test_an_engine_named_by_docker_host_is_respected(machine: Machine) -> None:
     machine.no_engine()
-    done = machine.run("build", DOCKER_HOST="ssh://builder")
-    assert done.returncode == 4
-    assert f"run: no Docker engine answers at ssh://builder. {REMEDY}" in done.stderr
-    assert machine.installed() == []
+    said = machine.refuses("build", DOCKER_HOST="ssh://builder")
+    assert f"run: no Docker engine answers at ssh://builder. {REMEDY}" in said
 
 
 @pytest.mark.parametrize("env", [{"DOCKER_CONTEXT": "remote"}, {}], ids=["variable", "docker context use"])
 def test_an_engine_named_by_a_context_is_respected(machine: Machine, env: dict[str, str]) -> None:
     machine.no_engine("default" if env else "remote")
-    done = machine.run("build", **env)
-    assert done.returncode == 4
-    assert f"run: no Docker engine answers at remote. {REMEDY}" in done.stderr
-    assert machine.installed() == []
+    assert f"run: no Docker engine answers at remote. {REMEDY}" in machine.refuses("build", **env)
 
 
 def test_only_root_installs(machine: Machine) -> None:
     machine.no_engine()
     machine.stub("id", "echo 1000")
-    done = machine.run("build")
-    assert done.returncode == 4
-    assert done.stderr.endswith(f"run: no Docker engine answers. {REMEDY}")
-    assert machine.installed() == []
+    assert machine.refuses("build").endswith(f"run: no Docker engine answers. {REMEDY}")
 
 
 @pytest.mark.parametrize(
@@ -252,17 +245,14 @@ def test_an_engine_that_refuses_gets_no_second_one(machine: Machine, said: str, 
     machine.stub(
         "docker", f'case "$1" in version) echo Client: 20.10; echo "{said}" >&2; exit 1 ;; esac; echo default'
     )
-    done = machine.run("build", "--variant", "legacy")
-    assert done.returncode == 4
-    assert words in done.stderr
-    assert machine.installed() == []
+    assert words in machine.refuses("build", "--variant", "legacy")
 
 
 def test_dockers_own_last_line_is_shown(machine: Machine) -> None:
     machine.stub("id", "echo 1000")
     machine.stub("docker", 'case "$1" in version) printf "a warning\\nno space left\\n" >&2; exit 1 ;; esac')
-    done = machine.run("build")
-    assert done.stderr.endswith(f"run: no Docker engine answers (no space left). {REMEDY}")
+    said = machine.refuses("build")
+    assert said.endswith(f"run: no Docker engine answers (no space left). {REMEDY}")
 
 
 @pytest.mark.parametrize("verb", ["build", "bundle", "check", "rebuild"])

@@ -36,12 +36,6 @@ def test_a_file_of_windows_line_ends_keeps_them(place: Place) -> None:
     assert head + tail == before
 
 
-def test_a_file_of_another_encoding_is_told(place: Place) -> None:
-    path = place.folder / "variants.yaml"
-    path.write_bytes(path.read_bytes() + "# f\u00fcr".encode("latin-1"))
-    assert "variants.yaml cannot be read: 'utf-8' codec" in place.fails(2, *ADD, "--sm", "75")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

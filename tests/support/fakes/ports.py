@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ToolMissingError, TransferError
 from builder.ports import (
     Completed,
@@ -45,6 +46,12 @@ class FakeReporter:
     @contextmanager
     def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
         yield lambda share, words: self.lines.append(f"{title} {share:.0%} {words}")
+
+
+def reported(wiring: Wiring) -> list[str]:
+    """Return the lines that a wiring's ``FakeReporter`` has kept."""
+    assert isinstance(wiring.reporter, FakeReporter)
+    return wiring.reporter.lines
 
 
 @dataclass

@@ -2,99 +2,101 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from builder.app.releases.release_matrix import matrix_legs
-from builder.config.project import load_project
 from builder.project.variants import Project
+from tests.support import ROOT
 
 WORKFLOWS = ("check", "release", "canary")
 
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
-def text(root: Path, name: str) -> str:
-    return (root / f".github/workflows/{name}.yml").read_text()
+def text(name: str) -> str:
+    return (ROOT / f".github/workflows/{name}.yml").read_text()
 
 
-def jobs(root: Path, name: str = "release") -> dict[str, dict[str, object]]:
-    value: dict[str, dict[str, object]] = yaml.safe_load(text(root, name))["jobs"]
+@functools.cache
+def workflow(name: str) -> dict[Any, Any]:
+    """Return a workflow; its triggers have the key ``True``: YAML 1.1 reads ``on`` as a truth value."""
+    value: dict[Any, Any] = yaml.safe_load(text(name))
     return value
 
 
-def steps(root: Path, name: str, job: str) -> list[dict[str, object]]:
-    found = jobs(root, name)[job]["steps"]
+def jobs(name: str = "release") -> dict[str, dict[str, object]]:
+    value: dict[str, dict[str, object]] = workflow(name)["jobs"]
+    return value
+
+
+def steps(name: str, job: str) -> list[dict[str, object]]:
+    found = jobs(name)[job]["steps"]
     assert isinstance(found, list)
     return found
 
 
-def scripts(root: Path, name: str) -> Iterator[str]:
-    for job in jobs(root, name):
-        yield from (str(step["run"]) for step in steps(root, name, job) if "run" in step)
+def scripts(name: str) -> Iterator[str]:
+    for job in jobs(name):
+        yield from (str(step["run"]) for step in steps(name, job) if "run" in step)
 
 
-def project(root: Path) -> Project:
-    return load_project((root / "variants.yaml").read_text(), "variants.yaml")
-
-
-def uses(root: Path, job: str) -> list[str]:
-    found = (str(step["uses"]).partition("@")[0] for step in steps(root, "release", job) if "uses" in step)
+def uses(job: str) -> list[str]:
+    found = (str(step["uses"]).partition("@")[0] for step in steps("release", job) if "uses" in step)
     return list(found)
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_action_is_pinned_by_commit_with_its_version_beside_it(root: Path, name: str) -> None:
-    used = [line.strip(" -") for line in text(root, name).splitlines() if "uses:" in line]
+def test_every_action_is_pinned_by_commit_with_its_version_beside_it(name: str) -> None:
+    used = [line.strip(" -") for line in text(name).splitlines() if "uses:" in line]
     assert used
     assert [line for line in used if PINNED.fullmatch(line) is None] == []
 
 
-def test_an_action_has_one_pin_everywhere(root: Path) -> None:
-    used = {
-        line.strip(" -") for name in WORKFLOWS for line in text(root, name).splitlines() if "uses:" in line
-    }
+def test_an_action_has_one_pin_everywhere() -> None:
+    used = {line.strip(" -") for name in WORKFLOWS for line in text(name).splitlines() if "uses:" in line}
     assert len({line.partition("@")[0] for line in used}) == len(used)
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_nothing_is_permitted_but_what_a_job_asks_for(root: Path, name: str) -> None:
-    assert yaml.safe_load(text(root, name))["permissions"] == {}
-    assert all("permissions" in job for job in jobs(root, name).values())
+def test_nothing_is_permitted_but_what_a_job_asks_for(name: str) -> None:
+    assert workflow(name)["permissions"] == {}
+    assert all("permissions" in job for job in jobs(name).values())
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_job_has_an_end(root: Path, name: str) -> None:
-    assert all("timeout-minutes" in job for job in jobs(root, name).values())
+def test_every_job_has_an_end(name: str) -> None:
+    assert all("timeout-minutes" in job for job in jobs(name).values())
 
 
-def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled(root: Path) -> None:
+def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled() -> None:
     """The job that builds attests its packages and may write nothing else."""
-    all_jobs = [job for workflow in WORKFLOWS for job in jobs(root, workflow).items()]
+    all_jobs = [job for workflow in WORKFLOWS for job in jobs(workflow).items()]
     writers = {name: job["permissions"] for name, job in all_jobs if "write" in str(job["permissions"])}
     vouching = {"id-token": "write", "attestations": "write"}
     assert writers == {
         "build": {"contents": "read", **vouching},
         "publish": {"contents": "write", **vouching},
     }
-    assert yaml.safe_load(text(root, "release"))["concurrency"]["cancel-in-progress"] is False
+    assert workflow("release")["concurrency"]["cancel-in-progress"] is False
 
 
-def test_no_workflow_runs_what_a_fork_wrote_with_our_rights(root: Path) -> None:
+def test_no_workflow_runs_what_a_fork_wrote_with_our_rights() -> None:
     for name in WORKFLOWS:
-        triggers = yaml.safe_load(text(root, name))[True]  # YAML 1.1 reads `on` as a truth value
+        triggers = workflow(name)[True]
         assert set(triggers) <= {"push", "pull_request", "workflow_dispatch", "schedule"}
-    assert "pull_request" not in yaml.safe_load(text(root, "release"))[True]
+    assert "pull_request" not in workflow("release")[True]
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_scripts_get_values_and_secrets_by_the_environment_alone(root: Path, name: str) -> None:
-    found = list(scripts(root, name))
+def test_scripts_get_values_and_secrets_by_the_environment_alone(name: str) -> None:
+    found = list(scripts(name))
     assert found
     assert [script for script in found if "${{" in script or "TOKEN" in script or "secrets" in script] == []
 
@@ -102,11 +104,11 @@ def test_scripts_get_values_and_secrets_by_the_environment_alone(root: Path, nam
 LOGIN = '--username "$DOCKERHUB_USERNAME" --password-stdin'
 
 
-def test_the_token_is_given_to_publish_alone(root: Path) -> None:
+def test_the_token_is_given_to_publish_alone() -> None:
     given = [
         step["run"]
-        for job in jobs(root)
-        for step in steps(root, "release", job)
+        for job in jobs()
+        for step in steps("release", job)
         if "github.token" in str(step) or "secrets." in str(step)
     ]
     pulling = [script for script in given if str(script).endswith("| docker login " + LOGIN)]
@@ -115,26 +117,26 @@ def test_the_token_is_given_to_publish_alone(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "job"), [("release", "compile"), ("release", "build"), ("canary", "build")])
-def test_an_account_of_docker_hub_is_nobodys_duty(root: Path, name: str, job: str) -> None:
+def test_an_account_of_docker_hub_is_nobodys_duty(name: str, job: str) -> None:
     """A fork without settings pulls anonymously; the password is passed on standard input."""
-    (login,) = [step for step in steps(root, name, job) if "docker login" in str(step.get("run"))]
+    (login,) = [step for step in steps(name, job) if "docker login" in str(step.get("run"))]
     assert login["if"] == "vars.DOCKERHUB_USERNAME != ''"
     assert login["run"] == f"""printf '%s' "$DOCKERHUB_PASSWORD" | docker login {LOGIN}"""
     assert set(dict(login["env"])) == {"DOCKERHUB_USERNAME", "DOCKERHUB_PASSWORD"}  # type: ignore[call-overload]
 
 
-def test_what_check_installs_and_asks_for_is_in_the_guide(root: Path) -> None:
-    words = " ".join(scripts(root, "check")).split()
+def test_what_check_installs_and_asks_for_is_in_the_guide() -> None:
+    words = " ".join(scripts("check")).split()
     assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(words)
-    last = steps(root, "check", "check")[-1]
+    last = steps("check", "check")[-1]
     assert last["run"] == "bash .ci/run"
     (variable,) = dict(last["env"]).items()  # type: ignore[call-overload]
     assert variable == ("ORTPACKS_DEBIAN_MIRROR", "${{ vars.ORTPACKS_DEBIAN_MIRROR }}")
-    assert "`ORTPACKS_DEBIAN_MIRROR`" in (root / "docs" / "releasing.md").read_text()
+    assert "`ORTPACKS_DEBIAN_MIRROR`" in (ROOT / "docs" / "releasing.md").read_text()
 
 
-def test_what_is_built_is_asked_of_the_project(root: Path) -> None:
-    made = jobs(root)
+def test_what_is_built_is_asked_of_the_project() -> None:
+    made = jobs()
     assert made["compile"]["needs"] == ["pins", "matrix"]
     assert made["build"]["needs"] == ["pins", "matrix", "compile"]
     for job, asked in (("build", "legs"), ("compile", "architectures")):
@@ -146,12 +148,12 @@ def test_what_is_built_is_asked_of_the_project(root: Path) -> None:
         "legs": "${{ steps.legs.outputs.legs }}",
         "architectures": "${{ steps.legs.outputs.architectures }}",
     }
-    assert [name for name in ("legacy", "modern", "latest") if name in text(root, "release")] == []
+    assert [name for name in ("legacy", "modern", "latest") if name in text("release")] == []
 
 
-def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: Path) -> None:
-    build = steps(root, "release", "build")
-    assert uses(root, "build") == [
+def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins() -> None:
+    build = steps("release", "build")
+    assert uses("build") == [
         "actions/checkout",
         "docker/setup-buildx-action",
         "actions/download-artifact",
@@ -167,8 +169,8 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
     assert "ghaction-github-runtime" in str(build[made - 1]["uses"])
 
 
-def test_the_job_that_built_vouches_for_its_packages_and_their_provenance(root: Path) -> None:
-    build = steps(root, "release", "build")
+def test_the_job_that_built_vouches_for_its_packages_and_their_provenance() -> None:
+    build = steps("release", "build")
     (attest,) = [step for step in build if "attest-build-provenance" in str(step.get("uses"))]
     (made,) = [step for step in build if "./run build" in str(step.get("run"))]
     assert build.index(made) < build.index(attest)
@@ -179,8 +181,8 @@ def test_the_job_that_built_vouches_for_its_packages_and_their_provenance(root: 
         assert fnmatch(file, "dist/ortpacks-*.tar.*")
 
 
-def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom(root: Path) -> None:
-    said = [step for step in steps(root, "release", "build") if "actions/attest@" in str(step.get("uses"))]
+def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom() -> None:
+    said = [step for step in steps("release", "build") if "actions/attest@" in str(step.get("uses"))]
     kinds = ["full.tar.zst", "thin.tar.zst", "thin.tar.gz"]
     for kind, (provenance, sbom) in zip(kinds, zip(said[::2], said[1::2], strict=True), strict=True):
         condition = f"${{{{ !inputs.dry_run && hashFiles('said/{kind}/subjects') != '' }}}}"
@@ -194,71 +196,69 @@ def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom(r
         assert sbom["with"] == {**subjects, "sbom-path": f"said/{kind}/sbom.cdx.json"}
 
 
-def test_any_base_makes_a_release_and_is_tried_each_night(root: Path) -> None:
-    bases = sorted(project(root).bases)
-    release = yaml.safe_load(text(root, "release"))
+def test_any_base_makes_a_release_and_is_tried_each_night(project: Project) -> None:
+    bases = sorted(project.bases)
+    release = workflow("release")
     asked = release[True]["workflow_dispatch"]["inputs"]["base"]
     assert (sorted(asked["options"]), asked["default"], asked["type"]) == (bases, "nvidia", "choice")
     assert release["env"]["BASE"] == "${{ inputs.base || 'nvidia' }}"
-    named = [script for script in scripts(root, "release") if "--base" in script or "lock --check" in script]
+    named = [script for script in scripts("release") if "--base" in script or "lock --check" in script]
     assert len(named) == 4
     assert all('"$BASE"' in script for script in named)
-    assert [one for one in bases if f"--base {one}" in text(root, "release")] == []
-    assert sorted(jobs(root, "canary")["build"]["strategy"]["matrix"]["base"]) == bases  # type: ignore[index]
+    assert [one for one in bases if f"--base {one}" in text("release")] == []
+    assert sorted(jobs("canary")["build"]["strategy"]["matrix"]["base"]) == bases  # type: ignore[index]
 
 
-def test_a_failed_build_leaves_its_log(root: Path) -> None:
-    (log,) = [step for step in steps(root, "release", "build") if step.get("if") == "failure()"]
-    assert fnmatch(
-        "dist/legacy/build.log", re.findall(r"path: (\S+log)$", text(root, "release"), re.MULTILINE)[0]
-    )
+def test_a_failed_build_leaves_its_log() -> None:
+    (log,) = [step for step in steps("release", "build") if step.get("if") == "failure()"]
+    assert fnmatch("dist/legacy/build.log", re.findall(r"path: (\S+log)$", text("release"), re.MULTILINE)[0])
     assert "upload-artifact" in str(log["uses"])
 
 
-def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from_it(root: Path) -> None:
-    before, compiled, kept = steps(root, "release", "compile")[-3:]
+def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from_it() -> None:
+    before, compiled, kept = steps("release", "compile")[-3:]
     assert kept["if"] == "always()"
     assert before["continue-on-error"] is True
     assert str(before["with"]).partition(",")[0] == str(kept["with"]).partition(",")[0], "of one name"
     assert "timeout --signal=INT --kill-after=5m 330m" in str(compiled["run"])
-    assert jobs(root)["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+    assert jobs()["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
 
 
-def test_a_build_whose_time_is_up_is_gone_on_with(root: Path) -> None:
-    every = steps(root, "release", "build")
+def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:
+    every = steps("release", "build")
     (number,) = [number for number, step in enumerate(every) if "./run build" in str(step.get("run"))]
     (brought,) = [step for step in every if "download-artifact" in str(step.get("uses"))]
     made, kept = str(every[number]["run"]), every[number + 1]
     limit = re.search(r"timeout --signal=INT --kill-after=5m (\d+)m", made)
     assert limit is not None
-    assert int(limit[1]) < max(leg.timeout_minutes for leg in matrix_legs(project(root))) - 30
+    assert int(limit[1]) < max(leg.timeout_minutes for leg in matrix_legs(project)) - 30
     assert "--compile-cache store" in made
     assert kept["if"] == "always()"
     assert kept["with"]["path"] == "store"  # type: ignore[index]
     assert fnmatch(kept["with"]["name"], brought["with"]["pattern"])  # type: ignore[index]
 
 
-def test_a_run_again_replaces_what_the_first_one_uploaded(root: Path) -> None:
-    every = [step for job in jobs(root) for step in steps(root, "release", job)]
+def test_a_run_again_replaces_what_the_first_one_uploaded() -> None:
+    every = [step for job in jobs() for step in steps("release", job)]
     uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
     assert len(uploads) == 4
     assert all("'overwrite': True" in upload for upload in uploads)
 
 
-def test_each_night_every_base_compiles_and_the_official_wheel_is_read(root: Path) -> None:
-    assert "schedule" in yaml.safe_load(text(root, "canary"))[True]
-    builds = [script for script in scripts(root, "canary") if script.startswith("./run build")]
+def test_each_night_every_base_compiles_and_the_official_wheel_is_read() -> None:
+    assert "schedule" in workflow("canary")[True]
+    builds = [script for script in scripts("canary") if script.startswith("./run build")]
     assert "--profile minimal --origin source" in builds[0]
     assert "--mixed" in builds[1]
 
 
-def test_somebody_has_to_agree_to_a_publication(root: Path) -> None:
-    assert jobs(root)["publish"]["environment"] == "release"
+def test_somebody_has_to_agree_to_a_publication() -> None:
+    assert jobs()["publish"]["environment"] == "release"
 
 
-def test_publishing_waits_for_every_build_and_for_no_more(root: Path) -> None:
+def test_publishing_waits_for_every_build_and_for_no_more() -> None:
     """GitHub skips a job when a job that it needs has failed, unless its condition says otherwise."""
-    made = jobs(root)
+    made = jobs()
     assert made["build"]["if"] == (
         "${{ !cancelled() && needs.pins.result == 'success' && needs.matrix.result == 'success' }}"
     )
@@ -266,10 +266,9 @@ def test_publishing_waits_for_every_build_and_for_no_more(root: Path) -> None:
     assert made["publish"]["if"] == "${{ !cancelled() && needs.build.result == 'success' }}"
 
 
-def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too(root: Path) -> None:
+def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too() -> None:
     order = [
-        str(step.get("name") or step.get("uses")).partition("@")[0]
-        for step in steps(root, "release", "publish")
+        str(step.get("name") or step.get("uses")).partition("@")[0] for step in steps("release", "publish")
     ]
     assert order[-4:] == [
         "Prepare, prove and show the release",
@@ -277,7 +276,7 @@ def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too(root: 
         "The attestation goes up too",
         "Publish",
     ]
-    *_, prepare, attest, add, publish = steps(root, "release", "publish")
+    *_, prepare, attest, add, publish = steps("release", "publish")
     assert prepare["run"] == './run publish --tag "$TAG" --dry-run'
     assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
     assert add["env"] == {"BUNDLE": "${{ steps.attest.outputs.bundle-path }}"}

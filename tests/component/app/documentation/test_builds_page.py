@@ -24,10 +24,10 @@ from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import PlanOptions
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
-from builder.project.variants import OnnxRuntime, Origin
+from builder.project.variants import Origin, Project
 from tests.support.factories.binaries import elf
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
-from tests.support.fakes.ports import FakeReporter
+from tests.support.fakes.ports import FakeReporter, reported
 
 TOOK = {
     "format": 1,
@@ -151,35 +151,26 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
     ],
 )
 def test_the_command_names_what_variants_yaml_does_not_say(
-    root: Path, ours: str, given: dict[str, Enum], command: str
+    project: Project, ours: str, given: dict[str, Enum], command: str
 ) -> None:
     origin, profile = ours.split()
-    said = OnnxRuntime(
-        version="1.23.2", origin=Origin(origin), host=Host.WHEEL, profile=Profile(profile), tensorrt=False
-    )
+    said = replace(project.onnxruntime, origin=Origin(origin), profile=Profile(profile))
     plan_options = PlanOptions(**given)  # type: ignore[arg-type]
-    found = command_of(decided(root, said, profile=plan_options.profile or said.profile), plan_options)
-    assert found == f"./run build {command} --base assembled"
+    plan = replace(decided(replace(project, onnxruntime=said)), profile=plan_options.profile or said.profile)
+    assert command_of(plan, plan_options) == f"./run build {command} --base assembled"
 
 
 @pytest.mark.parametrize("said", [True, False])
-def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(root: Path, said: bool) -> None:
-    project = Wiring(root).project
+def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(project: Project, said: bool) -> None:
     legacy = replace(project.variants["legacy"], widen=said)
-    made = decided(root, project.onnxruntime, profile=Profile.LEAN)
-    plan = replace(made, project=replace(made.project, variants={"legacy": legacy}), variant=legacy)
+    plan = decided(replace(project, variants={"legacy": legacy}))
     assert command_of(plan, PlanOptions(widen=True)).endswith(" --widen") == (not said)
     assert "--widen" not in command_of(plan, PlanOptions())
 
 
-def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) -> None:
-    said = OnnxRuntime(
-        version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
-    )
-    plan_options = PlanOptions(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
-    plan = replace(
-        decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2"
-    )
+def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(project: Project) -> None:
+    plan_options = PlanOptions(base="auto", origin=Origin.WHEEL, profile=Profile.LEAN, host=Host.SOURCE)
+    plan = replace(decided(project), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2")
     assert command_of(plan, plan_options) == "./run build --variant legacy --origin wheel --base nvidia"
 
 
@@ -195,16 +186,15 @@ def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) 
     ],
 )
 def test_the_command_makes_the_package_of_this_version_again(
-    root: Path, name: str, base: str, version: str, said: str
+    project: Project, name: str, base: str, version: str, said: str
 ) -> None:
-    project = Wiring(root).project
-    plan = replace(decided(root, project.onnxruntime, profile=None), variant=project.packages[name])
-    plan = replace(plan, origin=Origin.WHEEL, base=base, ort_version=version)
+    variant = project.packages[name]
+    plan = replace(decided(project), variant=variant, origin=Origin.WHEEL, base=base, ort_version=version)
     assert command_of(plan, PlanOptions(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
 
 
-def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildPlan:
-    project = replace(Wiring(root).project, onnxruntime=said)
+def decided(project: Project) -> BuildPlan:
+    """Return the plan of a repacked or compiled ``legacy`` without a profile."""
     return BuildPlan(
         project=project,
         variant=project.variants["legacy"],
@@ -212,7 +202,7 @@ def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildP
         base_reason="no such host",
         origin=Origin.SOURCE,
         origin_reason="asked for",
-        profile=profile,
+        profile=None,
         host=Host.WHEEL,
         ort_version="1.21.0",
         ort_wheel=ort_wheel("1.21.0"),
@@ -294,8 +284,7 @@ def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(shop: Wiring,
     spoil(lying, MODERN, base="nvidia")
     text = made(shop, shop.dist, silent, other, garbled, lying)
     name = MODERN["name"]
-    assert isinstance(shop.reporter, FakeReporter)
-    assert [line for line in shop.reporter.lines if line.startswith("! ")] == [
+    assert [line for line in reported(shop) if line.startswith("! ")] == [
         f"! left out: {name}.tar.zst: no {name}.build.json lies beside it",
         f"! left out: {name}.tar.zst: its record says sha256 {'0' * 64}, the package {sha}",
         f"! left out: {name}.tar.zst: {name}.build.json: sha256: text is wanted, found 7",

@@ -17,7 +17,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError
 from builder.files.digest import file_digest
 from tests.support.factories import official_wheels as official
-from tests.support.fakes.ports import FakeReporter
+from tests.support.fakes.ports import FakeReporter, reported
 
 
 def test_inspect_in_one_file_is_made_and_listed(tmp_path: Path, root: Path) -> None:
@@ -107,6 +107,5 @@ def test_a_zip_larger_than_the_budget_is_told_and_left_out(shop: Wiring) -> None
     shop.__dict__["project"] = replace(shop.project, bundle=bundle)
     add_zips(shop)
     assert list(shop.dist.glob("*.zip")) == []
-    assert isinstance(shop.reporter, FakeReporter)
-    told = [line for line in shop.reporter.lines if "is left out: it is larger than bundle.budget" in line]
+    told = [line for line in reported(shop) if "is left out: it is larger than bundle.budget" in line]
     assert len(told) == 1

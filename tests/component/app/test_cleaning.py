@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from docker.errors import APIError
@@ -133,40 +133,13 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
 
 
-@dataclass
-class Sdk:
-    """Containers and images of an engine with their labels, in the SDK's form."""
-
-    removed: list[str] = field(default_factory=list)
-    asked: list[object] = field(default_factory=list)
-    in_use: str = ""
-
-    @property
-    def containers(self) -> object:
-        def listed(**filters: object) -> list[object]:
-            self.asked.append(filters["filters"])
-            return []
-
-        return SimpleNamespace(list=listed)
-
-    @property
-    def images(self) -> object:
-        return SimpleNamespace(remove=self._remove)
-
-    @property
-    def api(self) -> object:
-        tags: tuple[list[str] | None, ...] = (
-            ["ortpacks/bare:assembled-1"],
-            ["someone/app:1"],
-            None,
-            ["ortpacks/legacy:1.21.0", "mine:latest"],
-        )
-        return SimpleNamespace(images=lambda filters: [{"RepoTags": names, "Size": 7} for names in tags])
-
-    def _remove(self, tag: str) -> None:
-        if tag == self.in_use:
-            raise APIError("conflict", explanation="image is being used")
-        self.removed.append(tag)
+TAGS = (
+    ["ortpacks/bare:assembled-1"],
+    ["someone/app:1"],
+    None,
+    ["ortpacks/legacy:1.21.0", "mine:latest"],
+)
+"""Names of the images with our label, as the engine's API lists them."""
 
 
 @pytest.mark.parametrize("in_use", ["", "ortpacks/bare:assembled-1"])
@@ -175,13 +148,22 @@ def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None
 
     An image is removed only if its name is ours too, a container only if we started it.
     """
+    listed, removed = Mock(return_value=[]), set()
+
+    def remove(tag: str) -> None:
+        if tag == in_use:
+            raise APIError("conflict", explanation="image is being used")
+        removed.add(tag)
+
     engine = DockerEngine(FakeRunner(), {})
-    sdk = Sdk(in_use=in_use)
-    engine._client = sdk  # type: ignore[assignment]
+    engine._client = SimpleNamespace(  # type: ignore[assignment]
+        containers=SimpleNamespace(list=listed),
+        images=SimpleNamespace(remove=remove),
+        api=SimpleNamespace(images=lambda filters: [{"RepoTags": names, "Size": 7} for names in TAGS]),
+    )
     told = [engine.remove(thing) for thing in engine.resources()]
-    assert sdk.asked == [{"label": "io.ortpacks=run"}]
-    wanted = {"ortpacks/bare:assembled-1", "ortpacks/legacy:1.21.0"} - {in_use}
-    assert set(sdk.removed) == wanted
+    assert [call.kwargs["filters"] for call in listed.call_args_list] == [{"label": "io.ortpacks=run"}]
+    assert removed == {"ortpacks/bare:assembled-1", "ortpacks/legacy:1.21.0"} - {in_use}
     assert (f"nothing of {in_use}: image is being used" in told) is bool(in_use)
 
 

@@ -63,6 +63,10 @@ def test_list_has_every_verb(copied: Place) -> None:
         ),
         ("--hlp", "'--hlp' is no flag. Did you mean --help? ./run --list has the verbs."),
         ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
+        (
+            "render --builder x",
+            "'--builder' is no flag of render. Did you mean --widen? ./run render --help has its flags.",
+        ),
         ("--list --list-format xml", "--list-format 'xml' is none of flat, nested, json."),
         ("--list build", "--list takes no word like 'build'. ./run --list has the verbs."),
         ("--list --list-depth x", "--list-depth and --command-timeout take whole numbers"),

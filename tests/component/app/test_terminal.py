@@ -1,8 +1,9 @@
-"""Tests of progress on a real terminal of known width, by what its screen shows, and in a real pipe."""
+"""Tests of live progress on a real terminal of known width, by what its screen shows, and without one."""
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import re
 import struct
@@ -166,23 +167,17 @@ def test_a_live_line_has_no_colour_of_its_own(terminal: Callable[..., Terminal],
     assert colours == ([] if env else ["\x1b[1m", "\x1b[0m"])
 
 
-def test_in_a_pipe_it_is_a_line_a_minute_for_each_variant() -> None:
+def test_without_a_terminal_it_is_a_line_a_minute_for_each_variant() -> None:
     """Each variant reports every ten seconds for three minutes, which gives three lines."""
-    reads, writes = os.pipe()
-    with os.fdopen(writes, "w", encoding="utf-8") as stream, os.fdopen(reads, encoding="utf-8") as pipe:
-        now = [0.0]
-        console = Console(env={}, stream=stream, clock=lambda: now[0])
-        with (
-            console.prefixed("legacy").live("compile") as one,
-            console.prefixed("modern").live("compile") as two,
-        ):
-            for second in range(0, 185, 10):
-                now[0] = second
-                one(second / 200, f"{second}/200 units")
-                two(second / 400, f"{second}/400 units")
-        stream.close()
-        assert pipe.read().splitlines() == [
-            f"{name}     {minute * 60}/{total} units"
-            for minute in (1, 2, 3)
-            for name, total in (("legacy", 200), ("modern", 400))
-        ]
+    stream, now = io.StringIO(), [0.0]
+    console = Console(env={}, stream=stream, clock=lambda: now[0])
+    with console.prefixed("legacy").live("compile") as one, console.prefixed("modern").live("compile") as two:
+        for second in range(0, 185, 10):
+            now[0] = second
+            one(second / 200, f"{second}/200 units")
+            two(second / 400, f"{second}/400 units")
+    assert stream.getvalue().splitlines() == [
+        f"{name}     {minute * 60}/{total} units"
+        for minute in (1, 2, 3)
+        for name, total in (("legacy", 200), ("modern", 400))
+    ]

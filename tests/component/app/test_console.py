@@ -153,32 +153,23 @@ def test_progress_that_is_soon_done_is_quiet() -> None:
     assert written.getvalue() == ""
 
 
-def test_a_long_progress_without_a_terminal_is_a_line_a_minute() -> None:
-    """Each line has the share done, the rate and the time left."""
+@pytest.mark.parametrize(
+    ("total", "more", "lines"),
+    [
+        (100_000_000, 1_000_000, ["40%, 40 MB, 0.7 MB/s, 90 s left", "80%, 80 MB, 0.7 MB/s, 30 s left"]),
+        (0, 3_000_000, ["120 MB, 2.0 MB/s", "240 MB, 2.0 MB/s"]),
+        (10, 0, ["0%, 0 MB, 0.0 MB/s", "0%, 0 MB, 0.0 MB/s"]),
+    ],
+    ids=["towards-an-end", "towards-an-unknown-end", "standing-still"],
+)
+def test_a_long_progress_without_a_terminal_is_a_line_a_minute(
+    total: int, more: int, lines: list[str]
+) -> None:
     shown, written = console()
-    with shown.progress("package.tar.zst", 100_000_000) as advance:
+    with shown.progress("package.tar.zst", total) as advance:
         for _ in range(90):  # each takes 1.5 s
-            advance(1_000_000)
-    assert written.getvalue().splitlines() == [
-        "  package.tar.zst  40%, 40 MB, 0.7 MB/s, 90 s left",
-        "  package.tar.zst  80%, 80 MB, 0.7 MB/s, 30 s left",
-    ]
-
-
-def test_a_progress_towards_an_unknown_end_tells_what_is_known() -> None:
-    shown, written = console()
-    with shown.prefixed("modern").progress("source.tar.gz", 0) as advance:
-        for _ in range(40):
-            advance(3_000_000)
-    assert written.getvalue() == "modern     source.tar.gz  120 MB, 2.0 MB/s\n"
-
-
-def test_a_progress_that_stands_still_divides_by_nothing() -> None:
-    shown, written = console()
-    with shown.progress("x", 10) as advance:
-        for _ in range(40):
-            advance(0)
-    assert written.getvalue() == "  x  0%, 0 MB, 0.0 MB/s\n"
+            advance(more)
+    assert written.getvalue().splitlines() == [f"  package.tar.zst  {line}" for line in lines]
 
 
 def test_progress_on_a_terminal_tells_rate_and_time_left_and_leaves_nothing() -> None:

@@ -22,10 +22,9 @@ from builder.formats.package_names import Host, PackageName, Profile
 from builder.package.build_record import loads
 from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import PlanOptions
-from builder.project.build_plan import BuildPlan
-from builder.project.inputs import ort_wheel
 from builder.project.variants import Origin, Project
 from tests.support.factories.binaries import elf
+from tests.support.factories.packages import plan
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
 from tests.support.fakes.ports import FakeReporter, reported
 
@@ -156,22 +155,22 @@ def test_the_command_names_what_variants_yaml_does_not_say(
     origin, profile = ours.split()
     said = replace(project.onnxruntime, origin=Origin(origin), profile=Profile(profile))
     plan_options = PlanOptions(**given)  # type: ignore[arg-type]
-    plan = replace(decided(replace(project, onnxruntime=said)), profile=plan_options.profile or said.profile)
-    assert command_of(plan, plan_options) == f"./run build {command} --base assembled"
+    decided = plan(project=replace(project, onnxruntime=said), profile=plan_options.profile or said.profile)
+    assert command_of(decided, plan_options) == f"./run build {command} --base assembled"
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(project: Project, said: bool) -> None:
     legacy = replace(project.variants["legacy"], widen=said)
-    plan = decided(replace(project, variants={"legacy": legacy}))
-    assert command_of(plan, PlanOptions(widen=True)).endswith(" --widen") == (not said)
-    assert "--widen" not in command_of(plan, PlanOptions())
+    decided = plan(project=replace(project, variants={"legacy": legacy}), variant=legacy)
+    assert command_of(decided, PlanOptions(widen=True)).endswith(" --widen") == (not said)
+    assert "--widen" not in command_of(decided, PlanOptions())
 
 
 def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(project: Project) -> None:
     plan_options = PlanOptions(base="auto", origin=Origin.WHEEL, profile=Profile.LEAN, host=Host.SOURCE)
-    plan = replace(decided(project), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2")
-    assert command_of(plan, plan_options) == "./run build --variant legacy --origin wheel --base nvidia"
+    decided = plan(project=project, origin=Origin.WHEEL, profile=None, base="nvidia", ort_version="1.23.2")
+    assert command_of(decided, plan_options) == "./run build --variant legacy --origin wheel --base nvidia"
 
 
 @pytest.mark.parametrize(
@@ -188,25 +187,9 @@ def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(project: Pro
 def test_the_command_makes_the_package_of_this_version_again(
     project: Project, name: str, base: str, version: str, said: str
 ) -> None:
-    variant = project.packages[name]
-    plan = replace(decided(project), variant=variant, origin=Origin.WHEEL, base=base, ort_version=version)
-    assert command_of(plan, PlanOptions(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
-
-
-def decided(project: Project) -> BuildPlan:
-    """Return the plan of a repacked or compiled ``legacy`` without a profile."""
-    return BuildPlan(
-        project=project,
-        variant=project.variants["legacy"],
-        base="assembled",
-        base_reason="no such host",
-        origin=Origin.SOURCE,
-        origin_reason="asked for",
-        profile=None,
-        host=Host.WHEEL,
-        ort_version="1.21.0",
-        ort_wheel=ort_wheel("1.21.0"),
-    )
+    wheel = plan(project=project, origin=Origin.WHEEL, profile=None, base=base, ort_version=version)
+    decided = replace(wheel, variant=project.packages[name])
+    assert command_of(decided, PlanOptions(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
 
 
 def test_a_compiled_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring) -> None:

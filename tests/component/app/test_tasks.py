@@ -39,6 +39,14 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
         ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
         ("--from", "gone", "error: --from 'gone' is no folder. ./run compile --into makes one.\n"),
         (
+            "--from",
+            "ftp://gone",
+            (
+                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX, "
+                "oci://HOST/NAME or a folder.\n"
+            ),
+        ),
+        (
             "--compile-cache",
             "redis://:hunter2@host",
             (

@@ -4,7 +4,6 @@ and no others."""
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -75,12 +74,6 @@ def write_all(dist: Path) -> None:
         (dist / name).write_text(name)
 
 
-def reserve(file: Path, size: int) -> None:
-    """Give a file this size on the disk without writing it."""
-    with file.open("ab") as opened:
-        os.posix_fallocate(opened.fileno(), 0, size)
-
-
 def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
     write_all(tmp_path)
     clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
@@ -98,7 +91,7 @@ def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_pa
 
 def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
     write_all(tmp_path)
-    reserve(tmp_path / OURS[0], 200_000_000)
+    (tmp_path / OURS[0]).write_bytes(bytes(100_000_000))
     held = (
         EngineResource("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
         EngineResource(
@@ -110,7 +103,7 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     here = shop(root, tmp_path, engine)
     here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
     (tmp_path / "cache/store/ab").mkdir(parents=True)
-    reserve(tmp_path / "cache/store/ab/wheel", 300_000_000)
+    (tmp_path / "cache/store/ab/wheel").write_bytes(bytes(200_000_000))
     for name in ("made", "requirements/linux-x64"):
         (tmp_path / "cache" / name).mkdir(parents=True)
     (tmp_path / "cache/mine").write_text("not of ours")
@@ -119,10 +112,10 @@ def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp
     answer = clean(here, caches=True, inputs=True, dry=True)
     schema("clean").validate(json.loads(dumps(answer)))
     assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 25)
-    assert max(one.size for one in answer.paths) == 300_003_328
+    assert max(one.size for one in answer.paths) == 200_003_584
     assert reported(here) == [
-        f"results in {tmp_path}: 0.2 GB",
-        f"inputs in {tmp_path / 'cache'}: 0.3 GB",
+        f"results in {tmp_path}: 0.1 GB",
+        f"inputs in {tmp_path / 'cache'}: 0.2 GB",
         "images on the engine: 2, 0.9 GB",
         "caches on the engine: 1, 0.9 GB",
     ]

@@ -200,6 +200,12 @@ def test_a_file_that_is_no_package_is_told(copied: Place, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == [GARBAGE]
 
 
+@pytest.mark.parametrize("name", ["my.tar.zst", "."])
+def test_a_package_that_is_not_there_is_told(copied: Place, name: str) -> None:
+    said = copied.fails(2, "verify", "--package", name)
+    assert said == f"error: {name}: no such package. `./run build` leaves its packages in dist/.\n"
+
+
 def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
     copied: Place, tmp_path: Path
 ) -> None:

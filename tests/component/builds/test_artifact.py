@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from builder.builds.artifact import artifact_key
-from builder.project.inputs import DebianPackage, Lock
-from tests.component.pipeline.test_compile import RENDERED
+from builder.project.inputs import DebianPackage, Input, Lock, Pin
+from tests.component.pipeline.test_compile import CUDNN, NVCC, RE2, RENDERED
 
 LIBC = DebianPackage(
     path="pool/main/g/glibc/libc6_2.36-9_amd64.deb",
@@ -29,10 +31,24 @@ def test_another_package_of_the_root_file_system_makes_another_key(tmp_path: Pat
     assert len({key(tmp_path), key(tmp_path, LIBC), key(tmp_path, newer)}) == 3
 
 
-def test_our_programs_make_another_key_and_the_costs_of_units_do_not(tmp_path: Path) -> None:
-    (tmp_path / "inside").mkdir()
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("inside/narrow.py", True),
+        ("inside/unit.c", True),
+        ("patches/own.patch", True),
+        ("inside/costs.tsv", False),  # the order in which units are compiled
+        ("virtualcard/runtime.c", False),
+    ],
+)
+def test_programs_and_patches_make_another_key(tmp_path: Path, file: str, counts: bool) -> None:
     before = key(tmp_path)
-    (tmp_path / "inside/costs.tsv").write_text("1")
-    assert key(tmp_path) == before
-    (tmp_path / "inside/narrow.py").write_text("1")
-    assert key(tmp_path) != before
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text("1")
+    assert (key(tmp_path) != before) is counts
+
+
+@pytest.mark.parametrize("item", [NVCC, RE2, CUDNN])
+def test_an_input_of_other_bytes_makes_another_key(tmp_path: Path, item: Input) -> None:
+    locks = (Lock(pins={item.key: Pin(sha256=digit * 64)}) for digit in "ab")
+    assert len({artifact_key(RENDERED, lock, tmp_path) for lock in locks}) == 2

@@ -142,10 +142,6 @@ def test_a_disk_that_is_too_small_is_refused_with_what_to_free(tmp_path: Path) -
     assert caught.value.exit_code == 11
 
 
-def test_a_disk_with_room_is_taken(tmp_path: Path) -> None:
-    require_disk_space("cpu", [DiskNeed(step="inputs", size=1, folder=tmp_path)])
-
-
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free space of every disk, in GB."""

@@ -47,22 +47,32 @@ def made_in(folder: Path, dist: Path, umask: int, **env: str) -> dict[str, bytes
     return {file.name: file.read_bytes() for file in dist.iterdir()}
 
 
-def test_two_clones_make_the_same_files(tmp_path: Path) -> None:
+def cloned(folder: Path) -> Path:
+    """Return ``folder``, into which what makes these files is copied."""
+    folder.mkdir()
+    copied_to(folder)
+    for project in (RUNTIME, SERVICE):
+        shutil.copytree(ROOT / project, folder / project, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that a clone has made."""
+    folder = tmp_path_factory.mktemp("release")
+    made_in(cloned(folder / "clone"), folder / "dist", 0o022, LC_ALL="C")
+    return folder / "dist"
+
+
+def test_two_clones_make_the_same_files(dist: Path, tmp_path: Path) -> None:
     """The second has another folder, umask, time zone, locale and zlib, and other modes and times."""
-    for name in ("one", "the other"):
-        (tmp_path / name).mkdir()
-        copied_to(tmp_path / name)
-        for project in (RUNTIME, SERVICE):
-            shutil.copytree(
-                ROOT / project, tmp_path / name / project, ignore=shutil.ignore_patterns("__pycache__")
-            )
-    other, site = tmp_path / "the other", tmp_path / "site"
+    other, site = cloned(tmp_path / "the other"), tmp_path / "site"
     for path in other.rglob("*"):
         path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
         os.utime(path, (10**9, 10**9))
     site.mkdir()
     (site / "sitecustomize.py").write_text(OTHER_ZLIB)
-    first = made_in(tmp_path / "one", tmp_path / "first", 0o022, LC_ALL="C")
+    first = {file.name: file.read_bytes() for file in dist.iterdir()}
     differently = {"LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "7"}
     second = made_in(other, tmp_path / "second", 0o077, PYTHONPATH=str(site), **differently)
     assert len(first) == 4
@@ -70,22 +80,12 @@ def test_two_clones_make_the_same_files(tmp_path: Path) -> None:
     assert [name for name in first if first[name] != second[name]] == []
 
 
-@pytest.mark.parametrize("project", [RUNTIME, SERVICE])
-def test_a_wheel_installs_with_pip(tmp_path: Path, project: str) -> None:
-    made_in(ROOT, tmp_path, 0o022)
-    (wheel,) = tmp_path.glob(f"ortpacks_{project}-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert archive.testzip() is None
-    target = tmp_path / "target"
-    argv = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        f"--target={target}",
-    ]
-    subprocess.run([*argv, str(wheel)], check=True)
-    assert (target / f"ortpacks_{project}" / "__init__.py").is_file()
+def test_the_wheels_install_with_pip(dist: Path, tmp_path: Path) -> None:
+    wheels = sorted(dist.glob("*.whl"))
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.testzip() is None
+    flags = ["--quiet", "--no-deps", "--no-index", f"--target={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *flags, *wheels], check=True)
+    for project in (RUNTIME, SERVICE):
+        assert (tmp_path / f"ortpacks_{project}" / "__init__.py").is_file()

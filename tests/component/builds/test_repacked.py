@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,14 +22,15 @@ from builder.formats import manifest as manifest_format
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
+from builder.package.archive import manifest_of
 from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
 from builder.ports import Completed
-from builder.project.variants import Project
+from tests.support import ROOT
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
 from tests.support.factories.workplace import Site, with_tools
-from tests.support.fakes.ports import FakeEngine, NoEngine
+from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
 from tests.support.schemas import schema
 
 NAMES = {
@@ -53,64 +54,69 @@ NO_CUDA: Mapping[str, object] = {
 """The smoke program's report on a package for the CPU."""
 
 
-@pytest.fixture
-def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = with_tools(Site(root, tmp_path), monkeypatch)
-    repacked.lay(tmp_path / "cache")
+def engineless(folder: Path) -> Site:
+    """Return a site in ``folder`` with wheels without CUDA and no engine."""
+    made = Site(ROOT, folder)
+    repacked.lay(folder / "cache")
     made.engine = NoEngine()
     made.use(made.engine)
     return made
 
 
-def road(site: Site, name: str, *, force: bool = False) -> VariantBuild:
-    options = BuildOptions(plan_options=PlanOptions(), force=force)
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return with_tools(engineless(tmp_path), monkeypatch)
+
+
+@dataclass
+class Shelf:
+    """A site and its packages in zstd form by variant, which tests only read."""
+
+    site: Site
+    packages: dict[str, Path]
+
+    def manifest(self, name: str) -> Manifest:
+        return manifest_of(self.packages[name], self.site.shop.archive(self.site.reporter))
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    site = engineless(tmp_path_factory.mktemp("shelf"))
+    return Shelf(site, {name: road(site, name).build()[0] for name in NAMES})
+
+
+def road(site: Site, name: str) -> VariantBuild:
+    options = BuildOptions(plan_options=PlanOptions())
     return VariantBuild(site.shop, site.shop.project.providers[name], options, site.reporter)
 
 
-def manifest_of(site: Site, package: Path) -> Manifest:
-    return manifest_format.loads(site.shop.archive(site.reporter).read_manifest(package), package.name)
-
-
-def proved(site: Site, package: Path) -> Manifest:
-    return verify(package, verifier(site.shop, site.reporter, None))
-
-
-def edited(site: Site, **changes: object) -> None:
-    """Change keys of ``bundle`` in the site's project."""
-    project: Project = site.shop.project
-    site.shop.__dict__["project"] = replace(
-        project,
-        bundle=replace(project.bundle, **changes),  # type: ignore[arg-type]
-    )
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wheel_becomes_a_verified_package_without_an_engine(site: Site, root: Path, name: str) -> None:
-    package, _ = road(site, name).build()
-    assert package == site.dist / NAMES[name]
-    manifest = manifest_of(site, package)
+def test_a_wheel_becomes_a_verified_package_without_an_engine(shelf: Shelf, name: str) -> None:
+    assert shelf.packages[name] == shelf.site.dist / NAMES[name]
+    manifest = shelf.manifest(name)
     schema("manifest").validate(json.loads(manifest_format.dumps(manifest)))
     extra = {"sbom.cdx.json", *(["licenses/directml.txt"] if name == "directml" else [])}
     assert {entry.path for entry in manifest.files} == LIBRARIES[name] | TEXTS | extra
     assert (manifest.variant, manifest.provider, manifest.base.name) == (name, name, "none")
     assert (manifest.driver, manifest.cuda, manifest.sm, dict(manifest.capabilities)) == (None, None, (), {})
-    archives = {NAMES[name], NAMES[name].replace(".zst", ".gz")}
+    assert shelf.site.engine.builds == []
+
+
+def test_dist_has_each_package_in_two_forms_with_their_provenance(shelf: Shelf) -> None:
+    archives = {*NAMES.values(), *(name.replace(".zst", ".gz") for name in NAMES.values())}
     beside = {*(f"{archive}.provenance.json" for archive in archives), "SHA256SUMS"}
-    assert {path.name for path in site.dist.iterdir()} == {*archives, name, ".locks", *beside}
-    assert site.engine.builds == []
+    assert {path.name for path in shelf.site.dist.iterdir()} == {*archives, *NAMES, ".locks", *beside}
 
 
-def test_only_linux_libraries_ask_for_a_glibc(site: Site) -> None:
-    needs = {}
-    for name in NAMES:
-        manifest = manifest_of(site, road(site, name).build()[0])
-        needs[name] = (manifest.glibc, manifest.glibcxx)
+def test_only_linux_libraries_ask_for_a_glibc(shelf: Shelf) -> None:
+    manifests = {name: shelf.manifest(name) for name in NAMES}
+    needs = {name: (manifest.glibc, manifest.glibcxx) for name, manifest in manifests.items()}
     assert needs == {"cpu": ("2.27", "3.4.22"), "directml": (None, None), "coreml": (None, None)}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_library_is_the_wheels_own_byte_for_byte(site: Site, name: str) -> None:
-    manifest = manifest_of(site, road(site, name).build()[0])
+def test_every_library_is_the_wheels_own_byte_for_byte(shelf: Shelf, name: str) -> None:
+    manifest = shelf.manifest(name)
     wheel = next(spec for spec in repacked.WHEELS if f"wheel:{spec}" == manifest.wheels[0].source)
     theirs = {hashlib.sha256(repacked.content(one)).hexdigest() for one in repacked.WHEELS[wheel]}
     ours = {entry.sha256 for entry in manifest.files if entry.path.startswith("lib/")}
@@ -118,13 +124,11 @@ def test_every_library_is_the_wheels_own_byte_for_byte(site: Site, name: str) ->
     assert not any(entry.modified for entry in manifest.files)
 
 
-def test_an_index_over_them_is_what_its_schema_says(site: Site, root: Path) -> None:
+def test_an_index_over_them_is_what_its_schema_says(shelf: Shelf) -> None:
     listed = []
-    for name in NAMES:
-        package, _ = road(site, name).build()
+    for name, package in shelf.packages.items():
         digest = file_digest(package)
-        stored = StoredArchive(package.name, digest.size, digest.sha256)
-        listed.append((manifest_of(site, package), stored))
+        listed.append((shelf.manifest(name), StoredArchive(package.name, digest.size, digest.sha256)))
     text = index_format.dumps(build_index("t", listed, ()))
     schema("index").validate(json.loads(text))
     packages = {package.variant: package for package in index_format.loads(text, "index.json").packages}
@@ -136,16 +140,14 @@ def test_an_index_over_them_is_what_its_schema_says(site: Site, root: Path) -> N
     }
 
 
-def test_the_same_wheel_gives_the_same_bytes(site: Site) -> None:
-    first = road(site, "directml").build()[0].read_bytes()
-    assert road(site, "directml", force=True).build()[0].read_bytes() == first
+def test_the_same_wheel_gives_the_same_bytes(site: Site, shelf: Shelf) -> None:
+    assert road(site, "directml").build()[0].read_bytes() == shelf.packages["directml"].read_bytes()
 
 
-def test_a_package_that_is_up_to_date_is_not_made_again(site: Site) -> None:
-    road(site, "cpu").build()
-    site.reporter.lines.clear()
-    road(site, "cpu").build()
-    assert f"{NAMES['cpu']} is up to date" in site.reporter.lines
+def test_a_package_that_is_up_to_date_is_not_made_again(shelf: Shelf) -> None:
+    before = shelf.packages["cpu"].stat()
+    assert road(shelf.site, "cpu").build()[0].stat() == before
+    assert f"{NAMES['cpu']} is up to date" in shelf.site.reporter.lines
 
 
 def test_what_tries_the_package_takes_room_where_an_engine_answers(
@@ -165,14 +167,14 @@ def test_what_tries_the_package_takes_room_where_an_engine_answers(
 
 
 def test_there_is_a_full_package_even_where_only_thin_ones_are_asked_for(site: Site) -> None:
-    edited(site, layouts=(Layout.THIN,))
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
     names = [NAMES["cpu"], NAMES["cpu"].replace(".zst", ".gz")]
     assert [path.name for path in road(site, "cpu").build()] == names
 
 
-def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(site: Site, tmp_path: Path) -> None:
-    package, _ = road(site, "directml").build()
-    site.shop.archive(site.reporter).extract(package, tmp_path / "out")
+def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.site.shop.archive(shelf.site.reporter).extract(shelf.packages["directml"], tmp_path / "out")
     notice = (tmp_path / "out/NOTICE").read_text()
     assert "NVIDIA" not in notice
     below = notice.partition("licenses/directml.txt (microsoft, ortpacks)\n")[2]
@@ -184,9 +186,8 @@ def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(site: Si
     assert component["purl"] == "pkg:pypi/onnxruntime-directml@1.23.0"
 
 
-def test_its_provenance_names_the_command_that_makes_it_again(site: Site) -> None:
-    package, _ = road(site, "coreml").build()
-    statement = json.loads((site.dist / f"{package.name}.provenance.json").read_text())
+def test_its_provenance_names_the_command_that_makes_it_again(shelf: Shelf) -> None:
+    statement = json.loads((shelf.site.dist / f"{NAMES['coreml']}.provenance.json").read_text())
     made = statement["predicate"]["buildDefinition"]
     assert made["externalParameters"]["command"] == "./run build --variant coreml"
     assert "pkg:pypi/onnxruntime@1.23.2" in {one["uri"] for one in made["resolvedDependencies"]}
@@ -236,18 +237,8 @@ def test_a_wheel_without_the_library_is_told_with_who_needs_it(site: Site, tmp_p
         road(site, "coreml").build()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_package_is_proved_from_its_archive_alone(site: Site, name: str) -> None:
-    package, _ = road(site, name).build()
-    assert proved(site, package).variant == name
-    data = package.read_bytes()
-    package.write_bytes(data[:-200] + bytes(200))
-    with pytest.raises((CheckFailedError, IntegrityError)):
-        proved(site, package)
-
-
-def test_a_package_of_any_machine_is_checked_without_an_engine(site: Site) -> None:
-    package, _ = road(site, "directml").build()
+def test_a_package_of_any_machine_is_checked_without_an_engine(shelf: Shelf) -> None:
+    site, package = shelf.site, shelf.packages["directml"]
     check_package(site.shop, package, (), PlanOptions())
     assert "check directml" in site.reporter.lines
     assert site.engine.builds == []
@@ -256,15 +247,17 @@ def test_a_package_of_any_machine_is_checked_without_an_engine(site: Site) -> No
         check_package(site.shop, package, (cpu,), PlanOptions())
 
 
-def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(site: Site, tmp_path: Path) -> None:
-    road(site, "coreml").build()
-    (tmp_path / "elsewhere/docs").mkdir(parents=True)
-    write_builds_page(Wiring(tmp_path / "elsewhere", reporter=site.reporter), [site.dist])
-    assert site.reporter.lines[-1].endswith("0 of 0 packages")
+def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    reporter = FakeReporter()
+    (tmp_path / "docs").mkdir()
+    write_builds_page(Wiring(tmp_path, reporter=reporter), [shelf.site.dist])
+    assert reporter.lines[-1].endswith("0 of 0 packages")
 
 
-def test_no_model_is_run_on_a_package_of_another_platform_even_with_a_bench(site: Site) -> None:
-    package, _ = road(site, "coreml").build()
+def test_no_model_is_run_on_a_package_of_another_platform_even_with_a_bench(shelf: Shelf) -> None:
+    site, package = shelf.site, shelf.packages["coreml"]
     verify(package, verifier(site.shop, site.reporter, site.bench()))
     assert site.engine.runs == []
     assert site.reporter.lines[-1] == f"{package.name}: no model was run: it is for macos-arm64"

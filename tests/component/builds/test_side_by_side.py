@@ -18,7 +18,6 @@ from builder.errors import CheckFailedError, CommandError, DiskError, TransferEr
 from builder.pipeline.plan import plan
 from builder.ports import ImageBuild
 from builder.project.build_plan import BuildPlan
-from builder.project.inputs import Lock
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
 
@@ -144,6 +143,12 @@ def test_ctrl_c_ends_what_the_roads_run_and_waits_for_them(monkeypatch: pytest.M
     assert ended == ["legacy"]
 
 
+def build_two(site: Site) -> tuple[Path, ...]:
+    """Build legacy and modern at once."""
+    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
+    return build_all(builds, lambda: None, "./run build --all")
+
+
 def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(site: Site) -> None:
     export = site.engine.on_build
 
@@ -154,11 +159,7 @@ def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
 
     site.engine.on_build = fail_modern
     with pytest.raises(VariantsFailedError) as caught:
-        build_all(
-            {name: variant_build(site, name) for name in ("legacy", "modern")},
-            lambda: None,
-            "./run build --all",
-        )
+        build_two(site)
     log = site.dist / "modern/build.log"
     assert str(caught.value).splitlines() == [
         "not made: 1 of 2 variants",
@@ -180,17 +181,14 @@ def test_variants_that_do_not_fit_together_are_not_begun(
     every_sm = (50, 52, 60, 61, 70, 75, 80, 86, 89)
     site = with_tools(Site(root, tmp_path, code=every_sm), monkeypatch)
     site.compiles = every_sm
-    names = ("legacy", "modern")
-    builds = {name: variant_build(site, name) for name in names}
+    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
     sizes = {name: sum(need.size for need in build.disk_needs()) for name, build in builds.items()}
     assert min(sizes.values()) > 10**8
     needed = sum(need.size for need in joint_disk_needs(builds))
 
     def build(free: int) -> tuple[Path, ...]:
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-        return build_all(
-            {name: variant_build(site, name) for name in names}, lambda: None, "./run build --all"
-        )
+        return build_two(site)
 
     with pytest.raises(
         DiskError,
@@ -212,9 +210,7 @@ def test_variants_that_do_not_fit_together_are_not_begun(
 def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) -> None:
     site.use(NoEngine())
     with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants") as caught:
-        build_all(
-            {name: variant_build(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build"
-        )
+        build_two(site)
     assert caught.value.exit_code == 4
     assert "plan legacy" not in site.reporter.lines
 
@@ -229,18 +225,7 @@ def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pyte
 
     monkeypatch.setattr("builder.builds.variant_build.plan", plan_together)
     monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
-    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
-    assert build_all(builds, lambda: None, "./run build --all") == (Path("legacy"), Path("modern"))
-
-
-def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:
-    site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
-    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
-        build_all(
-            {name: variant_build(site, name) for name in ("legacy", "modern")},
-            lambda: None,
-            "./run build --all",
-        )
+    assert build_two(site) == (Path("legacy"), Path("modern"))
 
 
 def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,8 +235,7 @@ def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest
         raise TransferError("the wheel does not come")
 
     monkeypatch.setattr("builder.builds.variant_build.plan", fail)
-    builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
     with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
-        build_all(builds, lambda: None, "./run build --all")
+        build_two(site)
     told = ["! the wheel does not come", "plan legacy", "plan modern"]
     assert [site.reporter.lines.count(line) for line in told] == [2, 1, 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from builder.errors import TransferError
 from builder.files.http_opener import trusted_certificates
 from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeReporter
+from tests.support.tls_server import make_certificate
 
 BODY = b"body of a file"
 
@@ -42,27 +42,15 @@ class RefusingProxy(Handler):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a PEM file with the key and the self-signed certificate of 127.0.0.1."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
+    if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
-    path = tmp_path_factory.mktemp("tls") / "own.pem"
-    kind = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    done = subprocess.run(
-        [openssl, "req", *kind, *name, "-keyout", path, "-out", f"{path}.crt"],
-        check=False,
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr
-    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
-    return path
+    return make_certificate(tmp_path_factory.mktemp("tls"), "own")
 
 
 @contextmanager
 def https(certificate: Path) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with listening(server) as url:
@@ -76,7 +64,7 @@ def transfer(env: dict[str, str], waits: list[float]) -> HttpTransfer:
 @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_a_named_certificate_is_trusted(certificate: Path, tmp_path: Path, name: str) -> None:
     with https(certificate) as url:
-        transfer({name: f"{certificate}.crt"}, []).download(f"{url}/x.deb", tmp_path / "x.deb")
+        transfer({name: str(certificate)}, []).download(f"{url}/x.deb", tmp_path / "x.deb")
     assert (tmp_path / "x.deb").read_bytes() == BODY
 
 
@@ -91,7 +79,7 @@ def test_without_one_an_unknown_certificate_is_final(certificate: Path, tmp_path
 def test_openssl_itself_reads_the_file_of_ssl_cert_file(
     certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with https(certificate) as url:
         transfer({}, []).download(f"{url}/x.deb", tmp_path / "x.deb")
     assert (tmp_path / "x.deb").read_bytes() == BODY

@@ -18,10 +18,10 @@ LINE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) (\S+)\n")
 BUSY = """\
 import os, sys, time
 block = bytearray(200 << 20)
-while sum(os.times()[:2]) < 0.4:
+while sum(os.times()[:2]) < 0.2:
     pass
 """
-"""Program that works for 0.4 s with 200 MiB of memory."""
+"""Program that works for 0.2 s with 200 MiB of memory."""
 
 
 def run(
@@ -41,7 +41,7 @@ def test_one_line_tells_what_a_compiler_took(unit: Path, tmp_path: Path) -> None
     assert found is not None
     start, end, cpu, peak, status = map(int, found.groups()[:5])
     assert before <= start <= end <= after
-    assert 400 <= cpu <= 3000
+    assert 200 <= cpu <= 3000
     assert cpu <= end - start + 20, "one thread takes no more time than there was"
     assert 200 << 10 <= peak <= 400 << 10, "KiB"
     assert (status, found[6]) == (0, "d/x.cu.o")
@@ -53,7 +53,7 @@ def test_what_a_compilers_children_take_counts(unit: Path, tmp_path: Path) -> No
     (tmp_path / "busy.py").write_text(BUSY)
     run(unit, "sh", "-c", "sh -c 'python3 busy.py'; true", log=log, cwd=tmp_path)
     (line,) = read_log(log)
-    assert line.cpu >= 400
+    assert line.cpu >= 200
     assert line.peak >= 200 << 10
     assert line.output == "-", "no -o: no name"
 

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import pytest
 
 from builder.builds.wiring import Wiring
-from builder.errors import NothingToDoError, ValidationError
+from builder.errors import ValidationError
 from builder.formats.index import Index, IndexPackage, StoredArchive, entry_of
 from builder.formats.manifest import Driver
 from builder.gpu.architectures import Capability
@@ -27,6 +27,7 @@ from builder.selection.select import select
 from builder.wheels.package_wheels import make_wheels
 from builder.wheels.publishing import write_index
 from builder.wheels.variant_properties import CARDS, labels
+from tests.support import ROOT
 from tests.support.factories import official_wheels as official
 from tests.support.factories import releases
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS, write_package
@@ -167,20 +168,22 @@ def shop(root: Path, tmp_path: Path) -> Wiring:
     return official.workshop(root, tmp_path)
 
 
-def filled(shop: Wiring) -> Wiring:
-    """Return the shop with wheels of a variant and for the CPU."""
-    make_wheels(shop, write_package(shop.dist))
-    make_wheels(shop, official.write_cpu_package(shop.dist))
-    return shop
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Wiring:
+    """Return a shop with wheels of a variant and for the CPU, which tests only read."""
+    made = official.workshop(ROOT, tmp_path_factory.mktemp("filled"))
+    make_wheels(made, write_package(made.dist))
+    make_wheels(made, official.write_cpu_package(made.dist))
+    return made
 
 
 def hashed(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test_both_pages_list_every_wheel_with_its_sha256_and_metadata(shop: Wiring, tmp_path: Path) -> None:
+def test_both_pages_list_every_wheel_with_its_sha256_and_metadata(filled: Wiring, tmp_path: Path) -> None:
     """Keys are from PEPs 691, 700 and 714, attributes from PEPs 503 and 714."""
-    folder = write_index(filled(shop), tmp_path / "simple") / PROJECT
+    folder = write_index(filled, tmp_path / "simple") / PROJECT
     stems = [f"ortpacks_onnxruntime_gpu-1.23.2-{python}-{PLATFORM}" for python in PYTHONS]
     wheels = {f"{stem}{end}" for stem in stems for end in (".whl", "-modern.whl")}
     page = json.loads((folder / "index.json").read_text())
@@ -206,14 +209,14 @@ def test_both_pages_list_every_wheel_with_its_sha256_and_metadata(shop: Wiring, 
 
 
 def test_a_variants_wheel_tells_its_own_properties_and_is_else_the_one_in_dist(
-    shop: Wiring, tmp_path: Path
+    filled: Wiring, tmp_path: Path
 ) -> None:
-    folder = write_index(filled(shop), tmp_path / "simple") / PROJECT
+    folder = write_index(filled, tmp_path / "simple") / PROJECT
     whole = json.loads((folder / "ortpacks_onnxruntime_gpu-1.23.2-variants.json").read_text())
     for wheel in folder.glob("*-modern.whl"):
         with (
             ZipFile(wheel) as archive,
-            ZipFile(shop.dist / "wheels/modern" / wheel.name.replace("-modern", "")) as plain,
+            ZipFile(filled.dist / "wheels/modern" / wheel.name.replace("-modern", "")) as plain,
         ):
             assert archive.testzip() is None
             info = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
@@ -225,11 +228,13 @@ def test_a_variants_wheel_tells_its_own_properties_and_is_else_the_one_in_dist(
     assert list(whole["variants"]) == ["modern"]
 
 
-def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(shop: Wiring, tmp_path: Path) -> None:
-    folder = write_index(filled(shop), tmp_path / "simple")
+def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(
+    filled: Wiring, tmp_path: Path
+) -> None:
+    folder = write_index(filled, tmp_path / "simple")
     before = {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()}
     (folder / PROJECT / "old.whl").write_bytes(b"")
-    write_index(shop, folder)
+    write_index(filled, folder)
     assert {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()} == before
 
 
@@ -250,23 +255,18 @@ def test_a_variant_that_no_gpu_would_take_is_left_out_and_told(shop: Wiring, tmp
     assert any("of modern is left out: no GPU would take it" in line for line in shop.reporter.lines)
 
 
-def test_a_folder_of_something_else_is_left_alone(shop: Wiring, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_left_alone(filled: Wiring, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("mine")
     with pytest.raises(ValidationError, match="holds something else than an index of wheels"):
-        write_index(filled(shop), tmp_path / "mine")
+        write_index(filled, tmp_path / "mine")
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
 
 
 def test_somebody_elses_wheel_among_them_is_told(shop: Wiring, tmp_path: Path) -> None:
-    filled(shop)
+    make_wheels(shop, write_package(shop.dist))
     stranger = shop.dist / "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-py3-none-any.whl"
     with ZipFile(stranger, "w") as archive:
         archive.writestr("x", "")
     with pytest.raises(ValidationError, match=r"is no wheel of \./run wheel"):
-        write_index(shop, tmp_path / "simple")
-
-
-def test_no_wheels_is_nothing_to_do(shop: Wiring, tmp_path: Path) -> None:
-    with pytest.raises(NothingToDoError, match="has no wheels"):
         write_index(shop, tmp_path / "simple")

@@ -19,6 +19,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ValidationError
 from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 from tests.doubles.wheels import record_row
+from tests.support import ROOT
 from tests.support.factories import official_wheels as official
 from tests.support.factories.official_wheels import CAPI, PLATFORM, PROVIDER, PYTHONS, write_package
 from tests.support.schemas import schema
@@ -29,6 +30,13 @@ INFO = "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
 @pytest.fixture
 def shop(root: Path, tmp_path: Path) -> Wiring:
     return official.workshop(root, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """Return the wheels of a package, which lie in ``wheels/modern`` below it and which tests only read."""
+    shop = official.workshop(ROOT, tmp_path_factory.mktemp("made"))
+    return make_wheels(shop, write_package(shop.dist))
 
 
 def members(wheel: Path) -> dict[str, bytes]:
@@ -47,21 +55,19 @@ def installed(wheel: Path, folder: Path) -> None:
 
 
 def test_there_is_one_for_each_python_of_the_official_wheel_and_pip_takes_it(
-    shop: Wiring, tmp_path: Path
+    wheels: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    made = make_wheels(shop, write_package(shop.dist))
-    assert [one.parent for one in made] == [shop.dist / "wheels/modern"] * 2
-    assert [one.name for one in made] == [
-        f"ortpacks_onnxruntime_gpu-1.23.2-{python}-{PLATFORM}.whl" for python in PYTHONS
+    assert [one.relative_to(one.parents[2]).as_posix() for one in wheels] == [
+        f"wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-{python}-{PLATFORM}.whl" for python in PYTHONS
     ]
-    installed(made[1], tmp_path / "site")
+    installed(wheels[1], tmp_path / "site")
     assert (tmp_path / "site/onnxruntime/__init__.py").is_file()
     assert (tmp_path / f"site/{CAPI}{PROVIDER}").stat().st_mode & 0o111
 
 
-def test_only_the_provider_is_another_than_the_official_wheels(shop: Wiring) -> None:
-    made = members(make_wheels(shop, write_package(shop.dist))[0])
-    theirs = members(next((shop.dist.parent / "shelf").glob("onnxruntime_gpu-*cp312*")))
+def test_only_the_provider_is_another_than_the_official_wheels(wheels: tuple[Path, ...]) -> None:
+    made = members(wheels[0])
+    theirs = members(next((wheels[0].parents[3] / "shelf").glob("onnxruntime_gpu-*cp312*")))
     same = {path for path, data in theirs.items() if made.get(path) == data}
     assert {path for path in theirs if "dist-info" not in path} - same == {f"{CAPI}{PROVIDER}"}
     provider = made[f"{CAPI}{PROVIDER}"]
@@ -69,8 +75,8 @@ def test_only_the_provider_is_another_than_the_official_wheels(shop: Wiring) -> 
     assert provider.endswith(f"\0{runpath}\0libnvrtc.so.12".encode())
 
 
-def test_record_names_every_file_with_its_sha256_and_size(shop: Wiring) -> None:
-    for wheel in make_wheels(shop, write_package(shop.dist)):
+def test_record_names_every_file_with_its_sha256_and_size(wheels: tuple[Path, ...]) -> None:
+    for wheel in wheels:
         made = members(wheel)
         rows = {row[0]: row[1:] for row in csv.reader(made[f"{INFO}/RECORD"].decode().splitlines())}
         assert rows.pop(f"{INFO}/RECORD") == ["", ""]
@@ -81,9 +87,9 @@ def test_record_names_every_file_with_its_sha256_and_size(shop: Wiring) -> None:
 
 
 def test_its_metadata_requires_nvidias_wheels_at_the_pinned_versions_and_nothing_optional(
-    shop: Wiring,
+    wheels: tuple[Path, ...],
 ) -> None:
-    text = members(make_wheels(shop, write_package(shop.dist))[0])[f"{INFO}/METADATA"]
+    text = members(wheels[0])[f"{INFO}/METADATA"]
     metadata, unknown = parse_email(text)
     assert unknown == {}
     assert (metadata["name"], metadata["version"]) == ("ortpacks-onnxruntime-gpu", "1.23.2")
@@ -94,8 +100,8 @@ def test_its_metadata_requires_nvidias_wheels_at_the_pinned_versions_and_nothing
     assert "7.5, 8.0, 8.6" in metadata["summary"]
 
 
-def test_the_tags_in_wheel_are_those_of_its_name(shop: Wiring) -> None:
-    text = members(make_wheels(shop, write_package(shop.dist))[1])[f"{INFO}/WHEEL"].decode()
+def test_the_tags_in_wheel_are_those_of_its_name(wheels: tuple[Path, ...]) -> None:
+    text = members(wheels[1])[f"{INFO}/WHEEL"].decode()
     found = HeaderParser().parsestr(text)
     assert found.get_all("Tag") == [f"cp313-cp313t-{one}" for one in PLATFORM.split(".")]
     assert found["Root-Is-Purelib"] == "false"
@@ -109,8 +115,8 @@ def test_a_provider_that_needs_a_newer_glibc_is_for_that_manylinux(shop: Wiring)
     assert found.get_all("Tag") == ["cp312-cp312-manylinux_2_34_x86_64"]
 
 
-def test_its_sbom_is_valid_and_names_each_file_once(shop: Wiring) -> None:
-    made = members(make_wheels(shop, write_package(shop.dist))[0])
+def test_its_sbom_is_valid_and_names_each_file_once(shop: Wiring, wheels: tuple[Path, ...]) -> None:
+    made = members(wheels[0])
     text = made[f"{INFO}/sboms/ortpacks.cdx.json"]
     assert shop.bom.problems(text) == ()
     bom = json.loads(text)
@@ -137,9 +143,9 @@ def test_the_same_package_gives_the_same_bytes(shop: Wiring) -> None:
     assert [one.read_bytes() for one in make_wheels(shop, package)] == first
 
 
-def test_it_says_which_package_it_was_made_of(shop: Wiring) -> None:
-    package = write_package(shop.dist)
-    told = json.loads(members(make_wheels(shop, package)[0])[f"{INFO}/ortpacks.json"])
+def test_it_says_which_package_it_was_made_of(wheels: tuple[Path, ...]) -> None:
+    (package,) = wheels[0].parents[2].glob("*.tar.zst")
+    told = json.loads(members(wheels[0])[f"{INFO}/ortpacks.json"])
     index = {"format": 4, "tag": "x", "packages": [told["package"]], "models": []}
     schema("index").validate(index)
     assert told["package"]["sha256"] == hashlib.sha256(package.read_bytes()).hexdigest()

@@ -6,17 +6,6 @@ from __future__ import annotations
 from tests.support.factories.project_copy import Place
 
 
-def test_nothing_named_is_nothing_to_do(copied: Place) -> None:
-    assert copied.fails(3, "wheel").startswith(
-        "error: No package is named. Name one, or a variant's: --variant ("
-    )
-
-
-def test_a_package_that_is_not_there_is_told(copied: Place) -> None:
-    said = copied.fails(2, "wheel", "gone.tar.zst")
-    assert said == "error: gone.tar.zst: there is no such package. Check the path.\n"
-
-
 def test_a_file_that_is_no_package_is_told(copied: Place) -> None:
     name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.gz"
     (copied.folder / name).write_text("garbage")

@@ -48,6 +48,11 @@ def test_programs_and_patches_make_another_key(tmp_path: Path, file: str, counts
     assert (key(tmp_path) != before) is counts
 
 
+def test_another_dockerfile_makes_another_key(tmp_path: Path) -> None:
+    other = replace(RENDERED, dockerfile="FROM debian AS artifact\n")
+    assert artifact_key(other, Lock(pins={}), tmp_path) != key(tmp_path)
+
+
 @pytest.mark.parametrize("item", [NVCC, RE2, CUDNN])
 def test_an_input_of_other_bytes_makes_another_key(tmp_path: Path, item: Input) -> None:
     locks = (Lock(pins={item.key: Pin(sha256=digit * 64)}) for digit in "ab")

@@ -18,16 +18,12 @@ from builder.errors import CheckFailedError, CommandError, DiskError, TransferEr
 from builder.pipeline.plan import plan
 from builder.ports import ImageBuild
 from builder.project.build_plan import BuildPlan
+from builder.project.inputs import Lock
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
 
 FAR = 10
 """Seconds after which a build that waits for another one fails."""
-
-
-@pytest.fixture
-def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return with_tools(Site(root, tmp_path), monkeypatch)
 
 
 def fails(error: Exception) -> Callable[[], Path]:
@@ -226,6 +222,12 @@ def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pyte
     monkeypatch.setattr("builder.builds.variant_build.plan", plan_together)
     monkeypatch.setattr(VariantBuild, "build", lambda self: (Path(self.plan().variant.name),))
     assert build_two(site) == (Path("legacy"), Path("modern"))
+
+
+def test_a_room_that_cannot_be_reckoned_is_told_by_the_variants_own_build(site: Site) -> None:
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins={})
+    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants"):
+        build_two(site)
 
 
 def test_a_plan_that_fails_is_made_and_told_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ from builder.errors import (
 from builder.formats.package_names import Host, Profile
 from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
 from builder.project.inputs import Lock
+from tests.support import ROOT
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
 
@@ -43,11 +44,6 @@ BESIDE = {
     PACKAGE.replace(".tar.zst", ".build.json"),
     *(f"{archive}.provenance.json" for archive in (PACKAGE, THIN, GZIPPED)),
 }
-
-
-@pytest.fixture
-def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return with_tools(Site(root, tmp_path), monkeypatch)
 
 
 @pytest.fixture
@@ -130,22 +126,17 @@ def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: S
     assert not any(line.startswith("render ") for line in site.reporter.lines)
 
 
-def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
-    site: Site, tmp_path: Path
-) -> None:
-    full = variant_build(site).build()[0]
-    text = (site.dist / f"{PACKAGE}.provenance.json").read_text()
+def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(legacy_dist: Path) -> None:
+    text = (legacy_dist / f"{PACKAGE}.provenance.json").read_text()
     statement = json.loads(text)
-    digest = hashlib.sha256(full.read_bytes()).hexdigest()
+    digest = hashlib.sha256((legacy_dist / PACKAGE).read_bytes()).hexdigest()
     assert statement["subject"] == [{"name": PACKAGE, "digest": {"sha256": digest}}]
     made = statement["predicate"]["buildDefinition"]
-    assert (
-        made["externalParameters"]["command"]
-        == "./run build --variant legacy --origin source --base assembled"
-    )
+    command = "./run build --variant legacy --origin source --base assembled"
+    assert made["externalParameters"]["command"] == command
     assert any("nvidia-cudnn-cu12" in one["uri"] for one in made["resolvedDependencies"])
-    assert str(tmp_path) not in text
-    assert str(site.shop.root) not in text
+    assert str(legacy_dist.parent) not in text
+    assert str(ROOT) not in text
 
 
 def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
@@ -161,14 +152,15 @@ def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
     assert seen == [[], "", 1]
 
 
-def test_the_second_build_is_up_to_date(site: Site) -> None:
-    first = [package.stat() for package in variant_build(site).build()]
-    again = [package.stat() for package in variant_build(site).build()]
+def test_the_second_build_is_up_to_date(built: Site) -> None:
+    names = (PACKAGE, THIN, GZIPPED)
+    first = [(built.dist / name).stat() for name in names]
+    again = [package.stat() for package in variant_build(built).build()]
     assert [(one.st_ino, one.st_mtime_ns) for one in again] == [
         (one.st_ino, one.st_mtime_ns) for one in first
     ]
-    assert site.built() == ["artifact"]
-    assert site.reporter.lines[-3:] == [f"{name} is up to date" for name in (PACKAGE, THIN, GZIPPED)]
+    assert built.built() == []
+    assert built.reporter.lines[-3:] == [f"{name} is up to date" for name in names]
 
 
 def crash(_: ContainerRun) -> Completed:
@@ -184,26 +176,22 @@ def disk(_: ContainerRun) -> Completed:
 
 
 @pytest.mark.parametrize(
-    ("run", "error", "before"),
-    [
-        (crash, CheckFailedError, False),
-        (ctrl_c, KeyboardInterrupt, True),
-        (disk, OSError, False),
-    ],
+    ("run", "error"), [(crash, CheckFailedError), (ctrl_c, KeyboardInterrupt), (disk, OSError)]
 )
 def test_what_was_not_proved_does_not_stand_in_dist(
-    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException], before: bool
+    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException]
 ) -> None:
-    """``before``: whether a package of an earlier build is in ``dist``."""
-    if before:
-        variant_build(site).build()
     site.engine.on_run = run
     with pytest.raises(error):
-        variant_build(site, force=before).build()
+        variant_build(site).build()
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
-    site.engine.on_run = None
-    variant_build(site).build()
-    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_an_earlier_package_does_not_stand_for_one_that_was_not_proved(built: Site) -> None:
+    built.engine.on_run = ctrl_c
+    with pytest.raises(KeyboardInterrupt):
+        variant_build(built, force=True).build()
+    assert (packages(built), sums(built), holds(built)) == ([], "", set())
 
 
 def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
@@ -218,14 +206,13 @@ def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
     [(VariantBuild.bundle, {"profile": Profile.MINIMAL}), (VariantBuild.check, {"host": Host.SOURCE})],
 )
 def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
-    site: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
+    built: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
 ) -> None:
-    variant_build(site).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
-        verb(variant_build(site, force=False, **wish))
+        verb(variant_build(built, force=False, **wish))
     assert caught.value.exit_code == 6
-    assert set(packages(site)) <= {PACKAGE, THIN}
-    assert site.built() == ["artifact"]
+    assert set(packages(built)) <= {PACKAGE, THIN}
+    assert built.built() == []
 
 
 def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
@@ -234,12 +221,13 @@ def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
     assert packages(site) == []
 
 
-def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
-    first = [package.read_bytes() for package in variant_build(site).build()]
-    for name in packages(site):
-        (site.dist / name).unlink()
-    assert [package.read_bytes() for package in variant_build(site).bundle()] == first
-    assert site.built() == ["artifact"]
+def test_bundle_packs_what_was_compiled_with_the_same_flags(built: Site, legacy_dist: Path) -> None:
+    for name in packages(built):
+        (built.dist / name).unlink()
+    made = variant_build(built).bundle()
+    assert [package.name for package in made] == [PACKAGE, THIN, GZIPPED]
+    assert all(package.read_bytes() == (legacy_dist / package.name).read_bytes() for package in made)
+    assert built.built() == []
 
 
 def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> None:
@@ -251,31 +239,25 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
     assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 1
     variant_build(site, force=True).build()
-    compiles = [request for request in site.engine.builds if request.target == "artifact"]
-    assert ["ANEW" in one.args for one in compiles] == [False, True], "also where BuildKit has it as a layer"
+    first, forced = (request for request in site.engine.builds if request.target == "artifact")
+    assert (first.args, first.cache, first.sockets) == ({}, None, {})
+    assert {*forced.args} == {"ANEW"}, "also where BuildKit has it as a layer"
 
 
 @pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
-def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, lost: str) -> None:
-    variant_build(site).build()[0].unlink()
-    path = site.dist / "legacy" / lost
+def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(built: Site, lost: str) -> None:
+    (built.dist / PACKAGE).unlink()
+    path = built.dist / "legacy" / lost
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.write_bytes(b"\xff\xfe")
-    variant_build(site).build()
-    assert packages(site) == [PACKAGE, THIN]
-    assert site.built().count("artifact") == 2
+    variant_build(built).build()
+    assert packages(built) == [PACKAGE, THIN]
+    assert built.built() == ["artifact"]
 
 
-@pytest.mark.parametrize(
-    ("file", "compiled"),
-    [
-        ("own.patch", 2),
-        ("templates/variant.Dockerfile.j2", 2),
-        ("templates/release-notes.md.j2", 1),
-    ],
-)
+@pytest.mark.parametrize(("file", "compiled"), [("own.patch", 2), ("templates/release-notes.md.j2", 1)])
 def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
     package = variant_build(own_site).build()[0]
     with (own_site.shop.root / file).open("a") as edited:
@@ -306,12 +288,11 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(own_site: Si
     assert own_site.built() == []
 
 
-def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -> None:
-    flagged(site, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy").build()
-    variant_build(site, force=True).build()
-    first, second = site.engine.builds
-    assert (first.args, first.cache) == ({"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy")
-    assert ({*second.args}, second.cache, second.sockets) == ({"ANEW"}, None, {})
+def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(built: Site) -> None:
+    flagged(built, force=True, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy").build()
+    (request,) = built.engine.builds
+    assert (request.args["JOBS"], request.args["MEMORY_MIB"]) == ("7", "3072")
+    assert request.cache == "type=gha,scope=legacy"
 
 
 def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
@@ -382,17 +363,15 @@ def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
     assert packages(site) == [PACKAGE, THIN]
 
 
-def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:
-    variant_build(site).build()
-
+def test_a_compile_that_failed_leaves_nothing_to_bundle(built: Site) -> None:
     def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
         raise CommandError("nvcc exited with 1")
 
-    site.engine.on_build = fail
+    built.engine.on_build = fail
     with pytest.raises(CommandError):
-        variant_build(site, force=True).build()
+        variant_build(built, force=True).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
-        variant_build(site).bundle()
+        variant_build(built).bundle()
 
 
 def make_image(build: VariantBuild) -> object:

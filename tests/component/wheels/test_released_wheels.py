@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -15,7 +14,7 @@ from builder.app.releases import releasing
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, ValidationError
 from builder.wheels.package_wheels import make_missing_wheels
 from builder.wheels.publishing import add_wheels
-from tests.component.wheels.test_index import Links
+from tests.component.wheels.test_index import Links, hashed
 from tests.doubles.github import GitHubDouble
 from tests.support.factories import official_wheels as official
 from tests.support.factories.mirroring import stamps
@@ -43,10 +42,6 @@ def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelS
 
 def wheel_files(folder: Path) -> dict[str, str]:
     return {one.name: hashed(one) for one in folder.glob("ortpacks_onnxruntime_gpu*")}
-
-
-def hashed(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_publish_makes_the_wheels_files_of_the_release_signed_and_listed(

@@ -68,15 +68,20 @@ def lines(text: str) -> Iterator[str]:
     return iter(text.splitlines(keepends=True))
 
 
+def failed(text: str) -> list[FailedUnit]:
+    """Return the units that fail in Ninja's output."""
+    failures: list[FailedUnit] = []
+    list(follow(lines(text), progress(COSTS), failures))
+    return failures
+
+
 def test_every_line_goes_on_as_it_came() -> None:
     seen = list(follow(lines(TRANSCRIPT), progress(COSTS), []))
     assert seen == TRANSCRIPT.splitlines()
 
 
 def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
-    failures: list[FailedUnit] = []
-    list(follow(lines(TRANSCRIPT), progress(COSTS), failures))
-    assert [(failure.output, failure.command, list(failure.lines)) for failure in failures] == [
+    assert [(one.output, one.command, list(one.lines)) for one in failed(TRANSCRIPT)] == [
         (
             "d/b.cc.o",
             "g++ -c b.cc -o d/b.cc.o",
@@ -92,14 +97,12 @@ def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
 
 def test_of_a_long_output_the_last_lines_are_kept() -> None:
     many = "FAILED: a.o\ng++ -c\n" + "".join(f"line {number}\n" for number in range(1, 41))
-    failures: list[FailedUnit] = []
-    list(follow(lines(many), progress({}), failures))
-    assert list(failures[0].lines) == [f"line {number}" for number in range(26, 41)]
+    (unit,) = failed(many)
+    assert list(unit.lines) == [f"line {number}" for number in range(26, 41)]
 
 
 def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    failures: list[FailedUnit] = []
-    list(follow(lines(TRANSCRIPT), progress(COSTS), failures))
+    failures = failed(TRANSCRIPT)
     capsys.readouterr()
     report_failures(failures)
     told = capsys.readouterr().out.splitlines()
@@ -120,9 +123,7 @@ def test_several_failures_share_the_lines_that_an_error_shows(
     """30 lines are shown: two for each failure's name and command, and one at the end with their number."""
     names = [f"{number}.o" for number in range(count)]
     text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
-    failures: list[FailedUnit] = []
-    list(follow(lines(text), progress({}), failures))
-    report_failures(failures)
+    report_failures(failed(text))
     told = capsys.readouterr().out.splitlines()
     assert len(told) == count * (each + 2) + 1
     assert len(told) <= 30 or count > 9

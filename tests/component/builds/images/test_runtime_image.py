@@ -96,9 +96,9 @@ def order(site: Site, name: str) -> list[str]:
     return [line.split()[1] for line in text.splitlines() if line.startswith("ADD")]
 
 
-def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: Site) -> None:
-    builds, trees = seen(site)
-    assert road(site, "legacy").image(ImageOptions()).tags == ("ortpacks/legacy:1.21.0",)
+def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(built: Site) -> None:
+    builds, trees = seen(built)
+    assert road(built, "legacy").image(ImageOptions()).tags == ("ortpacks/legacy:1.21.0",)
     (request,) = builds
     assert set(trees) == {"system", *NVIDIA_LAYERS, "python", "package"}
     assert (request.tags, request.platform, request.network) == (
@@ -117,12 +117,12 @@ def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: S
     assert not {name for name in python if name.endswith(("providers_cuda.so", "tensorrt.so", ".so.1.21.0"))}
 
 
-def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(site: Site) -> None:
-    road(site, "legacy").image(ImageOptions())
-    text = (site.dist / "legacy/image.Dockerfile").read_text()
+def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(built: Site) -> None:
+    road(built, "legacy").image(ImageOptions())
+    text = (built.dist / "legacy/image.Dockerfile").read_text()
     assert not [line for line in text.splitlines() if line.startswith(("COPY", "RUN"))]
     names = ["system", *NVIDIA_LAYERS, "python", "package"]
-    assert order(site, "legacy") == [f"{name}.tar" for name in names]
+    assert order(built, "legacy") == [f"{name}.tar" for name in names]
     assert 'CMD ["python3", "-m", "ortpacks_runtime", "doctor"]' in text
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
     assert 'io.ortpacks.sm="50 52 60 61 70"' in text
@@ -231,15 +231,15 @@ def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
         assert index.fetched == [numpy.file]
 
 
-def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architecture(site: Site) -> None:
-    builds, _ = seen(site)
-    site.engine.registry = PushedImage("sha256:d1", site.engine.built, (20, 30))
-    made = road(site, "legacy").image(PUSH)
+def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architecture(built: Site) -> None:
+    builds, _ = seen(built)
+    built.engine.registry = PushedImage("sha256:d1", built.engine.built, (20, 30))
+    made = road(built, "legacy").image(PUSH)
     loaded, pushed = builds
     assert (loaded.push, pushed.tags) == ((), ())
     assert pushed.context == loaded.context
     assert pushed.push == ("localhost:5000/ortpacks:1.21.0-legacy-amd64",)
-    ((repository, tags, (entry,)),) = site.engine.published
+    ((repository, tags, (entry,)),) = built.engine.published
     assert repository == "localhost:5000/ortpacks"
     assert list(tags) == [
         "1.21.0-legacy",
@@ -248,7 +248,7 @@ def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architec
     ]
     assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
     assert made.pushed == "localhost:5000/ortpacks@sha256:index"
-    assert made.pushed in site.reporter.lines
+    assert made.pushed in built.reporter.lines
     document = json.loads(dumps(images_answer({"legacy": made})))
     schema("images").validate(document)
     assert document["images"] == [
@@ -356,11 +356,11 @@ def test_without_cuda_an_image_is_held_to_the_bytes_of_its_files_on_any_engine(s
         road(site, "cpu").image(ImageOptions())
 
 
-def test_with_cuda_it_is_held_to_what_is_pulled_own_sizes_layer(site: Site) -> None:
-    site.engine.built = ("sha256:1",)
-    site.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, *(900,) * 6, 30))
-    budget(site, 50)
-    road(site, "legacy").image(PUSH)
-    budget(site, 49)
+def test_with_cuda_it_is_held_to_what_is_pulled_own_sizes_layer(built: Site) -> None:
+    built.engine.built = ("sha256:1",)
+    built.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, *(900,) * 6, 30))
+    budget(built, 50)
+    road(built, "legacy").image(PUSH)
+    budget(built, 49)
     with pytest.raises(CheckFailedError, match="has 50 bytes"):
-        road(site, "legacy").image(PUSH)
+        road(built, "legacy").image(PUSH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from builder.errors import IntegrityError
 from builder.formats.package_names import Host
 from builder.package.contents import required_files
-from builder.package.notice import notice
 from builder.pipeline.gather import locate
 from tests.support.factories.packages import Trees, artifact, official, plan
 
@@ -80,16 +78,3 @@ def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(tmp_pa
     assert "is empty; lib/libcurand.so.10: libonnxruntime_providers_cuda.so needs it" in told[1]
     assert "libnvrtc.so.12 opens it" in told[2]
     assert "what the compile stage left (no folder)" in told[3]
-
-
-def test_the_notice_lists_every_file_under_its_licence_and_sets_nvidias_apart(tmp_path: Path) -> None:
-    members = locate(required_files(official()), Trees(tmp_path / "trees").lay(), None)
-    text = notice(
-        "ortpacks-x", [replace(member, modified="providers_cuda" in member.path) for member in members]
-    )
-    sections = {block.split(" ")[0]: block for block in text.split("\n\n")}
-    assert "It does not cover NVIDIA's files" in text
-    assert sections["licenses/nvidia-cudnn.txt"].count("wheel:nvidia-cudnn-cu12==9.10.2.21") == 9
-    assert sections["licenses/nvidia-cuda.txt"].startswith("licenses/nvidia-cuda.txt (nvidia)")
-    assert text.count("RUNPATH set to $ORIGIN") == 1
-    assert all(member.path in text for member in members)

@@ -69,10 +69,6 @@ def test_a_script_that_did_not_come_to_the_models_is_a_failure(stdout: str) -> N
     assert (finding.code, finding.got[:6]) == (Code.B010, "exit 0")
 
 
-def test_a_model_that_gave_no_answer() -> None:
-    assert [one.code for one in tried(saying(f"{LISTING}smoke\n{answer()}"))] == [Code.B010]
-
-
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     """Return a copy of the stock CPU wheel's bridge, whose dependencies the system has."""

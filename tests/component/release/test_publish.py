@@ -18,6 +18,7 @@ from builder.errors import (
     NothingToDoError,
     TransferError,
 )
+from builder.project.variants import Project
 from builder.release.addresses import index_url, release_tag
 from builder.release.prepare import PublishOptions
 from builder.report.card_grid import dumps, grid_name, table
@@ -216,17 +217,6 @@ def test_an_interrupted_run_goes_on_where_it_stopped(desk: Desk) -> None:
     assert len(desk.github.releases) == 1
 
 
-def test_leftovers_in_the_draft_are_replaced_or_removed(desk: Desk) -> None:
-    release = desk.github.create(TAG, "old", "old", draft=True)
-    desk.github.store(release, "index.json", b"old")
-    desk.github.store(release, "ortpacks.pyz", b"half", state="starter")
-    desk.github.store(release, "other.tar.zst", b"not ours")
-    desk.publish()
-    assert desk.github.contents(TAG) == bytes_in(desk.dist)
-    assert "✘ index.json" in desk.output
-    assert "⚠ ortpacks.pyz" in desk.output
-
-
 def test_several_drafts_the_oldest_is_completed_the_others_are_named(desk: Desk) -> None:
     first = desk.github.create(TAG, "", "", draft=True)
     second = desk.github.create(TAG, "", "", draft=True)
@@ -288,10 +278,8 @@ def test_a_tag_that_is_given_opens_no_package(desk: Desk) -> None:
     assert release_tag(desk.dist, desk.project, Unread(reporter=desk.reporter), "v1") == "v1"
 
 
-def test_on_github_people_download_from_another_host_than_the_api(desk: Desk) -> None:
-    publishing = dataclasses.replace(
-        desk.project.publish, api="https://api.github.com", repository="owner/name"
-    )
+def test_on_github_people_download_from_another_host_than_the_api(project: Project) -> None:
+    publishing = dataclasses.replace(project.publish, api="https://api.github.com", repository="owner/name")
     assert index_url(publishing, "v1") == "https://github.com/owner/name/releases/download/v1/index.json"
     enterprise = dataclasses.replace(publishing, api="https://git.example:8443/api/v3")
     assert index_url(enterprise, "v1") == (

@@ -9,8 +9,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,43 +22,17 @@ from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
 from tests.support.faults.counted import cases_of
+from tests.support.faults.hosts import HostFault, host_faults
 
 SEED = 20_261_121
 
 CUTS = 20
 
-TIMES = (1, ATTEMPTS)
-"""Numbers of repetitions: one, which a run survives, and ``ATTEMPTS``, after which the next run continues."""
-
-
 ONCE = ("revoke", "403", "meddle", "meddle-more", "move", "retag-late", "gone")
 """Faults that a run never survives, so that one is enough."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A fault, the request at which it comes, and the host's earlier contents."""
-
-    family: str
-    route: str
-    kind: str
-    times: int = 1
-    skip: int = 0
-    before: str = "nothing"
-
-    def __str__(self) -> str:
-        return f"{self.family}: {self.before}-{self.route}-{self.kind}-{self.skip}x{self.times}"
-
-
-def cases(
-    family: str, routes: str, kinds: str, *, before: str = "nothing", skips: tuple[int, ...] = (0,)
-) -> list[Case]:
-    return [
-        Case(family=family, route=route, kind=kind, times=times, skip=skip, before=before)
-        for route, kind, skip, times in product(routes.split(), kinds.split(), skips, TIMES)
-        if times == 1 or kind not in ONCE
-    ]
-
+cases = partial(host_faults, once=ONCE)
 
 ALL = "access newest list ref immutable create upload assets publish"
 
@@ -113,6 +86,7 @@ FAULTS = [
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
     with open_desk(tmp_path) as desk:
+        desk.signing = None  # test_signing_faults has its faults
         yield desk
 
 
@@ -129,11 +103,11 @@ class Outage(FakeTime):
             self.github.up()
 
 
-def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
+def outlive(desk: Desk, case: HostFault) -> None:
     """Run with the fault, check what is public, run again, and check once more."""
     prepare(desk, case.before)
     former, tagged = seen(desk.github, TAG), desk.github.tags.get(TAG)
-    desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=after)
+    desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=case.after)
     if case.kind == "down" and case.times == 1:
         desk.time = Outage(desk.github)
     options = PublishOptions(replace=case.before == "other", commit=tagged)
@@ -145,15 +119,17 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     assert len(desk.github.pending()) < case.times, "the fault was never met"
     desk.github.forget_faults()
     assert_no_name_twice(desk.github)
-    assert seen(desk.github, TAG) in (None, former, bytes_in(desk.dist)), "part of a release is public"
+    public = seen(desk.github, TAG)
+    assert public in (None, former, bytes_in(desk.dist)), "part of a release is public"
     assert seen(desk.github, EDITED) is None, "public under another tag"
     if tagged and case.kind == "move":
-        assert seen(desk.github, TAG) in (None, former), "public under a tag that was moved"
+        assert public in (None, former), "public under a tag that was moved"
         desk.github.tags[TAG] = tagged
-    if seen(desk.github, TAG) != bytes_in(desk.dist):
+    if public != bytes_in(desk.dist):
         desk.publish(options, token=desk.github.token)
+        public = seen(desk.github, TAG)
     assert_no_name_twice(desk.github)
-    assert seen(desk.github, TAG) == bytes_in(desk.dist)
+    assert public == bytes_in(desk.dist)
     assert not any(release.draft for release in desk.github.releases.values()), "a second draft"
     newest = desk.github.latest()
     assert newest is not None
@@ -161,7 +137,7 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=str)
-def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(desk: Desk, case: Case) -> None:
+def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(desk: Desk, case: HostFault) -> None:
     outlive(desk, case)
 
 
@@ -185,9 +161,8 @@ def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
     while position >= sizes[skip]:
         position -= sizes[skip]
         skip += 1
-    left = ", half an asset left" if kind == "cut-starter" else ""
-    family = f"cut at a random byte{left}"
-    outlive(desk, Case(family=family, route="upload", kind=kind, skip=skip), after=position)
+    case = HostFault(family="cut", route="upload", kind=kind, skip=skip, after=position)
+    outlive(desk, case)
 
 
 def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter as Counted
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,41 +14,17 @@ import pytest
 from builder.errors import BuilderError
 from builder.files.digest import LocalFile
 from builder.release.prepare import PublishOptions
+from tests.doubles.loopback import listening
+from tests.doubles.registry import Served
 from tests.support.factories.mirroring import local_files
-from tests.support.factories.publishing import ATTEMPTS, TAG, bytes_in
+from tests.support.factories.publishing import ATTEMPTS, TAG
 from tests.support.factories.registering import Counter, bundle, open_counter
 from tests.support.faults.counted import cases_of
+from tests.support.faults.hosts import HostFault, host_faults
 
 SEED = 20_261_123
 
-TIMES = (1, ATTEMPTS)
-"""Numbers of repetitions: one, which a run survives, and ``ATTEMPTS``, after which the next run continues."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A fault, the request at which it comes, and the registry's earlier contents."""
-
-    route: str
-    kind: str
-    times: int = 1
-    skip: int = 0
-    after: int = 0
-    before: str = "nothing"
-
-    def __str__(self) -> str:
-        return f"{self.before}-{self.route}-{self.kind}-{self.skip}+{self.after}x{self.times}"
-
-
-def cases(
-    routes: str, kinds: str, *, before: str = "nothing", skips: tuple[int, ...] = (0,), after: int = 0
-) -> list[Case]:
-    return [
-        Case(route=route, kind=kind, times=times, skip=skip, before=before, after=after)
-        for route, kind, skip, times in product(routes.split(), kinds.split(), skips, TIMES)
-        if times == 1 or kind not in ("revoke", "expire")
-    ]
-
+cases = partial(host_faults, "registry", once=("revoke", "expire"))
 
 ALL = "manifest look begin send finish put-manifest"
 
@@ -73,24 +48,26 @@ CUTS = 12
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> list[list[LocalFile]]:
-    """Return the files of two releases of the same tag, as publish makes them."""
+    """Return five files of two releases of the same tag, as publish makes them: few files, few requests."""
     made = []
     for padding in (150_000, 90_000):
         with open_counter(tmp_path_factory.mktemp("release")) as counter:
             bundle(counter.dist, padding)
             counter.mirror(PublishOptions(dry_run=True))
-            made.append(local_files(counter.dist, *sorted(bytes_in(counter.dist))))
+            packages = sorted(path.name for path in counter.dist.glob("*.tar.zst"))
+            made.append(local_files(counter.dist, *packages, "ortpacks.pyz", "SHA256SUMS", "index.json"))
     return made
 
 
 @pytest.fixture
 def counter(tmp_path: Path) -> Iterator[Counter]:
-    with open_counter(tmp_path) as counter:
-        counter.served.login, counter.logins = "Bearer", {"username": "ada", "password": "secret"}
-        yield counter
+    served = Served()
+    served.login = "Bearer"
+    with listening(served):
+        yield Counter(tmp_path, served, logins={"username": "ada", "password": "secret"})
 
 
-def outlive(counter: Counter, case: Case, releases: list[list[LocalFile]]) -> None:
+def outlive(counter: Counter, case: HostFault, releases: list[list[LocalFile]]) -> None:
     """Run with the fault, check what is public, run again, and check once more."""
     release, other = releases
     wanted = {file.name: file.path.read_bytes() for file in release}
@@ -113,7 +90,7 @@ def outlive(counter: Counter, case: Case, releases: list[list[LocalFile]]) -> No
 
 @pytest.mark.parametrize("case", FAULTS, ids=str)
 def test_a_release_is_whole_or_not_there_and_the_next_run_completes_it(
-    counter: Counter, releases: list[list[LocalFile]], case: Case
+    counter: Counter, releases: list[list[LocalFile]], case: HostFault
 ) -> None:
     outlive(counter, case, releases)
 
@@ -127,7 +104,7 @@ def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
     sizes = list({file.digest: file.size for file in releases[0]}.values())  # equal files are sent once
     skip = moment.randrange(len(sizes))
     after = moment.randrange(min(sizes))
-    outlive(counter, Case(route="send", kind=kind, skip=skip, after=after), releases)
+    outlive(counter, HostFault(family="cut", route="send", kind=kind, skip=skip, after=after), releases)
 
 
 def test_what_the_registry_has_of_an_upload_is_not_sent_again(

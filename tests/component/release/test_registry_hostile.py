@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builder.client.index_address import place
-from builder.client.install.obtain import obtain
-from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate
 from builder.errors import IntegrityError, TransferError
-from builder.files.http_client import Web
-from builder.files.http_opener import open_url
-from builder.files.oci_opener import OciOpener, bearer_parameters
+from builder.files.oci_opener import bearer_parameters
+from tests.support.factories.fetching import fetched, web
 from tests.support.factories.publishing import TAG
-from tests.support.factories.registering import Counter
+from tests.support.factories.registering import Counter, open_counter
 
 Layer = dict[str, Any]
 
-TITLE = "org.opencontainers.image.title"
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter]:
+    with open_counter(tmp_path_factory.mktemp("mirrored")) as counter:
+        counter.mirror()
+        yield counter
 
 
-def change(counter: Counter, to_layer: Callable[[Layer], object], name: str = "index.json") -> None:
-    """Let the registry's manifest have another layer of this name."""
-    kind, content = counter.served.manifests[TAG]
-    manifest = json.loads(content)
-    for layer in manifest["layers"]:
-        if layer["annotations"][TITLE] == name:
-            to_layer(layer)
-    counter.served.hold(TAG, kind, json.dumps(manifest).encode())
+@pytest.fixture
+def counter(mirrored: Counter) -> Iterator[Counter]:
+    """Return a registry that holds a release, and takes back afterwards what a test changes in it."""
+    manifests, blobs = dict(mirrored.served.manifests), dict(mirrored.served.blobs)
+    yield mirrored
+    mirrored.served.manifests, mirrored.served.blobs = manifests, blobs
 
 
 def read(counter: Counter, folder: Path) -> bytes:
     """Return the first package of the release as the client fetches it."""
-    web = Web(open=OciOpener(open_url), sleep=lambda _: None, progress=lambda done, total: None)
-    located = locate(place(f"{counter.address}:{TAG}"), web)
-    prefix = Prefix(folder)
-    prefix.downloads.mkdir(parents=True)
-    return obtain(located.index.packages[0], located, prefix, web).read_bytes()
+    located = locate(place(f"{counter.address}:{TAG}"), web())
+    return fetched(located.index.packages[0], located, folder / "prefix")
 
 
 @pytest.mark.parametrize("size", [-1, -(2**70), True, 1.5, "150", None, [], {}, float("nan")])
@@ -50,8 +45,7 @@ def read(counter: Counter, folder: Path) -> bytes:
 def test_a_size_that_is_none_makes_it_no_release(
     counter: Counter, tmp_path: Path, size: object, name: str
 ) -> None:
-    counter.mirror()
-    change(counter, lambda layer: layer.update(size=size), name)
+    counter.change(lambda layer: layer.update(size=size), name)
     with pytest.raises(TransferError, match="is no release of ortpacks"):
         read(counter, tmp_path)
 
@@ -62,8 +56,7 @@ def test_a_size_that_is_none_makes_it_no_release(
     + [f"sha256:{path}" for path in ("../../../token", "?x=1", "%2e%2e/" + "0" * 57, "\n" + "0" * 63)],
 )
 def test_a_digest_that_is_none_makes_it_no_release(counter: Counter, tmp_path: Path, digest: object) -> None:
-    counter.mirror()
-    change(counter, lambda layer: layer.update(digest=digest))
+    counter.change(lambda layer: layer.update(digest=digest))
     with pytest.raises(TransferError, match="is no release of ortpacks"):
         read(counter, tmp_path)
 
@@ -71,8 +64,7 @@ def test_a_digest_that_is_none_makes_it_no_release(counter: Counter, tmp_path: P
 @pytest.mark.parametrize("size", [2**24 + 1, 2**40, 2**63, 2**70])
 def test_a_document_of_any_size_is_not_read_into_memory(counter: Counter, tmp_path: Path, size: int) -> None:
     """The registry could send bytes for ever."""
-    counter.mirror()
-    change(counter, lambda layer: layer.update(size=size))
+    counter.change(lambda layer: layer.update(size=size))
     with pytest.raises(TransferError, match=r"index.json: larger than 16777216 bytes"):
         read(counter, tmp_path)
 
@@ -81,8 +73,7 @@ def test_a_document_of_any_size_is_not_read_into_memory(counter: Counter, tmp_pa
 def test_a_document_is_what_the_manifest_names_with_its_size(
     counter: Counter, tmp_path: Path, size: int
 ) -> None:
-    counter.mirror()
-    change(counter, lambda layer: layer.update(size=size))
+    counter.change(lambda layer: layer.update(size=size))
     with pytest.raises(IntegrityError, match="is not what the manifest names"):
         read(counter, tmp_path)
 
@@ -99,8 +90,7 @@ FOREIGN: dict[str, Layer] = {
 
 @pytest.mark.parametrize("more", FOREIGN.values(), ids=FOREIGN)
 def test_what_else_a_layer_has_is_not_followed(counter: Counter, tmp_path: Path, more: Layer) -> None:
-    counter.mirror()
-    change(counter, lambda layer: layer.update(more))
+    counter.change(lambda layer: layer.update(more))
     content = read(counter, tmp_path)
     packages = {file.read_bytes() for file in counter.dist.glob("*.tar.zst")}
     assert content in packages
@@ -108,23 +98,15 @@ def test_what_else_a_layer_has_is_not_followed(counter: Counter, tmp_path: Path,
 
 def test_a_manifest_that_changes_between_two_reads_changes_nothing(counter: Counter, tmp_path: Path) -> None:
     """The tag is resolved once: index and archives are of one release, whatever the tag names later."""
-    counter.mirror()
-    web = Web(open=OciOpener(open_url), sleep=lambda _: None, progress=lambda done, total: None)
-    located = locate(place(f"{counter.address}:{TAG}"), web)
+    located = locate(place(f"{counter.address}:{TAG}"), opener := web())
     package = located.index.packages[0]
-    evil = b"evil" * 1000
-    counter.served.blobs[f"sha256:{hashlib.sha256(evil).hexdigest()}"] = evil
-    change(
-        counter, lambda layer: layer.update(digest=f"sha256:{hashlib.sha256(evil).hexdigest()}"), package.file
-    )
-    prefix = Prefix(tmp_path)
-    prefix.downloads.mkdir(parents=True)
-    assert obtain(package, located, prefix, web).read_bytes() == (counter.dist / package.file).read_bytes()
+    counter.replace(package.file, b"evil" * 1000)
+    content = fetched(package, located, tmp_path / "prefix", opener)
+    assert content == (counter.dist / package.file).read_bytes()
 
 
 def test_an_archive_of_other_bytes_under_its_digest_is_refused(counter: Counter, tmp_path: Path) -> None:
     """A registry that does not hold itself to its digests."""
-    counter.mirror()
     for digest, content in counter.served.blobs.items():
         if len(content) > 10_000:
             counter.served.blobs[digest] = bytes(len(content))

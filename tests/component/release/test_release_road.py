@@ -25,7 +25,7 @@ from builder.release.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
-from tests.support.factories.project_copy import Place, copied_to
+from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import COMMIT
 from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import NoEngine
@@ -189,9 +189,8 @@ def test_a_release_has_both_layouts_whatever_variants_yaml_says(site: Site) -> N
     assert command == "./run build --variant legacy --base assembled --release"
 
 
-def test_mixed_versions_are_no_release(tmp_path: Path) -> None:
-    place: Place = copied_to(tmp_path)
-    said = place.fails(2, "build", "--all", "--mixed", "--release")
+def test_mixed_versions_are_no_release(copied: Place) -> None:
+    said = copied.fails(2, "build", "--all", "--mixed", "--release")
     assert said == (
         "error: --mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), "
         "so --release cannot be had with it. Leave one of them out.\n"

@@ -94,11 +94,10 @@ def test_without_a_root_a_release_is_not_signed_and_says_so(desk: Desk) -> None:
     assert "unsigned: trust/ holds no root" in desk.output
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return key files by name, made with the programs that users have."""
-    folder = tmp_path / "keys"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("keys")
     pem, ssh = folder / "pem", folder / "ssh"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", pem], check=True)
     subprocess.run(["openssl", "pkey", "-in", pem, "-pubout", "-out", folder / "pem.pub"], check=True)
@@ -200,11 +199,11 @@ def test_what_is_no_key_is_told_without_its_content(
         signers([], {VARIABLE: "-----BEGIN PRIVATE KEY-----\nsecret"})
 
 
-def test_a_key_in_place_of_its_files_name_is_not_shown(keys: dict[str, Path], place: Place) -> None:
+def test_a_key_in_place_of_its_files_name_is_not_shown(keys: dict[str, Path], copied: Place) -> None:
     """``--sign "$KEY"`` where the file's name is wanted: logs of CI are public."""
     for name in ("pem", "ssh"):
         text = keys[name].read_text()
-        told = place.fails(2, "root", f"--sign={text}")
+        told = copied.fails(2, "root", f"--sign={text}")
         assert "not the key itself" in told
         assert not any(line in told for line in text.splitlines())
 
@@ -258,7 +257,7 @@ def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) 
     assert "No such file" in place.fails(2, "root", "--sign=/nowhere")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"signed": 1, "signatures": []}', FIRST[:200]])
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"signed": 1, "signatures": []}'])
 def test_a_damaged_root_is_named_and_left_as_it_is(
     keys: dict[str, Path], place: Place, damage: bytes
 ) -> None:

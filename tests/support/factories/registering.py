@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from docker.auth import AuthConfig
 
@@ -18,7 +20,7 @@ from builder.release.prepare import PublishOptions, ReleaseStatus
 from builder.release.publish import converge_release, publish_release
 from builder.release.signing import Signing
 from tests.doubles.loopback import listening
-from tests.doubles.registry import Served
+from tests.doubles.registry import Served, digest
 from tests.support.factories.mirroring import fill
 from tests.support.factories.publishing import ATTEMPTS, TAG, of_two_variants, ports, project_at
 from tests.support.factories.releases import FakeTime
@@ -61,6 +63,20 @@ class Counter:
         """Put these files into the registry as the verb does, without reading packages or writing pages."""
         plan = ReleasePlan(TAG, "", "", tuple(files))
         return converge_release(plan, ports(self.host(), self.reporter), options or PublishOptions())
+
+    def change(self, to_layer: Callable[[dict[str, Any]], object], name: str = "index.json") -> None:
+        """Let the registry's manifest have another layer of this name, as the registry's owner can."""
+        kind, content = self.served.manifests[TAG]
+        manifest = json.loads(content)
+        for layer in manifest["layers"]:
+            if layer["annotations"]["org.opencontainers.image.title"] == name:
+                to_layer(layer)
+        self.served.hold(TAG, kind, json.dumps(manifest).encode())
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Replace a file of the release in the registry."""
+        self.served.blobs[digest(content)] = content
+        self.change(lambda layer: layer.update(digest=digest(content), size=len(content)), name)
 
     def seen(self, tag: str = TAG) -> dict[str, bytes] | None:
         return self.served.files(tag)

@@ -113,9 +113,18 @@ def test_doing_the_steps_always_makes_both_sides_equal(
 
 def test_the_table_shows_every_name_with_its_mark() -> None:
     rows = compare(
-        [local("package.tar.zst", 1_234_567), local("new", 5)], [remote("package.tar.zst", 1_234_567)]
+        [local("package.tar.zst", 1_234_567), local("new", 5), local("differs"), local("half")],
+        [
+            remote("package.tar.zst", 1_234_567),
+            remote("differs", digest=f"sha256:{B}"),
+            remote("half", state="starter"),
+            remote("extra"),
+        ],
     )
     assert render_table(rows) == [
+        f"✘ differs                   10 B  sha256:{B[:16]}… there, sha256:{A[:16]}… here",
+        "+ extra                     10 B  not among the local files",
+        "⚠ half                      10 B  upload never finished (state starter)",
         "↑ new                        5 B  not on the release",
         "✔ package.tar.zst    1,234,567 B",
     ]

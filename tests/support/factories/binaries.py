@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from backports.zstd import compress
 
+from builder.binary.elf_headers import read_sections
+
 SASS, PTX, LTOIR = 2, 1, 8
 
 RW, RWX = 6, 7
@@ -274,3 +276,16 @@ def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None) -> byt
     head = struct.pack("<HHIQQQI", 3, 62, 1, 0, program, 64 + len(body), 0)
     head += struct.pack("<HHHHHH", 64, 56, len(segments) // 56, 64, count, count - 1)
     return ident + head + body + headers
+
+
+def header_of(library: bytes, name: str) -> int:
+    """Return the offset of the header of an ELF file's section."""
+    (table,) = struct.unpack_from("<Q", library, 40)
+    return int(table) + 64 * [section.name for section in read_sections(library)].index(name)
+
+
+def patched(data: bytes, place: int, form: str, *values: int) -> bytes:
+    """Return ``data`` with ``values`` at offset ``place``, in the form that ``struct`` defines."""
+    changed = bytearray(data)
+    struct.pack_into(form, changed, place, *values)
+    return bytes(changed)

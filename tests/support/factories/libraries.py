@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builder.binary.coverage import ContainerTally, LibraryCoverage
+from builder.binary.coverage import ContainerTally, LibraryCoverage, cover
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import DEVICES
+from tests.support.factories.binaries import elf
 
 
 def coverage(
@@ -78,3 +81,10 @@ PROVIDER = Inspected(
 OWN = Inspected(name="libcublas.so.12", coverage=coverage(containers=20, native=CARDS, specialised=True))
 
 IDLE = Inspected(name="libcufftw.so.11", coverage=coverage(containers=1, nothing_to_run=1, specialised=True))
+
+
+def covered(*containers: bytes, path: str = "lib/libx.so", specialised: bool = False) -> LibraryCoverage:
+    """Return the coverage of a library with these containers in ``.nv_fatbin``."""
+    found = cover(path, read_containers(elf({".nv_fatbin": b"".join(containers)})), specialised=specialised)
+    assert found is not None
+    return found

@@ -8,19 +8,11 @@ from dataclasses import replace
 import pytest
 
 from builder.binary.comparison import Effect, code_sizes, compare
-from builder.binary.coverage import LibraryCoverage, cover
-from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
-from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
-from tests.support.factories.libraries import PLAIN
-
-
-def covered(*containers: bytes) -> LibraryCoverage:
-    found = cover("lib", read_containers(elf({".nv_fatbin": b"".join(containers)})), specialised=False)
-    assert found is not None
-    return found
+from tests.support.factories.binaries import PTX, SASS, container, image, sass
+from tests.support.factories.libraries import PLAIN, covered
 
 
 def library(name: str, *arches: int, machine: str = "x86-64") -> Inspected:

@@ -10,7 +10,6 @@ from builder.binary.coverage import (
     Support,
     combine,
     cover,
-    is_specialised,
     lacking,
     promised_by,
     sass_everywhere,
@@ -34,16 +33,11 @@ from tests.support.factories.binaries import (
     image,
     sass,
 )
+from tests.support.factories.libraries import covered
 
 
 def _containers(*raw: bytes) -> tuple[Container, ...]:
     return read_containers(elf({".nv_fatbin": b"".join(raw)}))
-
-
-def _cover(*raw: bytes, specialised: bool = False, path: str = "lib/libx.so.1") -> LibraryCoverage:
-    found = cover(path, _containers(*raw), specialised=specialised)
-    assert found is not None
-    return found
 
 
 def _on(found: LibraryCoverage, *devices: str) -> list[str]:
@@ -51,7 +45,7 @@ def _on(found: LibraryCoverage, *devices: str) -> list[str]:
 
 
 def test_a_set_of_maxwell_to_volta() -> None:
-    found = _cover(sass(50, 52, 60, 61, 70), sass(50, 52, 60, 61, 70))
+    found = covered(sass(50, 52, 60, 61, 70), sass(50, 52, 60, 61, 70))
     native = [str(device) for device, support in found.support.items() if support is Support.NATIVE]
     assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
     assert set(found.support.values()) == {Support.NATIVE, Support.NONE}
@@ -59,39 +53,39 @@ def test_a_set_of_maxwell_to_volta() -> None:
 
 
 def test_one_container_of_many_without_an_architecture_is_partial() -> None:
-    found = _cover(*[sass(75, 80, 86)] * 183, sass(75, 80))
+    found = covered(*[sass(75, 80, 86)] * 183, sass(75, 80))
     assert _on(found, "7.5", "8.0", "8.6", "8.9") == ["native"] * 4
-    found = _cover(*[sass(75, 80, 86)] * 183, sass(80, 86))
+    found = covered(*[sass(75, 80, 86)] * 183, sass(80, 86))
     assert _on(found, "7.5", "8.0", "8.6") == ["partial", "native", "native"]
 
 
 def test_ptx_serves_newer_gpus_only_when_every_container_has_it() -> None:
     with_ptx = container(image(SASS, 80), image(PTX, 90))
-    assert _on(_cover(with_ptx, with_ptx), "8.0", "9.0", "12.1", "7.5") == ["native", "jit", "jit", "none"]
-    assert _on(_cover(with_ptx, sass(80)), "8.0", "9.0", "12.1") == ["native", "partial", "partial"]
+    assert _on(covered(with_ptx, with_ptx), "8.0", "9.0", "12.1", "7.5") == ["native", "jit", "jit", "none"]
+    assert _on(covered(with_ptx, sass(80)), "8.0", "9.0", "12.1") == ["native", "partial", "partial"]
 
 
 def test_code_of_suffix_a_does_not_claim_the_next_minor() -> None:
-    found = _cover(
+    found = covered(
         container(image(SASS, 90, A), image(SASS, 100, A | BLACKWELL), image(SASS, 120, A | BLACKWELL))
     )
     assert _on(found, "9.0", "10.0", "10.3", "12.0", "12.1") == ["native", "native", "none", "native", "none"]
-    family = _cover(container(image(SASS, 120, F | BLACKWELL)))
+    family = covered(container(image(SASS, 120, F | BLACKWELL)))
     assert _on(family, "12.0", "12.1") == ["native", "native"]
 
 
 def test_link_time_code_runs_nowhere() -> None:
-    found = _cover(container(image(LTOIR, 50)))
+    found = covered(container(image(LTOIR, 50)))
     assert set(found.support.values()) == {Support.NONE}
 
 
 def test_a_library_of_specialised_containers_is_native_where_one_is() -> None:
     """libcublasLt 12.9 has this form: containers for one architecture each, one with PTX of compute_52."""
     raw = (sass(80, 86), sass(89), sass(100), container(image(SASS, 50), image(PTX, 52)))
-    found = _cover(*raw, specialised=True)
+    found = covered(*raw, specialised=True)
     assert _on(found, "5.0", "8.6", "8.9", "10.0", "10.3") == ["native"] * 5
     assert _on(found, "9.0", "11.0", "12.0") == ["partial"] * 3
-    assert _on(_cover(*raw), "8.0") == ["partial"]
+    assert _on(covered(*raw), "8.0") == ["partial"]
 
 
 def test_no_device_code_is_no_coverage() -> None:
@@ -99,15 +93,17 @@ def test_no_device_code_is_no_coverage() -> None:
 
 
 def test_zstd_counts_only_where_an_old_driver_would_meet_it() -> None:
-    assert not _cover(
+    assert not covered(
         container(image(SASS, 80, LZ4), image(SASS, 100, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
     ).zstd
-    assert _cover(container(image(SASS, 80, ZSTD))).zstd
+    assert covered(container(image(SASS, 80, ZSTD))).zstd
 
 
 def test_a_package_runs_where_its_worst_library_does() -> None:
-    provider = _cover(container(image(SASS, 75), image(PTX, 75)), path="lib/libonnxruntime_providers_cuda.so")
-    maths = _cover(sass(75, 80), sass(120), specialised=True, path="lib/libcublas.so.12")
+    provider = covered(
+        container(image(SASS, 75), image(PTX, 75)), path="lib/libonnxruntime_providers_cuda.so"
+    )
+    maths = covered(sass(75, 80), sass(120), specialised=True, path="lib/libcublas.so.12")
     both = combine([provider, maths])
     devices = ("7.5", "8.0", "9.0", "12.0")
     assert [both[Capability.parse(device)].value for device in devices] == ["native", "jit", "none", "jit"]
@@ -115,22 +111,22 @@ def test_a_package_runs_where_its_worst_library_does() -> None:
 
 def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
     """libcufftw 11.4 has this form: one unit without kernels."""
-    empty = _cover(container(empty_cubin(52)), path="lib/libcufftw.so.11")
+    empty = covered(container(empty_cubin(52)), path="lib/libcufftw.so.11")
     assert (empty.containers, empty.nothing_to_run) == (1, 1)
     assert set(empty.support.values()) == {Support.NONE}
-    assert combine([_cover(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE
+    assert combine([covered(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE
 
 
 def test_the_tally_is_in_containers() -> None:
     """Counted by hand for 8.6: one native unit, one by JIT, one without code; LTO IR is not counted."""
-    found = _cover(
+    found = covered(
         sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
     )
     assert found.tally[Capability(8, 6)] == ContainerTally(native=1, jit=1, none=1)
     assert (found.containers, found.nothing_to_run, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
     assert found.support[Capability(8, 6)] is Support.PARTIAL
     assert found.tally[Capability(9, 0)] == ContainerTally(native=1, jit=1, none=1)
-    alike = _cover(sass(80), sass(75, 80), sass(90))
+    alike = covered(sass(80), sass(75, 80), sass(90))
     assert alike.tally[Capability(8, 0)] == ContainerTally(native=2, jit=0, none=1)
 
 
@@ -155,20 +151,6 @@ def test_images_are_counted_by_section_kind_and_architecture() -> None:
         ".ldata": {Kind.SASS: {Arch(8, 0): 2}, Kind.PTX: {Arch(8, 0): 2}},
     }
     assert (found.path, found.sass, found.ptx) == ("lib/libx.so", (Arch(5, 2), Arch(8, 0)), (Arch(8, 0),))
-
-
-@pytest.mark.parametrize(
-    ("path", "specialised"),
-    [
-        ("lib/libcublasLt.so.12", True),
-        ("nvidia/cudnn/lib/libcudnn_ops.so.9", True),
-        ("libonnxruntime_providers_cuda.so", False),
-        ("libonnxruntime_cublas_plugin.so", False),
-        ("libtorch_cuda.so", False),
-    ],
-)
-def test_only_nvidia_s_own_libraries_choose_by_device(path: str, specialised: bool) -> None:
-    assert is_specialised(path) is specialised
 
 
 def test_a_package_without_device_code_runs_on_no_gpu() -> None:
@@ -210,10 +192,10 @@ def test_what_every_container_holds() -> None:
 
 def test_a_gpu_that_nvidia_does_not_list_counts_where_the_bytes_name_it() -> None:
     rubin = Capability.parse("10.7")
-    blackwell, both = _cover(sass(100)), _cover(container(image(SASS, 100), image(SASS, 107)))
+    blackwell, both = covered(sass(100)), covered(container(image(SASS, 100), image(SASS, 107)))
     assert rubin not in combine([blackwell])
     assert combine([blackwell, both])[rubin] is Support.NATIVE
-    assert combine([_cover(sass(90)), both])[rubin] is Support.NONE
+    assert combine([covered(sass(90)), both])[rubin] is Support.NONE
 
 
 def test_an_unlisted_gpu_is_promised_by_its_own_number_only() -> None:

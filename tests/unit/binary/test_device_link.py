@@ -11,7 +11,7 @@ from builder.binary.cuobjdump import count_images
 from builder.binary.fatbin import read_containers
 from builder.binary.library import read_library
 from builder.gpu.architectures import Arch, Capability
-from tests.support.factories.binaries import PTX, SASS, container, elf, image, relocatable, sass
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, patched, relocatable, sass
 
 INPUT = container(image(SASS, 70), image(SASS, 80), image(PTX, 90))
 
@@ -76,9 +76,9 @@ DAMAGES = {"version": ("<I", 4, 3), "magic": ("<I", 0, 0), "pointer": ("<Q", 8, 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_wrapper_that_says_something_else_links_nothing(damage: str) -> None:
-    library = bytearray(relocatable(sass(70), INPUT, relocated=False))
+    library = relocatable(sass(70), INPUT, relocated=False)
     at = library.index(struct.pack("<II", 0x466243B1, 2))
     form, place, value = DAMAGES[damage]
-    struct.pack_into(form, library, at + place, value)
-    assert not any(one.linked for one in read_containers(bytes(library)))
-    assert read_library("lib/libx.so", bytes(library)).problem is None
+    damaged = patched(library, at + place, form, value)
+    assert not any(one.linked for one in read_containers(damaged))
+    assert read_library("lib/libx.so", damaged).problem is None

@@ -12,7 +12,7 @@ import pytest
 from builder.binary import elf_headers
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
-from tests.support.factories.binaries import RWX, elf
+from tests.support.factories.binaries import RWX, elf, header_of, patched
 
 LIBRARY = elf(
     {".text": b"\x90" * 40},
@@ -52,11 +52,9 @@ def test_sections_with_offset_and_size() -> None:
 
 
 def test_only_code_is_executable() -> None:
-    bad = bytearray(LIBRARY)
-    at = _header_of(".text")
-    struct.pack_into("<Q", bad, at + 8, 0x6)  # SHF_ALLOC and SHF_EXECINSTR
-    struct.pack_into("<Q", bad, _header_of(".dynamic") + 8, 0x3)  # SHF_WRITE and SHF_ALLOC
-    sections = read_sections(bytes(bad))
+    code = patched(LIBRARY, header_of(LIBRARY, ".text") + 8, "<Q", 0x6)  # SHF_ALLOC and SHF_EXECINSTR
+    data = patched(code, header_of(LIBRARY, ".dynamic") + 8, "<Q", 0x3)  # SHF_WRITE and SHF_ALLOC
+    sections = read_sections(data)
     assert [section.name for section in sections if section.executable] == [".text"]
 
 
@@ -82,12 +80,12 @@ ENDS = f"truncated: program headers end at %s, the file at {len(LIBRARY):,}"
     ],
 )
 def test_program_headers_that_lie(place: int, form: str, value: int, message: str, offset: int) -> None:
-    _refused(_patched(LIBRARY, place, form, value), message, offset)
+    _refused(patched(LIBRARY, place, form, value), message, offset)
 
 
 @pytest.mark.parametrize(("place", "form", "value"), [(54, "<H", 0), (32, "<Q", 1 << 60)])
 def test_without_program_headers_nobody_reads_their_place_and_size(place: int, form: str, value: int) -> None:
-    assert read_elf(_patched(elf(stack=None), place, form, value)).executable_stack
+    assert read_elf(patched(elf(stack=None), place, form, value)).executable_stack
 
 
 _LOAD, _NOTE, _STACK, _R, _X = 1, 4, 0x6474E551, 4, 1
@@ -126,28 +124,28 @@ def test_the_stacks_own_segment_counts(segments: list[tuple[int, int, int, int]]
 @pytest.mark.parametrize("name", [".dynamic", ".gnu.version_r", ".gnu.version_d"])
 def test_a_section_that_is_there_twice(name: str) -> None:
     """Thousands of headers for the same bytes would be read thousands of times."""
-    kind = _section_of(name).kind
-    message = f"two sections of type {kind:#x}: {name}, .text"
-    _refused(_patched(LIBRARY, _header_of(".text") + 4, "<I", kind), message, _section_of(".text").offset)
+    kind, text = _section_of(name).kind, _section_of(".text")
+    twice = patched(LIBRARY, header_of(LIBRARY, ".text") + 4, "<I", kind)
+    _refused(twice, f"two sections of type {kind:#x}: {name}, .text", text.offset)
 
 
 @pytest.mark.parametrize("link", [len(read_sections(LIBRARY)), 2, 0xFFFFFFFF])
 def test_a_section_that_names_no_string_table(link: int) -> None:
-    bad = _patched(LIBRARY, _header_of(".dynamic") + 40, "<I", link)
+    bad = patched(LIBRARY, header_of(LIBRARY, ".dynamic") + 40, "<I", link)
     _refused(bad, "section .dynamic names no string table", _section_of(".dynamic").offset)
 
 
 def test_the_last_section_may_end_where_the_file_does() -> None:
-    at, text = _header_of(".text"), _section_of(".text")
-    last = _patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset)
+    at, text = header_of(LIBRARY, ".text"), _section_of(".text")
+    last = patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset)
     assert read_elf(last).soname == "libdemo.so.1"
     message = f"truncated: section .text ends at {len(LIBRARY) + 1:,}, the file at {len(LIBRARY):,}"
-    _refused(_patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset + 1), message, at)
+    _refused(patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset + 1), message, at)
 
 
 @pytest.mark.parametrize(("place", "value"), [(58, 63), (58, 65), (62, len(read_sections(LIBRARY)))])
 def test_section_headers_of_no_use(place: int, value: int) -> None:
-    _refused(_patched(LIBRARY, place, "<H", value), "no usable section headers", 58)
+    _refused(patched(LIBRARY, place, "<H", value), "no usable section headers", 58)
 
 
 def test_a_file_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,18 +156,18 @@ def test_a_file_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_names_at_the_edge_of_their_table() -> None:
-    at, names = _header_of(".shstrtab"), _section_of(".shstrtab")
-    text = _header_of(".text")
-    assert read_sections(_patched(LIBRARY, text, "<I", names.size - 1))[5].name == ""
-    outside = _patched(LIBRARY, text, "<I", names.size)
+    at, names = header_of(LIBRARY, ".shstrtab"), _section_of(".shstrtab")
+    text = header_of(LIBRARY, ".text")
+    assert read_sections(patched(LIBRARY, text, "<I", names.size - 1))[5].name == ""
+    outside = patched(LIBRARY, text, "<I", names.size)
     _refused(outside, "a name lies outside its string table", names.offset + names.size)
     last = names.offset + names.size - len(".shstrtab\0")
-    unfinished = _patched(LIBRARY, at + 32, "<Q", names.size - 1)
+    unfinished = patched(LIBRARY, at + 32, "<Q", names.size - 1)
     _refused(unfinished, "a name does not end within its string table", last)
     beyond = (
         f"truncated: section .shstrtab ends at {names.offset + (1 << 62):,}, the file at {len(LIBRARY):,}"
     )
-    _refused(_patched(LIBRARY, at + 32, "<Q", 1 << 62), beyond, at)
+    _refused(patched(LIBRARY, at + 32, "<Q", 1 << 62), beyond, at)
 
 
 def test_a_name_that_is_too_long() -> None:
@@ -211,25 +209,14 @@ def test_as_many_names_as_a_library_may_have() -> None:
 
 def test_a_dynamic_section_without_an_end() -> None:
     library = elf({".text": struct.pack("<qQ", 21, 0) * 65_536})
-    at, text = _header_of(".dynamic", library), _section_of(".text", library)
-    longest = _patched(_patched(library, at + 24, "<Q", text.offset), at + 32, "<Q", 65_535 * 16)
+    at, text = header_of(library, ".dynamic"), _section_of(".text", library)
+    longest = patched(patched(library, at + 24, "<Q", text.offset), at + 32, "<Q", 65_535 * 16)
     assert read_elf(longest).needed == ()
-    _refused(_patched(longest, at + 32, "<Q", 65_536 * 16), "a dynamic section without an end", text.offset)
-
-
-def _header_of(name: str, library: bytes = LIBRARY) -> int:
-    table = int(struct.unpack_from("<Q", library, 40)[0])
-    return table + 64 * [section.name for section in read_sections(library)].index(name)
+    _refused(patched(longest, at + 32, "<Q", 65_536 * 16), "a dynamic section without an end", text.offset)
 
 
 def _section_of(name: str, library: bytes = LIBRARY) -> Section:
     return next(section for section in read_sections(library) if section.name == name)
-
-
-def _patched(data: bytes, place: int, form: str, value: int) -> bytes:
-    changed = bytearray(data)
-    struct.pack_into(form, changed, place, value)
-    return bytes(changed)
 
 
 def _refused(data: bytes, message: str, offset: int) -> None:
@@ -263,7 +250,7 @@ def test_a_version_chain_that_overlaps_itself_ends() -> None:
 )
 def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: int, fits: bool) -> None:
     versions = _section_of(name)
-    changed = _patched(LIBRARY, versions.offset + place, "<I", step)
+    changed = patched(LIBRARY, versions.offset + place, "<I", step)
     if fits:
         assert read_elf(changed).soname == "libdemo.so.1"
     else:
@@ -274,20 +261,20 @@ def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: in
 def test_names_far_outside_their_table() -> None:
     strings, message = _section_of(".dynstr").offset, "a name lies outside its string table"
     definition = _section_of(".gnu.version_d").offset + 20
-    _refused(_patched(LIBRARY, definition, "<I", 0xFFFFFFF0), message, strings + 0xFFFFFFF0)
+    _refused(patched(LIBRARY, definition, "<I", 0xFFFFFFF0), message, strings + 0xFFFFFFF0)
     tag = _section_of(".dynamic").offset + 8
-    _refused(_patched(LIBRARY, tag, "<Q", (1 << 64) - 16), message, strings + (1 << 64) - 16)
+    _refused(patched(LIBRARY, tag, "<Q", (1 << 64) - 16), message, strings + (1 << 64) - 16)
 
 
 def test_a_version_definition_without_a_name() -> None:
     definitions = _section_of(".gnu.version_d")
-    assert read_elf(_patched(LIBRARY, definitions.offset + 28 + 6, "<H", 0)).defines == ("libdemo.so.1",)
+    assert read_elf(patched(LIBRARY, definitions.offset + 28 + 6, "<H", 0)).defines == ("libdemo.so.1",)
 
 
 def test_what_stands_behind_the_end_of_the_dynamic_section_is_not_read() -> None:
     library = elf(needed=("libc.so.6", "libm.so.6"))
     dynamic = _section_of(".dynamic", library)
-    assert read_elf(_patched(library, dynamic.offset, "<q", 0)).needed == ()
+    assert read_elf(patched(library, dynamic.offset, "<q", 0)).needed == ()
 
 
 def test_any_changed_byte_is_read_or_refused() -> None:

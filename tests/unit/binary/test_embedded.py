@@ -12,7 +12,7 @@ from builder.binary.elf import read_elf
 from builder.binary.elf_headers import FormatError, read_sections
 from builder.binary.embedded import embedded_version
 from builder.binary.library import wheel_version
-from tests.support.factories.binaries import elf
+from tests.support.factories.binaries import elf, header_of, patched
 
 PROVIDER, GRAPH = "libonnxruntime_providers_cuda.so", "libcudnn_graph.so.9"
 
@@ -26,15 +26,6 @@ def _stamp(name: str, library: bytes) -> str | None:
 def _cudnn(numbers: bytes, *places: int, names: tuple[str, ...] = ("cudnn_graph_version",)) -> bytes:
     symbols = {name: (".rodata", place) for name, place in zip(names, places, strict=True)}
     return elf({".rodata": numbers}, symbols=symbols)
-
-
-def _changed(library: bytes, section: str, place: int, form: str, value: int) -> bytes:
-    """Return the library with ``value`` at offset ``place`` of the section's header."""
-    changed = bytearray(library)
-    (table,) = struct.unpack_from("<Q", library, 40)
-    header = table + 64 * [one.name for one in read_sections(library)].index(section)
-    struct.pack_into(form, changed, header + place, value)
-    return bytes(changed)
 
 
 def test_ort_s_host_library_defines_its_version() -> None:
@@ -60,9 +51,8 @@ def test_ort_s_provider_holds_it_as_a_string_of_its_own(rodata: bytes, version: 
 def test_two_sections_of_the_name_are_refused() -> None:
     """A linker makes one such section; thousands over the same bytes would be searched thousands of times."""
     library = elf({".rodata": b"\x001.23.2\x00", ".data": b"\x001.23.2\x00"})
-    (table,) = struct.unpack_from("<Q", library, 40)
-    rodata = table + 64 * [one.name for one in read_sections(library)].index(".rodata")
-    twice = _changed(library, ".data", 0, "<I", struct.unpack_from("<I", library, rodata)[0])
+    name = struct.unpack_from("<I", library, header_of(library, ".rodata"))
+    twice = patched(library, header_of(library, ".data"), "<I", *name)
     offset = library.rindex(b"\x001.23.2\x00")
     with pytest.raises(FormatError) as caught:
         _stamp(PROVIDER, twice)
@@ -88,7 +78,8 @@ def test_a_string_elsewhere_is_no_mark(sections: dict[str, bytes]) -> None:
 def test_a_section_without_bytes_in_the_file_holds_no_mark() -> None:
     for name, library in ((PROVIDER, elf({".rodata": b"\x001.23.2\x00"})), (GRAPH, _cudnn(RELEASE, 4))):
         assert _stamp(name, library) is not None
-        assert _stamp(name, _changed(library, ".rodata", 4, "<I", 8)) is None  # SHT_NOBITS, as .bss
+        bss = patched(library, header_of(library, ".rodata") + 4, "<I", 8)  # SHT_NOBITS
+        assert _stamp(name, bss) is None
 
 
 @pytest.mark.parametrize(
@@ -97,7 +88,9 @@ def test_a_section_without_bytes_in_the_file_holds_no_mark() -> None:
 )
 def test_a_symbol_s_value_is_an_address(value: int, address: int, version: str | None) -> None:
     """The offset in the section is the value minus the section's address in memory."""
-    assert _stamp(GRAPH, _changed(_cudnn(RELEASE, value), ".rodata", 16, "<Q", address)) == version
+    library = _cudnn(RELEASE, value)
+    moved = patched(library, header_of(library, ".rodata") + 16, "<Q", address)
+    assert _stamp(GRAPH, moved) == version
 
 
 @pytest.mark.parametrize(
@@ -111,12 +104,11 @@ def test_a_symbol_s_value_is_an_address(value: int, address: int, version: str |
     ],
 )
 def test_what_is_no_number_is_no_mark(place: int, form: str, field: int) -> None:
-    library = bytearray(_cudnn(RELEASE, 4))
-    sections = read_sections(bytes(library))
+    library = _cudnn(RELEASE, 4)
+    sections = read_sections(library)
     assert len(sections) == 7
     symbol = next(one for one in sections if one.name == ".dynsym").offset + 24
-    struct.pack_into(form, library, symbol + place, field)
-    assert _stamp(GRAPH, bytes(library)) is None
+    assert _stamp(GRAPH, patched(library, symbol + place, form, field)) is None
 
 
 @pytest.mark.parametrize(
@@ -153,12 +145,10 @@ def test_a_library_we_know_nothing_of() -> None:
 
 def test_more_symbols_than_any_library_has() -> None:
     library = _cudnn(RELEASE, 4)
-    (table,) = struct.unpack_from("<Q", library, 40)
-    names = [section.name for section in read_sections(library)]
-    big = bytearray(library + bytes(24 << 20) + bytes(24))
-    struct.pack_into("<QQ", big, table + 64 * names.index(".dynsym") + 24, len(library), (24 << 20) + 24)
+    size = (24 << 20) + 24
+    big = patched(library + bytes(size), header_of(library, ".dynsym") + 24, "<QQ", len(library), size)
     with pytest.raises(FormatError, match="1,048,577 dynamic symbols") as caught:
-        _stamp(GRAPH, bytes(big))
+        _stamp(GRAPH, big)
     assert caught.value.offset == len(library)
 
 

@@ -7,22 +7,16 @@ import struct
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError, read_sections
+from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError
-from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, image, sass
+from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, header_of, image, patched, sass
 
 BEGIN = bytes.fromhex("50ed55ba01001000")
 
 LIBRARY = elf({".text": b"\x90" * 32, ".nv_fatbin": sass(50, 60)}, needed=("libc.so.6",))
 
 WHERE = LIBRARY.index(BEGIN)
-
-
-def _patched(data: bytes, offset: int, form: str, value: int) -> bytes:
-    changed = bytearray(data)
-    struct.pack_into(form, changed, offset, value)
-    return bytes(changed)
 
 
 def _table(data: bytes) -> int:
@@ -49,16 +43,16 @@ NO_ELF_FILES = {
         f"truncated: section headers end at {len(LIBRARY):,}, the file at {len(LIBRARY) - 1:,}",
         _table(LIBRARY),
     ),
-    "32-bit": (_patched(LIBRARY, 4, "<B", 1), "not a 64-bit ELF file", 4),
-    "big-endian": (_patched(LIBRARY, 5, "<B", 2), "not a little-endian ELF file", 5),
+    "32-bit": (patched(LIBRARY, 4, "<B", 1), "not a 64-bit ELF file", 4),
+    "big-endian": (patched(LIBRARY, 5, "<B", 2), "not a little-endian ELF file", 5),
     "too many section headers": (
-        _patched(LIBRARY, 60, "<H", 0xFFFF),
+        patched(LIBRARY, 60, "<H", 0xFFFF),
         f"truncated: section headers end at {_table(LIBRARY) + 0xFFFF * 64:,}, the file at {len(LIBRARY):,}",
         _table(LIBRARY),
     ),
-    "no section headers": (_patched(LIBRARY, 60, "<H", 0), "no usable section headers", 58),
+    "no section headers": (patched(LIBRARY, 60, "<H", 0), "no usable section headers", 58),
     "a table of headers that wraps round": (
-        _patched(LIBRARY, 40, "<Q", 2**64 - 64),
+        patched(LIBRARY, 40, "<Q", 2**64 - 64),
         f"truncated: section headers end at {2**64 - 64 + 64 * 7:,}, the file at {len(LIBRARY):,}",
         2**64 - 64,
     ),
@@ -68,7 +62,7 @@ NO_ELF_FILES = {
 @pytest.mark.parametrize("machine", [21, 243, 4137])
 def test_a_library_for_any_processor_is_read(machine: int) -> None:
     """POWER, which CUDA supported, RISC-V, and MindSpore's objects for Ascend."""
-    data = _patched(LIBRARY, 18, "<H", machine)
+    data = patched(LIBRARY, 18, "<H", machine)
     assert read_elf(data).machine == f"machine {machine}"
     assert read_containers(data) == read_containers(LIBRARY)
 
@@ -92,22 +86,22 @@ NO_CONTAINERS = {
     "a header alone": (ONE[:16], "a container of 88 bytes runs past the end of {}", 0),
     "cut in its header": (ONE + TWO[:12], "a container's header runs past the end of {}", 104),
     "a size that runs past the end": (
-        _patched(ONE, 8, "<Q", 1 << 40),
+        patched(ONE, 8, "<Q", 1 << 40),
         "a container of 1,099,511,627,776 bytes runs past the end of {}",
         0,
     ),
     "a size that leads back": (
-        _patched(ONE, 8, "<Q", 2**64 - 16),
+        patched(ONE, 8, "<Q", 2**64 - 16),
         "a container of 18,446,744,073,709,551,600 bytes runs past the end of {}",
         0,
     ),
     "a container over the next one": (
-        _patched(ONE, 8, "<Q", 88 + len(TWO)) + TWO,
+        patched(ONE, 8, "<Q", 88 + len(TWO)) + TWO,
         "unknown image version 0xba55 with a header of 1048577 bytes",
         104,
     ),
     "a container that ends within its image": (
-        _patched(ONE, 8, "<Q", 80) + TWO,
+        patched(ONE, 8, "<Q", 80) + TWO,
         "an image of 24 bytes does not fit its container",
         16,
     ),
@@ -117,17 +111,17 @@ NO_CONTAINERS = {
         104,
     ),
     "an image that is its own successor": (
-        _patched(ONE, 16 + 8, "<Q", LONG_WAY),
+        patched(ONE, 16 + 8, "<Q", LONG_WAY),
         f"an image of {LONG_WAY:,} bytes does not fit its container",
         16,
     ),
     "an image without a header": (
-        _patched(ONE, 16 + 4, "<I", 0),
+        patched(ONE, 16 + 4, "<I", 0),
         "unknown image version 0x0101 with a header of 0 bytes",
         16,
     ),
     "an image over the next one": (
-        container(_patched(image(SASS, 50), 8, "<Q", 24 + 8), image(SASS, 60)),
+        container(patched(image(SASS, 50), 8, "<Q", 24 + 8), image(SASS, 60)),
         "unknown image version 0x0000 with a header of 0 bytes",
         16 + 64 + 32,
     ),
@@ -175,40 +169,30 @@ def test_a_magic_that_is_no_container_s(data: bytes) -> None:
     assert read_containers(elf({".rodata": data, ".data": data})) == ()
 
 
-def test_a_magic_in_machine_code() -> None:
-    assert read_containers(elf({".text": (BEGIN + b"\xff" * 8) * 4, ".rodata": sass(50)})) != ()
-
-
 def test_what_begins_like_a_container_but_is_none_is_refused_outside_machine_code() -> None:
     library = elf({".rodata": b"\xff" * 8 + BEGIN + struct.pack("<Q", 64) + bytes(64)})
     _refused(library, "unknown image version 0x0000 with a header of 0 bytes", library.index(BEGIN) + 16)
 
 
-def test_an_elf_file_without_device_code() -> None:
-    assert read_containers(elf({".text": b"\x90" * 32, ".rodata": b"text"}, needed=("libc.so.6",))) == ()
-
-
 def test_a_fatbin_section_that_two_headers_name_is_not_counted_twice() -> None:
     library = elf({".nv_fatbin": sass(50), "__nv_relfatbin": sass(60)})
-    first, second = (_header(library, name) for name in (".nv_fatbin", "__nv_relfatbin"))
-    changed = bytearray(library)
-    changed[second + 24 : second + 40] = library[first + 24 : first + 40]
     where = library.index(BEGIN)
-    _refused(bytes(changed), "section __nv_relfatbin overlaps the one before it", where)
+    place = header_of(library, "__nv_relfatbin") + 24
+    changed = patched(library, place, "<QQ", where, len(sass(50)))
+    _refused(changed, "section __nv_relfatbin overlaps the one before it", where)
 
 
 def test_containers_that_two_other_sections_share_are_read_once() -> None:
     library = elf({".data": sass(50) + sass(60), ".ldata": bytes(208)})
-    first, second = (_header(library, name) for name in (".data", ".ldata"))
-    changed = bytearray(library)
-    changed[second + 24 : second + 40] = library[first + 24 : first + 40]
-    assert [found.section for found in read_containers(bytes(changed))] == [".data", ".data"]
+    place = header_of(library, ".ldata") + 24
+    changed = patched(library, place, "<QQ", library.index(BEGIN), 208)
+    assert [found.section for found in read_containers(changed)] == [".data", ".data"]
 
 
 def test_a_section_that_runs_past_the_end_of_the_file() -> None:
-    at = _header(LIBRARY, ".nv_fatbin")
+    at = header_of(LIBRARY, ".nv_fatbin")
     for size in (1 << 40, 2**64 - WHERE):
-        changed = _patched(LIBRARY, at + 32, "<Q", size)
+        changed = patched(LIBRARY, at + 32, "<Q", size)
         message = f"truncated: section .nv_fatbin ends at {WHERE + size:,}, the file at {len(LIBRARY):,}"
         for read in (read_containers, read_elf):
             with pytest.raises(ElfError) as caught:
@@ -217,18 +201,11 @@ def test_a_section_that_runs_past_the_end_of_the_file() -> None:
 
 
 def test_a_fatbin_section_that_claims_the_whole_file() -> None:
-    changed = bytearray(LIBRARY)
-    struct.pack_into("<QQ", changed, _header(LIBRARY, ".nv_fatbin") + 24, 0, len(LIBRARY))
-    _refused(bytes(changed), "no container where one must begin: magic 0x464c457f", 0)
+    changed = patched(LIBRARY, header_of(LIBRARY, ".nv_fatbin") + 24, "<QQ", 0, len(LIBRARY))
+    _refused(changed, "no container where one must begin: magic 0x464c457f", 0)
 
 
 def _refused(data: bytes, message: str, offset: int) -> None:
     with pytest.raises(FatbinError) as caught:
         read_containers(data)
     assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
-
-
-def _header(library: bytes, name: str) -> int:
-    """Return the offset of a section's header."""
-    index = [section.name for section in read_sections(library)].index(name)
-    return _table(library) + 64 * index

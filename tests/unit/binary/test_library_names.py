@@ -36,6 +36,7 @@ from builder.package.contents import vendor_of
         ("libnccl.so.2", "nvidia", True, False),
         ("libonnxruntime.so.1", "onnxruntime", False, False),
         ("libonnxruntime_cublas_plugin.so", "onnxruntime", False, False),
+        ("libtorch_cuda.so", "", False, False),
         ("libmyops.so", "", False, False),
         ("libcurl.so.4", "", False, False),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
 import pytest
@@ -13,16 +12,14 @@ from builder.binary.library import Inspected, read_library
 from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
 from builder.gpu.architectures import Arch, Capability
 from builder.report.sentences import parts_notes
-from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, sass
+from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, patched, sass
 from tests.support.factories.libraries import coverage
 
 BLACKWELL, AMPERE, OLD = Capability(12, 0), Capability(8, 0), Capability(5, 2)
 
 
 def _read(name: str, code: bytes, *needed: str, section: str = ".nv_fatbin", machine: int = 62) -> Inspected:
-    library = bytearray(elf({section: code}, needed=needed))
-    struct.pack_into("<H", library, 18, machine)
-    found = read_library(name, bytes(library))
+    found = read_library(name, patched(elf({section: code}, needed=needed), 18, "<H", machine))
     assert found.elf is not None, found.problem
     assert found.coverage is not None
     return Inspected(name, found.coverage, machine=found.elf.machine, needed=needed)

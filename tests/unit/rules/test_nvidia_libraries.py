@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from builder.binary.coverage import LibraryCoverage, cover
-from builder.binary.fatbin import read_containers
 from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.rules.nvidia_libraries import check_is_read, check_served, dumps, missing_in
-from tests.support.factories.binaries import elf, sass
+from tests.support.factories.binaries import sass
+from tests.support.factories.libraries import covered
 
 PINS = (
     *("nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cublas-cu12==12.9.1.4", "nvidia-cufft-cu12==11.4.1.4"),
@@ -73,15 +72,9 @@ def test_a_wheel_that_nobody_read_is_told() -> None:
     )
 
 
-def library(*arches: int) -> LibraryCoverage:
-    found = cover("libx.so", read_containers(elf({".nv_fatbin": sass(*arches)})), specialised=False)
-    assert found is not None
-    return found
-
-
 def test_a_wheel_lacks_what_one_of_its_libraries_lacks() -> None:
     """sm_80 runs on 8.0 to 8.9 except Jetson's 8.7; sm_86 does not run on 8.0."""
-    both = missing_in([library(75, 80), library(75, 86)])
+    both = missing_in([covered(sass(75, 80)), covered(sass(75, 86))])
     assert {Capability(7, 5), Capability(8, 6), Capability(8, 9)}.isdisjoint(both)
     assert {Capability(8, 0), Capability(8, 7), Capability(9, 0)} <= set(both)
     assert missing_in([]) == ()

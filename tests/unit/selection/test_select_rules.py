@@ -14,15 +14,15 @@ from typing import TypedDict
 
 import pytest
 
-from builder.binary.coverage import combine, cover
-from builder.binary.fatbin import read_containers
+from builder.binary.coverage import combine
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import KNOWN_SM
 from builder.selection.choice import PackageChoice
 from builder.selection.select import select
 from tests.support import ROOT
-from tests.support.factories.binaries import PTX, SASS, A, F, container, elf, image
+from tests.support.factories.binaries import PTX, SASS, A, F, container, image
+from tests.support.factories.libraries import covered
 from tests.unit.selection.select_cases import CAPABILITIES, gpu, package, release
 
 Pair = tuple[str, str]
@@ -170,12 +170,11 @@ def test_the_examples_of_nvidias_guides_hold_here_and_from_bytes_to_choice(case:
 
 def chosen(units: Sequence[Sequence[str]], device: str, ptx: Sequence[str] = ()) -> PackageChoice:
     """Return the choice of a machine for a library with these units of SASS, each with ``ptx`` too."""
-    raw = b"".join(
+    containers = (
         container(*(stored(SASS, code) for code in unit), *(stored(PTX, code) for code in ptx))
         for unit in units
     )
-    library = cover("lib/lib.so", read_containers(elf({".nv_fatbin": raw})), specialised=False)
-    assert library is not None
+    library = covered(*containers)
     support = {str(key): found.value for key, found in combine([library]).items()}
     return select([gpu(device)], release(replace(package("p", ""), capabilities=support)), "linux-x64")
 

@@ -10,6 +10,7 @@ from builder.binary.payloads.functions import of_cubin, of_ptx
 from builder.binary.payloads.payload_bytes import PayloadError
 from builder.binary.payloads.sass import is_stub
 from builder.gpu.architectures import Arch
+from tests.support.factories.binaries import patched
 from tests.support.factories.cubins import ADDS, RETURNS, STUBS, TRAPS, cubin, ptx, stub, trap, work
 
 
@@ -73,30 +74,29 @@ def test_what_is_no_cubin_for_its_architecture(change: object, why: str) -> None
 
 
 def test_a_kernel_outside_of_its_section() -> None:
-    data = bytearray(cubin(80, {"scale": work(80)}))
+    data = cubin(80, {"scale": work(80)})
     (table,) = struct.unpack_from("<Q", data, 40)
-    struct.pack_into("<Q", data, table + 3 * 64 + 32, 16)
     with pytest.raises(PayloadError, match="a kernel lies outside of its section"):
-        of_cubin(bytes(data), Arch(8, 0))
+        of_cubin(patched(data, table + 3 * 64 + 32, "<Q", 16), Arch(8, 0))
+
+
+def _behind_the_end(kind: int) -> bytes:
+    """Return a cubin with a section of type ``kind`` that is as large as the cubin."""
+    data = cubin(80, {"scale": work(80)}, ["helper"])
+    (table,) = struct.unpack_from("<Q", data, 40)
+    return patched(patched(data, table + 4 * 64 + 4, "<I", kind), table + 4 * 64 + 32, "<Q", len(data))
 
 
 @pytest.mark.parametrize("kind", [8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015])
 def test_sections_of_the_gpus_memory_have_no_bytes(kind: int) -> None:
     """As bitsandbytes' relocatable cubins for sm_75: ``.nv_debug.shared`` of 1,906,205 bytes at the end."""
-    data = bytearray(cubin(80, {"scale": work(80)}, ["helper"]))
-    (table,) = struct.unpack_from("<Q", data, 40)
-    struct.pack_into("<I", data, table + 4 * 64 + 4, kind)
-    struct.pack_into("<Q", data, table + 4 * 64 + 32, len(data))
-    assert of_cubin(bytes(data), Arch(8, 0)).kernels == {"scale": False}
+    assert of_cubin(_behind_the_end(kind), Arch(8, 0)).kernels == {"scale": False}
 
 
 def test_other_sections_behind_the_end() -> None:
-    data = bytearray(cubin(80, {"scale": work(80)}, ["helper"]))
-    (table,) = struct.unpack_from("<Q", data, 40)
-    struct.pack_into("<I", data, table + 4 * 64 + 4, 0x70000008)  # CUDA_GLOBAL_INIT, which has bytes
-    struct.pack_into("<Q", data, table + 4 * 64 + 32, len(data))
+    data = _behind_the_end(0x70000008)  # CUDA_GLOBAL_INIT, which has bytes
     with pytest.raises(PayloadError, match="a section lies behind its end"):
-        of_cubin(bytes(data), Arch(8, 0))
+        of_cubin(data, Arch(8, 0))
 
 
 def test_kernels_of_ptx_and_which_only_return() -> None:

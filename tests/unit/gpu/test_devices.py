@@ -80,24 +80,24 @@ def test_driver_floor_compares_numbers(driver: str, floor: str, below: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("driver", "above"),
-    [("580.95.05", False), ("580", False), ("575.64", False), ("590.44.01", True), ("591.44", True)],
-)
-def test_ceiling_is_a_branch(driver: str, above: bool) -> None:
-    assert above_ceiling(driver, "580") is above
-
-
-@pytest.mark.parametrize(
     ("driver", "ceiling", "above"),
     [
+        ("575.64", "580", False),
+        ("580", "580", False),
+        ("580.95.05", "580", False),
+        ("590.44.01", "580", True),
+        ("591.44", "580", True),
         ("581.80", "580", False),  # "NVIDIA-SMI 580.105.07  Driver Version: 581.80", as WSL prints it
         ("582.28", "580", False),
         ("475.14", "470", False),
         ("496.13", "470", True),
+        ("575.64", "575", False),
         ("576.02", "575", True),
     ],
 )
-def test_drivers_for_windows_count_on_within_a_last_branch(driver: str, ceiling: str, above: bool) -> None:
+def test_ceiling_is_a_branch_in_which_drivers_for_windows_count_on(
+    driver: str, ceiling: str, above: bool
+) -> None:
     assert above_ceiling(driver, ceiling) is above
 
 

@@ -36,20 +36,11 @@ def _arches(text: str) -> tuple[Arch, ...]:
         ("70 75", "12.9", "9.11", "1.23.2", None, ["C001"]),
         (MODERN, "12.9", "9.28.0.42", "1.23.2", None, []),
         ("70 75", "12.9.1", CUDNN, "1.23.2", None, []),
-        ("70 75", "13.0", CUDNN, "1.23.2", None, ["C002"]),
         (MODERN, "13.0", "9.28.0.42", "1.23.2", "13.0", []),
-        ("90 101", "12.9", CUDNN, "1.23.2", None, []),
-        ("90 101", "13.0", CUDNN, "1.23.2", None, ["C002"]),
         ("70 90 101f", "13.1", CUDNN, "1.23.2", None, ["C002", "C002"]),
-        ("90 110", "13.0", CUDNN, "1.23.2", None, []),
-        ("90 110", "12.9", CUDNN, "1.23.2", None, ["C003"]),
         ("86 90a", "11.8", CUDNN, "1.23.2", None, ["C003"]),
-        ("86 90", "11.8", CUDNN, "1.23.2", None, []),
         ("70 110", "12.9", CUDNN, "1.23.2", "12.9", ["C003", "C004"]),
         (LATEST, "12.6", CUDNN, "1.23.2", None, ["C003", "C003"]),
-        ("90 100 120", "12.8", CUDNN, "1.23.2", None, []),
-        ("90 103", "12.8", CUDNN, "1.23.2", None, ["C003"]),
-        ("90 121", "12.9", CUDNN, "1.23.2", None, []),
         ("90 120f", "12.8", CUDNN, "1.23.2", None, ["C003"]),
         (LATEST, "12.9", CUDNN, "1.21.0", "12.4", ["C004"]),
         ("70 75", "12.9", CUDNN, "1.23.2", "13.0", ["C004"]),
@@ -216,7 +207,7 @@ def test_each_architecture_with_each_toolkit(cuda: str) -> None:
         for sm, (first, last) in FIRST_AND_LAST.items()
         if RELEASES.index(first) <= at and (last is None or at <= RELEASES.index(last))
     }
-    assert set(compilable(cuda)) == expected
+    assert set(compilable(cuda)) == set(compilable(f"{cuda}.86")) == expected
     assert {sm for sm in KNOWN_SM if not _refused(sm, cuda)} == expected
 
 
@@ -224,12 +215,9 @@ def _refused(sm: int, cuda: str) -> bool:
     return bool({"C002", "C003"} & {one.code.name for one in _lint(str(sm), cuda)})
 
 
-def test_half_precision_is_a_warning_only() -> None:
-    assert [finding.severity for finding in _lint(LEGACY)] == [Severity.WARNING]
-
-
 def test_half_precision_names_the_operators_and_what_would_work() -> None:
     (finding,) = _lint("52 70")
+    assert finding.severity is Severity.WARNING
     assert "some contrib operators" in finding.message
     assert (finding.path, finding.got) == ("variants.v.sm", "sm_52")
     assert finding.wanted == "fp16 models only on sm_53 and newer, or the set 70"
@@ -262,24 +250,6 @@ def test_a_toolkit_too_old_for_the_version_is_an_error() -> None:
     (finding,) = _lint("80 86", cuda="11.3", ort="1.22.0", nvcc="11.3")
     assert finding.severity is Severity.ERROR
     assert (finding.wanted, finding.got) == ("cuda.version 11.4 or newer", "CUDA 11.3")
-
-
-def test_what_nvcc_reaches() -> None:
-    assert " ".join(map(str, compilable("12.4"))) == "50 52 53 60 61 62 70 72 75 80 86 87 89 90"
-    assert {100, 101, 120} == set(compilable("12.8")) - set(compilable("12.4"))
-    assert {103, 121} == set(compilable("12.9.86")) - set(compilable("12.8"))
-    assert compilable("12.9.86")[0] == 50, "a release's builds know what it knows"
-    assert min(compilable("13.0")) == 75
-
-
-def test_known_architectures() -> None:
-    assert 91 not in KNOWN_SM
-    assert set(_numbers(LEGACY + " " + MODERN + " " + LATEST)) <= set(KNOWN_SM)
-    assert list(KNOWN_SM) == sorted(set(KNOWN_SM))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split()]
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,10 @@ def test_native_comes_before_jit_whatever_the_size() -> None:
     ]
 
 
-def test_a_driver_outside_the_window_is_named_with_what_is_needed() -> None:
-    old = select([gpu("5.2", "470.256.02")], INDEX, "linux-x64")
-    new = select([gpu("5.2", "590.44.01")], INDEX, "linux-x64")
-    assert old.package is None
-    assert "driver 470.256.02 is too old: it needs 525.60.13 or newer" in old.summary
-    assert new.package is None
-    assert "driver 590.44.01 is too new: branch 580 is the last" in new.summary
+def test_a_driver_newer_than_the_last_branch_is_named_with_that() -> None:
+    choice = select([gpu("5.2", "590.44.01")], INDEX, "linux-x64")
+    assert choice.package is None
+    assert "driver 590.44.01 is too new: branch 580 is the last" in choice.summary
 
 
 def test_wsl_tells_a_driver_for_windows_of_the_last_branch_for_pascal() -> None:
@@ -201,12 +198,6 @@ def test_a_layout_that_promises_less_is_another_package(other: dict[str, object]
 
 def test_a_thin_package_alone_is_chosen() -> None:
     assert select([gpu("8.6")], release(THIN_GZ), "linux-x64").package is THIN_GZ
-
-
-def test_legacy_is_for_the_driver_branches_it_was_made_for() -> None:
-    drivers = ("525.60.12", "525.60.13", "580.126.09", "590.44.01")
-    chosen = [select([gpu("5.2", driver)], INDEX, "linux-x64").package for driver in drivers]
-    assert chosen == [None, LEGACY, LEGACY, None]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from builder.formats.index import IndexPackage
 from builder.selection.reasons import refusal
 from builder.selection.select import select
-from tests.unit.selection.select_cases import INDEX, LEGACY, MODERN, gpu, package, plain, release
+from tests.unit.selection.select_cases import INDEX, LEGACY, gpu, package, plain, release
 
 CPU, CPU_WIN, CPU_MAC = plain("cpu"), plain("cpu", "win-x64"), plain("cpu", "macos-arm64")
 
@@ -72,10 +72,6 @@ def test_nothing_in_the_index_for_this_platform_is_no_package() -> None:
         "CPU: no NVIDIA GPU was found. If there is one, its driver is missing or hidden from this process; "
         "`detect` shows what each probe said."
     )
-
-
-def test_a_gpu_that_is_served_leaves_the_cpu_alone() -> None:
-    assert select([gpu("8.6")], EVERYTHING, "linux-x64").package is MODERN
 
 
 def test_a_gpu_with_too_old_a_driver_names_the_driver_that_would_serve_it() -> None:

@@ -16,6 +16,7 @@ from builder.binary.fatbin_format import Container, Kind
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import read_library
 from builder.binary.payloads.deep import read_payloads
+from builder.findings.finding import Code
 
 _JOINED, _MAGIC = 0x100, struct.pack("<I", 0xBA55ED50)
 
@@ -59,6 +60,7 @@ def _library(data: bytes) -> str:
     if found.problem is None:
         _check_containers(data, found.containers)
         return f"whole, {'a' if found.embedded_version else 'no'} version"
+    assert found.problem.code in {Code.E001, Code.A004}
     return found.problem.code.name
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
-import random
 import struct
+import time
 
 import pytest
 
@@ -169,21 +169,6 @@ def test_a_file_that_is_neither_elf_nor_fatbin() -> None:
         read_containers(b"junk" + GOOD)
 
 
-def test_any_changed_byte_is_read_or_refused() -> None:
-    library = elf({".nv_fatbin": container(image(SASS, 50, LZ4), image(PTX, 90, header=80)) + sass(60, 70)})
-    source = random.Random(9)  # noqa: S311 - mutations that repeat
-    outcomes = set()
-    for _ in range(4000):
-        bad = bytearray(library)
-        for _ in range(source.randint(1, 3)):
-            bad[source.randrange(64, len(bad))] = source.choice((0, 1, 2, 127, 255, source.randrange(256)))
-        try:
-            outcomes.add(len(read_containers(bytes(bad))))
-        except (FatbinError, ElfError):
-            outcomes.add(-1)
-    assert {-1, 2} <= outcomes
-
-
 WINDOWS = 64 * (2**16 - 1)
 """Total bytes of the search windows below 4 MiB: the first has 64 bytes, each next one twice as many."""
 
@@ -280,8 +265,10 @@ def test_a_section_within_another_one_is_read_with_it() -> None:
 
 
 def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
-    data = sass(50) + bytes(64 << 20) + sass(60)
-    assert len(_read(data)) == 2
+    padded = sass(50) + bytes(32 << 20) + sass(60)
+    start = time.process_time()
+    assert len(read_containers(padded)) == 2
+    assert time.process_time() - start < 0.3
 
 
 def test_a_fatbin_section_that_is_said_to_be_machine_code() -> None:

@@ -9,14 +9,14 @@ from builder.binary.library import Reading, read_library
 from tests.fuzz import campaign, properties
 from tests.fuzz.seeds import synthetic
 
-EXECUTIONS, SEED = 20_000, 3
+EXECUTIONS, SEED = 10_000, 3
 
 
 def test_mutated_headers_are_read_or_refused() -> None:
     result = campaign.run(synthetic(), EXECUTIONS, SEED)
     reasons = [crash.reason for crash in result.crashes[:3]]
     assert not reasons, f"seed {SEED}: {result}"
-    assert result.outcomes > 80, f"seed {SEED}: {result}"
+    assert result.outcomes > 200, f"seed {SEED}: {result}"
 
 
 def test_a_reader_that_lets_an_exception_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from builder.formats.manifest import (
-    BaseEntry,
     CoverageEntry,
     Driver,
     FileEntry,
@@ -21,13 +20,13 @@ from builder.formats.manifest import (
 )
 from builder.formats.missing_kernels import MissingKernels
 from builder.package.diff import PackageDifference, difference, difference_lines, document
+from tests.support.factories import records
 from tests.support.factories.documents import changed
+from tests.support.factories.records import MODERN, PROVIDER
 from tests.support.factories.releases import file_entry
 from tests.support.schemas import schema
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
-
-PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 
 def file(path: str, size: int = 10, **changes: object) -> FileEntry:
@@ -45,24 +44,13 @@ CUBLAS_FILE = file(
     needed=("libcublasLt.so.12", "libc.so.6"),
 )
 
-OLD = Manifest(
-    format=4,
+OLD = replace(
+    records.manifest(MODERN),
     name="ortpacks-modern-1.21.0-cuda12.9-linux-x64",
-    layout="full",
-    variant="modern",
     sm=("75", "80"),
-    generations=("Turing", "Ampere"),
-    platform="linux-x64",
-    provider="cuda",
-    glibc="2.28",
-    glibcxx="3.4.22",
     onnxruntime=OrtEntry(
         version="1.21.0", origin="wheel", origin_reason="because", profile=None, host="wheel"
     ),
-    base=BaseEntry(name="assembled", reason="offline", revision=None),
-    cuda="12.9",
-    cudnn="9.10.2.21",
-    toolkit="official",
     driver=Driver(floor="525.60.13", ceiling=None),
     capabilities={"7.5": "native", "12.0": "none"},
     coverage=(CoverageEntry(path=PROVIDER, containers=184, sass=("75", "80"), ptx=()),),
@@ -240,7 +228,7 @@ OTHER = {
     "sm": ("90",),
     "generations": ("Hopper",),
     "onnxruntime": replace(OLD.onnxruntime, host="source"),
-    "base": replace(OLD.base, reason="asked for"),
+    "base": replace(OLD.base, reason="no engine is here"),
     "driver": Driver(floor="1", ceiling=None),
     "capabilities": {},
     "coverage": (),

@@ -19,6 +19,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
 from builder.onnxruntime.downloads import dependency_urls
 from builder.package.sbom import (
+    Bom,
     archive_purl,
     check_sbom,
     deb_purl,
@@ -30,6 +31,7 @@ from builder.package.sbom import (
     pypi_purl,
 )
 from builder.project.bases import GitSource
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock, Pin
 from builder.project.variants import Project
 from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
@@ -42,13 +44,21 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 Json = dict[str, object]
 
 
-def document(layout: Layout = Layout.FULL) -> Json:
-    made = plan()
+def described(made: BuildPlan, layout: Layout = Layout.FULL, pins: Lock | None = None) -> Bom:
     files = [member for member in members(made, layout) if member.path != "sbom.cdx.json"]
-    bom = describe_bom(made, name(made, layout), files, digests(files), wheels(files), lock())
-    told = json.loads(CycloneDx().render(bom))
+    return describe_bom(made, name(made, layout), files, digests(files), wheels(files), pins or lock())
+
+
+def document(layout: Layout = Layout.FULL) -> Json:
+    told = json.loads(CycloneDx().render(described(plan(), layout)))
     assert isinstance(told, dict)
     return told
+
+
+def on_base(project: Project, base: str) -> BuildPlan:
+    """Return a plan with a base of the project, whose versions are those of variants.yaml."""
+    made = plan()
+    return replace(made, base=base, project=replace(made.project, bases=project.bases))
 
 
 def findings(whole: Manifest, told: Json) -> list[str]:
@@ -70,12 +80,7 @@ def test_where_a_file_comes_from_as_a_purl(source: str, vendor: str, purl: str) 
 
 
 def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project) -> None:
-    """The versions are those of the assembled base in variants.yaml."""
-    made = plan()
-    made = replace(made, base="assembled", project=replace(made.project, bases=project.bases))
-    files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
-    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files), lock())
-    rendered = CycloneDx().render(bom)
+    rendered = CycloneDx().render(described(on_base(project, "assembled")))
     assert not CycloneDx().problems(rendered)
     (ort,) = (one for one in json.loads(rendered)["components"] if one["name"] == "onnxruntime")
     found = {one["name"]: one["version"] for one in ort["components"] if one["type"] == "library"}
@@ -122,13 +127,10 @@ utf8_range;https://github.com/protocolbuffers/utf8_range/archive/72c943dea2b9240
 
 
 def test_of_a_git_tag_the_pinned_archives_of_its_own_list_are_compiled_in(project: Project) -> None:
-    made = plan()
-    made = replace(made, base="nvidia", project=replace(made.project, bases=project.bases))
     source = project.bases["nvidia"].source
     assert isinstance(source, GitSource)
     pins = Lock({source.git.key: Pin(revision="1" * 40, files=dependency_urls(DEPS))})
-    files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
-    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files), pins)
+    bom = described(on_base(project, "nvidia"), pins=pins)
     assert not CycloneDx().problems(CycloneDx().render(bom))
     (ort,) = (one for one in bom.components if one.name == "onnxruntime")
     assert {one.name: one.version for one in ort.linked} == {

@@ -23,8 +23,6 @@ def test_what_the_loader_finds_passes() -> None:
         ("libonnxruntime_providers_cuda.so", "libcudart.so.12", False),
         ("libonnxruntime_providers_cuda.so", "libcuda.so.1", True),
         ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so.10", True),
-        ("libonnxruntime_providers_tensorrt.so", "libnvinfer_plugin.so.10", True),
-        ("libonnxruntime_providers_tensorrt.so", "libnvonnxparser.so.10", True),
         ("libonnxruntime_providers_tensorrt.so", "libcublas.so.12", False),
         ("libonnxruntime_providers_cuda.so", "libnvinfer.so.10", False),
     ],

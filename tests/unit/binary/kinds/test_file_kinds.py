@@ -5,18 +5,15 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from builder.binary import fatbin
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.kinds.file_kinds import FileKind, kind_of
 from builder.binary.library import Reading, read_library
-from builder.findings.finding import Code
 from builder.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object
-from tests.support.factories.binaries import elf, empty_cubin, sass
+from tests.support.factories.binaries import elf, sass
 from tests.support.factories.nvidia import ARCHES, NO_KERNEL, SMALL, compiled
 from tests.support.factories.pe import pe
 from tests.support.factories.repacked import arm64
@@ -208,11 +205,3 @@ def test_more_sections_than_any_static_library_has(monkeypatch: pytest.MonkeyPat
     assert read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o"), OBJECT))).problem is None
     crowded = read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o", "d.o"), OBJECT)))
     assert problem(crowded).startswith(f"E001 d.o: more than {3 * each} sections: take it apart by `ar x`")
-
-
-@given(st.binary(max_size=200), st.integers(0, 1 << 14))
-def test_no_bytes_make_it_raise(data: bytes, at: int) -> None:
-    for whole in (ar({"a.o": OBJECT, "k.cubin": empty_cubin(80)[64:]}), PTX, compiled(SMALL, "80")[0].data):
-        place = at % len(whole)
-        found = read_library("x", whole[:place] + data + whole[place + len(data) :])
-        assert found.problem is None or found.problem.code in {Code.E001, Code.A004}

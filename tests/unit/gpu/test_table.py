@@ -106,6 +106,11 @@ def test_what_a_compiler_and_a_newer_assembler_make(
     assert cuda_toolkits.is_made(nvcc, ptxas, Arch.parse(arch)) is made
 
 
+def test_an_unknown_architecture_has_no_toolkit() -> None:
+    unknown = Arch.parse("91")
+    assert (cuda_toolkits.first_cuda(unknown), cuda_toolkits.last_cuda(unknown)) == (None, None)
+
+
 def test_what_nvidia_does_not_list_is_known_and_has_no_column() -> None:
     unlisted = {str(gpu.capability): (gpu.generation, gpu.first_cuda) for gpu in COMPILED if not gpu.listed}
     assert unlisted == {

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import DEVICES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 from pathlib import Path
 from threading import Event, Thread
 
@@ -13,11 +12,12 @@ import pytest
 from builder.client.install import installer
 from builder.client.install.prefix import Prefix
 from builder.files.file_lock import exclusive
-from tests.component.client.install.test_kill import KILLER, run_killer
 from tests.doubles.hostile import says
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.support.faults.client import Quick
+from tests.support.faults.killed import after_each_kill
 from tests.support.schemas import schema
 
 VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
@@ -245,45 +245,30 @@ def test_what_is_there_already_needs_no_question(machine: Machine, releases: dic
 
 
 def test_a_kill_while_uninstalling_leaves_a_whole_version_or_none(
-    root: Path, tmp_path: Path, releases: dict[str, Path]
+    machine: Machine, tmp_path: Path, releases: dict[str, Path]
 ) -> None:
-    def machine(name: str) -> Machine:
-        made = Machine(tmp_path / name)
-        for version in VERSIONS[:2]:
-            made.run("install", "--index", str(releases[version]))
-        return made
+    def copy(step: int) -> Machine:
+        return Quick(shutil.copytree(machine.home, tmp_path / str(step), symlinks=True))
 
-    dry = machine("dry")
-    steps = int(run_killer(root, dry.prefix, 0, ["uninstall"], KILLER).stdout.split()[-1])
     ends = set()
-    for last in range(1, steps + 1, 2):
-        one = machine(f"home-{last}")
-        killed = run_killer(root, one.prefix, last, ["uninstall"], KILLER)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    for one in after_each_kill(copy, "uninstall"):
         ends.add(one.run("verify"))
-        assert ends <= {0, 3}, (last, one.out)
-        assert one.run("install", "--index", str(releases["1.23.2"])) == 0, (last, one.err)
+        assert ends <= {0, 3}, one.out
+        assert one.run("install", "--index", str(releases["1.23.2"])) == 0, one.err
         assert one.run("uninstall") == 0, one.err
         assert not one.prefix.exists()
     assert ends == {0, 3}
 
 
-def test_a_kill_while_rolling_back_leaves_one_of_the_two(
-    root: Path, tmp_path: Path, releases: dict[str, Path]
-) -> None:
-    dry = Machine(tmp_path / "dry")
-    for version in VERSIONS[:2]:
-        dry.run("install", "--index", str(releases[version]))
-    steps = int(run_killer(root, dry.prefix, 0, ["rollback"], KILLER).stdout.split()[-1])
-    assert dry.run("install", "--index", str(releases["1.23.2"])) == 0
+def test_a_kill_while_rolling_back_leaves_one_of_the_two(machine: Machine, releases: dict[str, Path]) -> None:
+    one = Quick(machine.home)
     seen = set()
-    for last in range(1, steps + 1):
-        assert run_killer(root, dry.prefix, last, ["rollback"], KILLER).returncode == -signal.SIGKILL
-        assert dry.run("verify") == 0, (last, dry.out)
-        seen.add(version_in_use(dry))
-        dry.run("install", "--index", str(releases["1.23.2"]))
+    for _ in after_each_kill(lambda _: one, "rollback"):
+        assert one.run("verify") == 0, one.out
+        seen.add(version_in_use(one))
+        assert one.run("install", "--index", str(releases["1.23.2"])) == 0, one.err
     assert seen == {"1.22.0", "1.23.2"}
-    assert dry.run("rollback") == 0, dry.err
+    assert one.run("rollback") == 0, one.err
 
 
 def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(tmp_path: Path) -> None:

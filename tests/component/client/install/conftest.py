@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,5 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 @pytest.fixture
-def quick(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
+def quick(ground: Ground, tmp_path: Path) -> Quick:
     return ground.machine(tmp_path / "home")

@@ -21,6 +21,7 @@ from builder.client.install.decompress import Find, open_zstd, require_zstd, win
 from builder.client.install.unpack import extract, read_manifest
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
+from builder.formats.manifest import Manifest
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index
 
@@ -40,20 +41,50 @@ def good(files: dict[str, bytes] | None = None) -> Members:
     ]
 
 
-HOSTILE: dict[str, Members] = {
-    "not listed": [*good(), member(f"{TOP}/lib/extra.so", b"x")],
-    "other bytes": [*good()[:2], member(f"{TOP}/lib/a.so", b"b" * 100)],
-    "longer than listed": [*good()[:2], member(f"{TOP}/lib/a.so", b"a" * 101)],
-    "one missing": good()[:2],
-    "manifest last": [*good()[1:], good()[0]],
-    "no manifest": good()[1:],
-    "empty": [],
-    "manifest lists dot dot": good({"../escaped": b"x"}),
-    "manifest lists itself": good({"manifest.json": b"x"}),
-    "manifest lists a file in a file": good({"lib": b"x", "lib/a.so": b"y"}),
-    "manifest lists a file in itself": good({"manifest.json/a.so": b"x"}),
-    "larger than the index says": good({"lib/huge.so": b"0" * 5000}),
+def taken(members: Members, folder: Path) -> Manifest:
+    """Unpack a tar of ``members`` into the new ``folder``."""
+    folder.mkdir()
+    return extract(io.BytesIO(zstd.decompress(archive(members))), TOP, folder, 104)
+
+
+HOSTILE: dict[str, tuple[Members, str]] = {
+    "not listed": ([*good(), member(f"{TOP}/lib/extra.so", b"x")], "not in its manifest"),
+    "other bytes": ([*good()[:2], member(f"{TOP}/lib/a.so", b"b" * 100)], "sha256 differs"),
+    "longer than listed": ([*good()[:2], member(f"{TOP}/lib/a.so", b"a" * 101)], "size differs"),
+    "one missing": (good()[:2], "lacks lib/a.so"),
+    "manifest last": ([*good()[1:], good()[0]], "does not begin with manifest.json"),
+    "no manifest": (good()[1:], "does not begin with manifest.json"),
+    "empty": ([], "does not begin with manifest.json"),
+    "manifest lists dot dot": (good({"../escaped": b"x"}), "does not lie in its folder"),
+    "manifest lists no UTF-8": (good({"lib/\udc80.so": b"x"}), "does not lie in its folder"),
+    "manifest lists deep folders": (good({"lib/" + "a/" * 40 + "a.so": b"x"}), "does not lie in its folder"),
+    "manifest lists itself": (good({"manifest.json": b"x"}), "lists itself"),
+    "manifest lists our own file": (good({"gpu-package-info.json": b"x"}), "lists itself, gpu-package-info"),
+    "manifest lists a file in a file": (good({"lib": b"x", "lib/a.so": b"y"}), "a part of that path"),
+    "manifest lists a file in itself": (good({"manifest.json/a.so": b"x"}), "a part of that path"),
+    "two names that are one on Windows and macOS": (good({"A.so": b"1", "a.SO": b"2"}), "some twice"),
+    "larger than the index says": (good({"lib/huge.so": b"0" * 5000}), "unpacked size differs: 5000 bytes"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "words"), HOSTILE.values(), ids=HOSTILE)
+def test_an_archive_that_contradicts_its_manifest_is_refused(
+    tmp_path: Path, members: Members, words: str
+) -> None:
+    with pytest.raises(IntegrityError, match=f"{TOP}: .*{words}"):
+        taken(members, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lib/nul", "lib/CON.so", "com1.dll/x", "lib/a.", "lib /a", "lib/a?b", "lib/a<b", "lib/a|b", "lib/\x07"],
+)
+def test_a_name_that_windows_takes_for_something_else_is_in_no_package(tmp_path: Path, name: str) -> None:
+    """A device, another file, a pattern: refused on every system, because packages are made for
+    all systems."""
+    with pytest.raises(IntegrityError, match="is no name of a file on Windows"):
+        taken(good({name: b"x"}), tmp_path / "out")
 
 
 def release_of(folder: Path, content: bytes) -> Path:
@@ -62,33 +93,26 @@ def release_of(folder: Path, content: bytes) -> Path:
     return write_index(folder, [entry("modern", content, 104)])
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_archive_leaves_nothing(tmp_path: Path, kind: str) -> None:
-    index = release_of(tmp_path / "release", archive(HOSTILE[kind]))
-    machine = Machine(tmp_path / "home")
-    assert machine.run("install", "--index", str(index)) == 7, machine.err
-    assert TOP in machine.err
+def test_a_refused_archive_leaves_nothing(machine: Machine, tmp_path: Path) -> None:
+    """The last member is refused, after the others were written."""
+    members, words = HOSTILE["other bytes"]
+    index = release_of(tmp_path / "release", archive(members))
+    assert machine.run("install", "--index", str(index)) == 7
+    assert words in machine.err
     files = {path.relative_to(machine.prefix).as_posix() for path in machine.prefix.rglob("*")}
-    state = {".ortpacks", ".ortpacks/lock", ".ortpacks/downloads", ".ortpacks/parts"}
-    assert files == {"versions", *state}
-    assert {path.name for path in tmp_path.iterdir()} == {"release", "home"}
+    assert files == {
+        "versions",
+        ".ortpacks",
+        *(f".ortpacks/{name}" for name in ("lock", "downloads", "parts")),
+    }
 
 
-def test_a_longer_file_is_refused_before_it_is_written(tmp_path: Path) -> None:
-    index = release_of(tmp_path / "release", archive(HOSTILE["longer than listed"]))
-    machine = Machine(tmp_path / "home")
-    machine.run("install", "--index", str(index))
-    assert "size differs from the manifest" in machine.err
-
-
-def test_the_same_members_unspoilt_are_installed_without_setuid(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
+def test_modes_are_ours_not_the_archive_s(tmp_path: Path, mode: int) -> None:
     members = [member(TOP, kind=tarfile.DIRTYPE), *good()]
-    members[-1][0].mode = 0o6777
-    machine = Machine(tmp_path / "home")
-    assert machine.run("install", "--index", str(release_of(tmp_path / "release", archive(members)))) == 0, (
-        machine.err
-    )
-    assert (machine.lib / "a.so").stat().st_mode & 0o7000 == 0
+    members[-1][0].mode = mode
+    taken(members, tmp_path / "out")
+    assert (tmp_path / "out/lib/a.so").stat().st_mode & 0o7777 == 0o755
 
 
 def test_nothing_that_reads_zstd_is_said_before_the_download(tmp_path: Path) -> None:
@@ -186,20 +210,6 @@ def test_every_reader_gives_the_same_bytes_of_many_frames(tmp_path: Path, module
         digest = hashlib.sha256(stream.read()).hexdigest()
     with open_zstd(path, ("backports.zstd",)) as stream:
         assert hashlib.sha256(stream.read()).hexdigest() == digest
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("gpu-package-info.json", "lists itself, gpu-package-info.json or a negative size"),
-        ("lib/\udc80.so", "does not lie in its folder"),
-        ("lib/" + "a/" * 40 + "a.so", "does not lie in its folder"),
-    ],
-)
-def test_names_that_could_not_be_verified_later_are_refused(tmp_path: Path, name: str, words: str) -> None:
-    content = zstd.decompress(archive(good({name: b"{}"})))
-    with pytest.raises(IntegrityError, match=words):
-        extract(io.BytesIO(content), TOP, tmp_path, 100)
 
 
 def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,7 @@ from builder.files import http_client, http_opener
 from tests.doubles import hostile
 from tests.doubles.machine import Machine
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
-from tests.support.faults.client import Ground, Quick, outlive
-from tests.support.faults.counted import cases_of
+from tests.support.faults.client import Ground, Quick, outlive, require_cured
 
 SEED = 20_261_122
 
@@ -37,39 +37,60 @@ def server(ground: Ground) -> Iterator[Server]:
         yield running
 
 
-def meet(quick: Quick, server: Server, faults: list[Fault], codes: set[int]) -> str:
+def install(quick: Quick, server: Server) -> int:
+    return quick.run("install", "--index", f"{server.url}/index.json")
+
+
+def ranges(server: Server) -> list[str | None]:
+    return [headers.get("Range") for path, headers in server.requests if path.endswith(".zst")]
+
+
+def meet(quick: Quick, server: Server, faults: list[Fault], code: int) -> str:
     """Run an install that meets all ``faults``, then one that meets none; return the first one's messages."""
     server.faults += faults
-    index = f"{server.url}/index.json"
-    code = quick.run("install", "--index", index)
-    assert code in codes, (code, quick.err)
+    assert install(quick, server) == code, quick.err
     said = quick.err
     assert server.faults == [], "a fault was never met"
-    assert outlive(quick, index, {0}) == 0
+    assert outlive(quick, f"{server.url}/index.json", {0}) == 0
     return said
 
 
-@pytest.mark.parametrize("number", range(30))
-@pytest.mark.parametrize("how", ["closed", "reset"])
+@pytest.mark.parametrize("fault", [hostile.cut_at, hostile.reset_at], ids=["closed", "reset"])
 def test_a_connection_that_ends_at_any_byte_is_gone_on_from_there(
-    quick: Quick, server: Server, how: str, number: int
+    quick: Quick, server: Server, fault: Callable[[int], Fault]
 ) -> None:
     size = (server.folder / ARCHIVE).stat().st_size
-    points = sorted(random.Random(f"{SEED} {how} {number}").sample(range(1, size), 3))  # noqa: S311 any do
-    fault = hostile.cut_at if how == "closed" else hostile.reset_at
-    meet(quick, server, [fault(point) for point in points], {0})
+    points = sorted(random.Random(SEED).sample(range(1, size), 12))  # noqa: S311 any points do
+    meet(quick, server, [fault(point) for point in points], 0)
+    if fault is hostile.cut_at:  # a reset loses bytes that were sent
+        assert ranges(server) == [None, *(f"bytes={point}-" for point in points)]
+
+
+def test_a_resume_names_the_bytes_it_has_and_takes_a_file_that_was_replaced_meanwhile(
+    quick: Quick, server: Server
+) -> None:
+    meet(quick, server, [hostile.stale], 0)
+    resumed = next(headers for _, headers in server.requests if "Range" in headers)
+    assert (resumed["Range"], resumed["If-Range"]) == ("bytes=300-", '"stale"')
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [hostile.ranged(shift=100), hostile.ranged(shift=-100), hostile.status(416)],
+    ids=["a shifted start", "an earlier start", "416"],
+)
+def test_what_is_not_the_rest_starts_over(quick: Quick, server: Server, fault: Fault) -> None:
+    meet(quick, server, [FIRST, fault], 0)
+    assert ranges(server) == [None, "bytes=300-", None]
 
 
 RANGES: dict[str, tuple[list[Fault], int]] = {
     "200 for 206": ([hostile.whole], 0),
-    "a shifted start": ([hostile.ranged(shift=100)], 0),
-    "an earlier start": ([hostile.ranged(shift=-100)], 0),
     "another total": ([hostile.ranged(total=7)], 0),
     "no Content-Range": ([hostile.ranged(header="")], 0),
     "a garbled Content-Range": ([hostile.ranged(header="bytes ?-?/*")], 0),
     "other bytes": ([hostile.ranged(flip=1)], 7),
     "more bytes": ([hostile.ranged(more=10)], 7),
-    "416": ([hostile.status(416)], 0),
     "416 again and again": ([hostile.status(416), FIRST, hostile.status(416)], 0),
     "204": ([hostile.status(204)], 0),
 }
@@ -78,16 +99,37 @@ RANGES: dict[str, tuple[list[Fault], int]] = {
 @pytest.mark.parametrize("kind", RANGES)
 def test_a_range_that_lies_is_not_believed(quick: Quick, server: Server, kind: str) -> None:
     faults, code = RANGES[kind]
-    meet(quick, server, [FIRST, *faults], {code})
+    meet(quick, server, [FIRST, *faults], code)
 
 
-def test_a_file_that_was_replaced_meanwhile_is_fetched_anew(quick: Quick, server: Server) -> None:
-    meet(quick, server, [hostile.stale], {0})
+def test_a_server_that_always_breaks_before_where_it_came_is_given_up(quick: Quick, server: Server) -> None:
+    server.faults += [hostile.cut_at(300 if number % 2 else 200) for number in range(50)]
+    assert install(quick, server) == 10
+    assert len(server.faults) > 40, "only the first two brought anything new"
+
+
+def test_a_byte_a_connection_is_not_followed_for_ever(quick: Quick, server: Server) -> None:
+    size = (server.folder / ARCHIVE).stat().st_size
+
+    def one(handler: Handler, content: bytes) -> None:
+        hostile.cut_at(hostile.start_of(handler) + 1)(handler, content)
+
+    server.faults += [one] * size
+    assert install(quick, server) == 10
+    assert f"ended after 50 of {size} bytes (tried 50 times)" in quick.err
+
+
+def test_bytes_of_another_file_in_the_part_are_thrown_away(quick: Quick, server: Server) -> None:
+    server.faults += [FIRST, hostile.status(404)]
+    assert install(quick, server) == 10
+    (part,) = (quick.prefix / ".ortpacks" / "downloads").glob("*.part")
+    part.write_bytes(b"?" * 300)
+    require_cured(quick, f"{server.url}/index.json")
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 451])
 def test_a_final_status_ends_it(quick: Quick, server: Server, code: int) -> None:
-    said = meet(quick, server, [hostile.status(code)], {10})
+    said = meet(quick, server, [hostile.status(code)], 10)
     assert f"HTTP {code}" in said
     assert ("https://USER:PASSWORD@HOST/PATH" in said) == (code in {401, 403})
     assert quick.waits == []
@@ -104,13 +146,26 @@ def test_no_message_shows_a_login(tmp_path: Path) -> None:
     assert "s3cret" not in machine.err + machine.out
 
 
-@pytest.mark.parametrize("times", [1, TRIES])
 @pytest.mark.parametrize("code", [408, 425, 429, 500, 502, 503, 504])
-def test_a_passing_status_is_waited_out_or_given_up(
-    quick: Quick, server: Server, code: int, times: int
-) -> None:
-    ends = {10} if times == TRIES else {0}
-    meet(quick, server, [hostile.status(code)] * times, ends)
+def test_a_passing_status_is_waited_out(quick: Quick, server: Server, code: int) -> None:
+    meet(quick, server, [hostile.status(code)] * 2, 0)
+    assert quick.waits == [1.0, 2.0]
+
+
+def test_a_server_that_stays_broken_is_given_up(quick: Quick, server: Server) -> None:
+    assert "HTTP 503" in meet(quick, server, [hostile.status(503)] * TRIES, 10)
+    assert len(quick.waits) == TRIES - 1
+
+
+def test_what_is_tried_again_is_told(quick: Quick, server: Server) -> None:
+    faults = [hostile.status(503), hostile.status(503, {"Retry-After": "7"}), FIRST]
+    told = [line for line in meet(quick, server, faults, 0).splitlines() if "trying again" in line]
+    url = f"{server.url}/{ARCHIVE}"
+    assert told[:2] == [
+        f"{url}: HTTP 503 Service Unavailable; trying again in 1 s",
+        f"{url}: HTTP 503 Service Unavailable; trying again in 7 s",
+    ]
+    assert told[2].startswith(f"{url}: ended after 300 of ")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +183,7 @@ def test_a_passing_status_is_waited_out_or_given_up(
 def test_retry_after_is_kept_as_seconds_and_as_a_date(
     quick: Quick, server: Server, headers: dict[str, str], wait: float
 ) -> None:
-    meet(quick, server, [_only(503, headers)], {0})
+    meet(quick, server, [_only(503, headers)], 0)
     assert quick.waits == [wait]
 
 
@@ -142,6 +197,10 @@ def _only(code: int, headers: dict[str, str]) -> Fault:
         handler.end_headers()
 
     return fault
+
+
+def test_redirects_are_followed(quick: Quick, server: Server) -> None:
+    meet(quick, server, [hostile.redirect(f"/{ARCHIVE}")], 0)
 
 
 REDIRECTS = {
@@ -158,14 +217,14 @@ REDIRECTS = {
 @pytest.mark.parametrize("kind", REDIRECTS)
 def test_a_redirect_that_leads_nowhere_ends(quick: Quick, server: Server, kind: str) -> None:
     location, times = REDIRECTS[kind]
-    server_faults = [hostile.redirect(location)] * times
+    faults = [hostile.redirect(location)] * times
     if kind == "to itself":  # urllib counts redirects, and each Python version has its own limit
-        server.faults += server_faults
-        assert quick.run("install", "--index", f"{server.url}/index.json") == 10
+        server.faults += faults
+        assert install(quick, server) == 10
         server.faults.clear()
         outlive(quick, f"{server.url}/index.json", {0})
     else:
-        meet(quick, server, server_faults, {10})
+        meet(quick, server, faults, 10)
 
 
 GARBAGE: dict[str, tuple[Fault, int, int]] = {
@@ -187,7 +246,7 @@ GARBAGE: dict[str, tuple[Fault, int, int]] = {
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_an_answer_that_is_none_does_no_harm(quick: Quick, server: Server, kind: str) -> None:
     fault, times, code = GARBAGE[kind]
-    meet(quick, server, [fault] * times, {code})
+    meet(quick, server, [fault] * times, code)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
@@ -197,7 +256,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
 def test_a_server_that_dribbles_is_given_up(quick: Quick, server: Server, head: bytes) -> None:
     """A byte a second stays within every socket timeout; the client gives up after five attempts of 30 s."""
     quick.tick = 1.0
-    said = meet(quick, server, [hostile.dribbles(head)] * TRIES, {10})
+    said = meet(quick, server, [hostile.dribbles(head)] * TRIES, 10)
     assert "bytes in 30 s" in said
 
 
@@ -205,39 +264,62 @@ def test_a_server_that_falls_silent_is_given_up(
     quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_opener, "TIMEOUT_SECONDS", 0.1)
-    meet(quick, server, [hostile.silent], {0})
+    meet(quick, server, [hostile.silent], 0)
 
 
-@pytest.mark.parametrize("number", range(30))
+def test_a_server_that_does_not_answer_is_told_before_it_is_given_up(
+    quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(http_opener, "TIMEOUT_SECONDS", 0.3)
+    server.faults += [lambda handler, content: time.sleep(0.5)] * TRIES
+    assert install(quick, server) == 10
+    url = f"{server.url}/{ARCHIVE}"
+    told = [line for line in quick.err.splitlines() if line.startswith(url)]
+    assert told[:2] == [f"{url}: no answer yet", f"{url}: timed out; trying again in 1 s"]
+    assert told.count(told[0]) == TRIES
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:abc/index.json", "not a URL that can be opened"),
+        ("http://127.0.0.1:99999/index.json", "not a URL that can be opened"),
+        ("http://a b/index.json", "not a URL that can be opened"),
+        ("http://no-such-host.invalid/index.json", "Check the name, and the network."),
+        ("HTTPS/index.json", "is asked with http://"),
+        ("http://user:s3/cret@HOST/index.json", "%2F"),
+        ("http://user:s3 cret@127.0.0.1:x/index.json", "%20"),
+        ("http://user:s3cret@[::1/index.json", "not a URL"),
+        ("http://user:s3cret@127.0.0.1:x/index.json", "not a URL"),
+    ],
+)
+def test_what_cannot_get_better_is_tried_once(quick: Quick, server: Server, url: str, words: str) -> None:
+    host = server.url.removeprefix("http://")
+    url = url.replace("HTTPS", f"https://{host}").replace("HOST", host)
+    assert quick.run("select", "--index", url) in {2, 10}
+    assert words in quick.err
+    assert quick.waits == []
+    assert "s3" not in quick.err
+
+
 @pytest.mark.parametrize("how", ["flipped", "truncated"])
+@pytest.mark.parametrize("number", range(4))
 def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
     quick: Quick, ground: Ground, tmp_path: Path, how: str, number: int
 ) -> None:
-    content = bytearray((ground.newer.parent / ARCHIVE).read_bytes())
+    release = shutil.copytree(ground.newer.parent, tmp_path / "release")
+    content = bytearray((release / ARCHIVE).read_bytes())
     place = random.Random(f"{SEED} {how} {number}").randrange(len(content) * 8)  # noqa: S311 any bit
     if how == "flipped":
         content[place // 8] ^= 1 << place % 8
     else:
         del content[place // 8 :]
-    release = tmp_path / "release"
-    release.mkdir()
-    (release / "index.json").write_bytes(ground.newer.read_bytes())
     (release / ARCHIVE).write_bytes(content)
+    before = list((quick.prefix / "versions").iterdir())
     with serving(release) as server:
-        assert outlive(quick, f"{server.url}/index.json", {7}, cure=str(ground.newer)) == 7
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counter(
-        {
-            "test_a_connection_that_ends_at_any_byte_is_gone_on_from_there": 60,
-            "test_a_range_that_lies_is_not_believed": 11,
-            "test_a_final_status_ends_it": 6,
-            "test_a_passing_status_is_waited_out_or_given_up": 14,
-            "test_retry_after_is_kept_as_seconds_and_as_a_date": 7,
-            "test_a_redirect_that_leads_nowhere_ends": 7,
-            "test_an_answer_that_is_none_does_no_harm": 12,
-            "test_a_server_that_dribbles_is_given_up": 3,
-            "test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked": 60,
-        }
-    )
+        assert install(quick, server) == 7
+    assert "wanted: " in quick.err
+    assert list((quick.prefix / "versions").iterdir()) == before
+    assert quick.litter() == []
+    require_cured(quick, str(ground.newer))

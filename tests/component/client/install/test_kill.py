@@ -1,179 +1,95 @@
-"""Tests of kill -9 at each step that changes the disk, and of two installs at once: a whole
-version always stays."""
+"""Tests of kill -9 at each step that changes the disk, of an interrupt, and of two installs at once:
+a whole version always stays."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
+from builder.client.install import installer
 from builder.client.install.prefix import Prefix, make_folders
-from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, write_release
+from tests.doubles.release import write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
-
-OLD = FILES["lib/libonnxruntime.so.1"]
-
-NEW = library("1.24.0") + b"new" * 5000
-
-# Every open, rename, link, folder and removal below the prefix is an audit event: the n-th one kills.
-KILLER = """
-import os, signal, sys
-prefix, last = sys.argv[1], int(sys.argv[2])
-events = {"open", "os.rename", "os.symlink", "os.mkdir", "os.remove", "os.rmdir", "fcntl.flock"}
-seen = 0
-def watch(event, arguments):
-    global seen
-    if event in events and (event == "fcntl.flock" or prefix in str(arguments[0])):
-        seen += 1
-        if seen == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.argv[1:] = sys.argv[3:]
-from builder.client.__main__ import run
-sys.addaudithook(watch)
-code = run()
-print(seen)
-sys.exit(code)
-"""
+from tests.support import ROOT
+from tests.support.faults.client import NEW, OLD, Ground, Quick, require_cured, require_usable, version_in_use
+from tests.support.faults.killed import after_each_kill, dies_at
 
 
-def install(
-    root: Path,
-    prefix: Path,
-    index: Path,
-    last: int,
-    env: Mapping[str, str] | None = None,
-    killer: str = KILLER,
-) -> subprocess.CompletedProcess[str]:
-    return run_killer(root, prefix, last, ["install", "--index", str(index)], killer, env)
+def test_a_kill_at_any_step_leaves_a_whole_version_in_use(ground: Ground, tmp_path: Path) -> None:
+    kills, in_use = 0, set()
+    index = str(ground.newer)
+    for machine in after_each_kill(
+        lambda step: ground.machine(tmp_path / str(step)), "install", "--index", index
+    ):
+        require_usable(machine, {OLD, NEW})
+        in_use.add(version_in_use(machine))
+        require_cured(machine, index)
+        kills += 1
+    assert kills > 15
+    assert in_use == {OLD, NEW}, "some kills came before the switch, some after"
 
 
-def run_killer(
-    root: Path, prefix: Path, last: int, argv: list[str], killer: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", killer, str(prefix), str(last), *argv, "--prefix", str(prefix)],
-        cwd=root,
-        env={
-            "ORTPACKS_FORCE_CC": "8.6",
-            "ORTPACKS_FORCE_DRIVER": "570.133.07",
-            "PATH": "/usr/bin:/bin",
-            **(env or {}),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture
-def newer(tmp_path: Path) -> Path:
-    files = {**FILES, "lib/libonnxruntime.so.1": NEW}
-    return write_release(tmp_path / "newer", version="1.24.0", files=files)
-
-
-def test_a_kill_at_any_step_leaves_a_whole_version_in_use(root: Path, tmp_path: Path, newer: Path) -> None:
-    older = write_release(tmp_path / "older")
-    dry = Machine(tmp_path / "dry")
-    assert dry.run("install", "--index", str(older)) == 0
-    steps = int(install(root, dry.prefix, newer, 0).stdout.split()[-1])
-    assert steps > 15
-    in_use = set()
-    for last in range(1, steps + 1):
-        machine = Machine(tmp_path / f"home-{last}")
-        machine.run("install", "--index", str(older))
-        killed = install(root, machine.prefix, newer, last)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert machine.run("verify") == 0, (last, machine.out)
-        in_use.add((machine.lib / "libonnxruntime.so.1").read_bytes())
-        assert machine.run("install", "--index", str(newer)) == 0, (last, machine.err)
-        assert (machine.lib / "libonnxruntime.so.1").read_bytes() == NEW
-        assert machine.litter() == []
-    assert in_use == {OLD, NEW}  # some kills came before the switch, some after
-
-
-def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(
-    root: Path, tmp_path: Path, newer: Path
-) -> None:
-    machine = Machine(tmp_path / "home")
-    assert machine.run("install", "--index", str(newer)) == 0
-    steps = int(install(root, machine.prefix, newer, 0).stdout.split()[-1])
-    for last in range(1, steps + 1):
-        assert install(root, machine.prefix, newer, last).returncode == -signal.SIGKILL
-        assert machine.run("verify") == 0, (last, machine.out)
-    assert machine.run("install", "--index", str(newer)) == 0
+def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(ground: Ground, tmp_path: Path) -> None:
+    machine = ground.machine(tmp_path / "home")
+    index = str(ground.older)
+    for _ in after_each_kill(lambda _: machine, "install", "--index", index):
+        require_usable(machine, {OLD})
     assert machine.litter() == []
 
 
-def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(root: Path, tmp_path: Path) -> None:
+def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(tmp_path: Path) -> None:
     """Some libraries are links to the earlier package, some are copies from an environment."""
     older = write_release(tmp_path / "older", layouts=("thin",), wheels=(CUBLAS,))
     newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("thin",), wheels=WHEELS)
     environment = unpacked(tmp_path / "site-packages", *WHEELS)
-    look = {"ORTPACKS_LOOK_IN": str(environment)}
-    dry = Machine(tmp_path / "dry", environments=(environment,))
-    assert dry.run("install", "--index", str(older)) == 0
-    steps = int(install(root, dry.prefix, newer, 0, look).stdout.split()[-1])
+    before = Quick(tmp_path / "before", environments=(environment,))
+    assert before.run("install", "--index", str(older)) == 0, before.err
+
+    def machine_of(step: int) -> Machine:
+        return replace(before, home=shutil.copytree(before.home, tmp_path / f"home-{step}", symlinks=True))
+
     in_use = set()
-    for last in range(steps, 0, -2):
-        machine = Machine(tmp_path / f"home-{last}", environments=(environment,))
-        machine.run("install", "--index", str(older))
-        killed = install(root, machine.prefix, newer, last, look)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert machine.run("verify") == 0, (last, machine.out)
+    for machine in after_each_kill(machine_of, "install", "--index", str(newer)):
+        assert machine.run("verify") == 0, machine.out
         in_use.add((machine.lib / "libcudnn.so.9").exists())
-        assert machine.run("install", "--index", str(newer)) == 0, (last, machine.err)
-        assert machine.run("verify") == 0, (last, machine.out)
+        assert machine.run("install", "--index", str(newer)) == 0, machine.err
+        assert machine.run("verify") == 0, machine.out
         assert machine.litter() == []
     assert in_use == {False, True}
 
 
-@pytest.mark.parametrize(("last", "again"), [(1, [CUBLAS.file, CUDNN.file]), (2, [CUDNN.file])])
-def test_a_kill_between_two_wheels_keeps_what_came(
-    root: Path, tmp_path: Path, last: int, again: list[str]
-) -> None:
+@pytest.mark.parametrize(("start", "again"), [(1, [CUBLAS.file, CUDNN.file]), (2, [CUDNN.file])])
+def test_a_kill_between_two_wheels_keeps_what_came(tmp_path: Path, start: int, again: list[str]) -> None:
     """The kills are at the start of the first and of the second pip."""
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
-    at_pip = KILLER.replace('event == "fcntl.flock" or', 'event == "subprocess.Popen" or').replace(
-        'events = {"open", ', 'events = {"subprocess.Popen"} or {'
-    )
     with indexing() as pypi:
-        pip = {"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull}
-        machine = Machine(tmp_path / "home", pip=pip)
-        killed = install(root, machine.prefix, release, last, pip, at_pip)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        machine = Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url})
+        install = partial(machine.run, "install", "--index", str(release))
+        assert dies_at(start, machine.prefix, install, {"subprocess.Popen"})
         assert machine.run("verify") == 3, "nothing is installed yet"
         pypi.requests.clear()
-        assert machine.run("install", "--index", str(release)) == 0, machine.err
+        assert install() == 0, machine.err
         assert pypi.fetched == again
     assert machine.run("verify") == 0
     assert machine.litter() == []
 
 
-def test_two_installs_at_once_both_end_well(root: Path, tmp_path: Path, newer: Path) -> None:
-    machine = Machine(tmp_path / "home")
-    argv = [
-        sys.executable,
-        "-m",
-        "builder.client",
-        "install",
-        "--json",
-        "--prefix",
-        str(machine.prefix),
-        "--index",
-        str(newer),
-    ]
+def test_two_installs_at_once_both_end_well(ground: Ground, tmp_path: Path) -> None:
+    machine = ground.machine(tmp_path / "home")
+    place = ["--prefix", str(machine.prefix), "--index", str(ground.newer)]
+    argv = [sys.executable, "-m", "builder.client", "install", "--json", *place]
     env = {"ORTPACKS_FORCE_CC": "8.6", "PATH": "/usr/bin:/bin"}
-    both = [subprocess.Popen(argv, cwd=root, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sorted(json.loads(output)["installed"]["fresh"] for output in outputs) == [False, True]
@@ -196,10 +112,15 @@ def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) ->
         assert prefix.versions.is_dir()
 
 
-def test_ctrl_c_is_one_line_and_130(root: Path, tmp_path: Path, newer: Path, machine: Machine) -> None:
-    interrupted = KILLER.replace("signal.SIGKILL", "signal.SIGINT")
-    done = install(root, machine.prefix, newer, 12, killer=interrupted)
-    last = done.stderr.splitlines()[-1]
-    assert (done.returncode, last) == (130, "ortpacks: interrupted; run it again to go on"), done.stderr
-    assert "Traceback" not in done.stderr
-    assert machine.litter() == []
+def test_ctrl_c_is_one_line_and_130_and_leaves_nothing(
+    quick: Quick, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(installer, "complete", interrupted)
+        assert quick.run("install", "--index", str(ground.newer)) == 130
+    assert quick.err.splitlines()[-1] == "ortpacks: interrupted; run it again to go on"
+    require_usable(quick, {OLD})
+    assert quick.litter() == []

@@ -97,28 +97,6 @@ def test_a_file_that_is_not_ours_is_not_followed_and_not_replaced(
     assert (machine.prefix / "current.txt").read_text() == text
 
 
-def test_a_link_that_the_system_does_not_replace_is_taken_away_first(
-    tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MoveFileEx replaces no folder, and Windows treats a link to a folder as one."""
-    replace = Path.replace
-
-    def windows(path: Path, target: Path) -> Path:
-        if Path(target).is_dir():
-            raise PermissionError(13, "Access is denied", str(path), 5, str(target))
-        return replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", windows)
-    machine = Machine(tmp_path / "home")
-    for index in releases:
-        assert machine.run("install", "--index", index) == 0, machine.err
-    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == library("1.23.2")
-    assert machine.run("rollback") == 0, machine.err
-    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == library("1.22.0")
-    assert not (machine.prefix / "current.txt").exists()
-    assert machine.litter() == []
-
-
 @pytest.mark.parametrize("number", [5, 32])
 def test_a_folder_that_a_virus_scanner_has_open_is_renamed_later(
     tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch, number: int

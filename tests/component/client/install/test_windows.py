@@ -158,27 +158,6 @@ def test_a_damaged_package_is_replaced(machine: Machine, tmp_path: Path) -> None
         run(machine, "verify")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["lib/nul", "lib/CON.so", "com1.dll/x", "lib/a.", "lib /a", "lib/a?b", "lib/a<b", "lib/a|b", "lib/\x07"],
-)
-def test_a_name_that_windows_takes_for_something_else_is_in_no_package(
-    machine: Machine, tmp_path: Path, name: str
-) -> None:
-    """A device, another file, a pattern: refused on every system, because packages are made for
-    all systems."""
-    index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
-    with windows(tmp_path / "AppData"):
-        assert machine.run("install", "--index", str(index)) == 7
-    assert "is no name of a file on Windows" in machine.err
-
-
-def test_two_names_that_are_one_on_windows_and_macos_are_refused(machine: Machine, tmp_path: Path) -> None:
-    index = write_release(tmp_path / "release", files={**FILES, "lib/Extra.so": b"1", "lib/extra.SO": b"2"})
-    assert machine.run("install", "--index", str(index)) == 7
-    assert "some twice" in machine.err
-
-
 def test_the_longest_path_fits_where_long_paths_are_not_enabled(machine: Machine, tmp_path: Path) -> None:
     """The library's name is as long as NVIDIA's longest; the user's folder is the documented default."""
     name = "lib/libcudnn_engines_runtime_compiled_of_a_very_long_name.so.9.10.2"

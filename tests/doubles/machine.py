@@ -21,6 +21,9 @@ from builder.files.http_opener import open_url
 from builder.files.oci_opener import OciOpener
 from tests.support.schemas import schema
 
+NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+"""The date and time that every machine's clock shows."""
+
 
 @dataclass
 class Machine:
@@ -93,7 +96,7 @@ class Machine:
             cores=8,
             ram_gib=16,
             say=self._err,
-            now=lambda: datetime(2026, 11, 21, 2, 0, tzinfo=UTC),
+            now=lambda: NOW,
             free=lambda path: self.free,
             environments=self.environments,
             confirm=self._confirm if self.says else None,

@@ -102,24 +102,32 @@ def client(home: Path, env: dict[str, str], *words: str) -> subprocess.Completed
     return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("bundle", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-@pytest.mark.parametrize("variable", ["https_proxy", "HTTPS_PROXY"])
-def test_it_selects_and_installs_through_the_proxy(
+@pytest.mark.parametrize(
+    ("variable", "bundle"),
+    [
+        ("https_proxy", "SSL_CERT_FILE"),
+        ("HTTPS_PROXY", "REQUESTS_CA_BUNDLE"),
+        ("https_proxy", "CURL_CA_BUNDLE"),
+    ],
+)
+def test_it_installs_through_the_proxy(
     proxy: Proxy, authority: Path, tmp_path: Path, variable: str, bundle: str
 ) -> None:
     address = f"http://127.0.0.1:{proxy.server_address[1]}"
     env = {variable: address, bundle: str(authority / "ca.crt")}
-    index = ("--index", f"https://{HOST}/index.json")
-    detected = client(tmp_path, env, "detect")
-    assert (detected.returncode, proxy.asked) == (0, []), "detect asks no server"
-    selected = client(tmp_path, env, "select", *index)
-    assert selected.returncode == 0, selected.stderr
-    assert "legacy" in selected.stdout
-    done = client(tmp_path, env, "install", *index, "--prefix", str(tmp_path / "prefix"))
+    place = ("--index", f"https://{HOST}/index.json", "--prefix", str(tmp_path / "prefix"))
+    done = client(tmp_path, env, "install", *place)
     assert done.returncode == 0, done.stderr
     host = "lib/libonnxruntime.so.1"
     assert (tmp_path / "prefix" / "current" / host).read_bytes() == FILES[host]
     assert set(proxy.asked) == {f"{HOST}:443"}
+
+
+def test_detect_asks_no_server(proxy: Proxy, tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{proxy.server_address[1]}"
+    named = {"https_proxy": address, "ORTPACKS_INDEX": f"https://{HOST}/index.json"}
+    assert client(tmp_path, named, "detect").returncode == 0
+    assert proxy.asked == []
 
 
 def test_a_ca_that_nobody_named_is_refused_with_advice(proxy: Proxy, tmp_path: Path) -> None:

@@ -64,21 +64,17 @@ def test_a_home_and_a_python_path_that_may_not_be_looked_at(
     assert ("Permission denied" in done.stdout + done.stderr) == (command[0] in {"env", "doctor"})
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 @pytest.mark.parametrize("name", ["Jos\N{LATIN SMALL LETTER E WITH ACUTE}", "\udce9", "\N{SNOWMAN}"])
-def test_a_path_keeps_its_bytes_whatever_the_encoding_is(
-    pyz: Path, tmp_path: Path, name: str, encoding: str
-) -> None:
-    prefix = tmp_path / name
-    index = write_release(tmp_path / "release")
-    env = {**GPU, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
-    assert run([pyz, "install", "--index", index, "--prefix", prefix], env).returncode == 0
-    lib = os.fsencode(prefix / "current" / "lib")
-    said = run([pyz, "env", "--prefix", prefix], env)
-    told = subprocess.run(["sh", "-c", said.stdout + b'\nprintf %s "$LD_LIBRARY_PATH"'], capture_output=True)  # noqa: PLW1510
-    assert told.stdout == lib
-    answer = json.loads(run([pyz, "env", "--json", "--prefix", prefix], env).stdout.decode("ascii"))
-    assert os.fsencode(answer["variables"]["LD_LIBRARY_PATH"]) == lib
+def test_a_path_keeps_its_bytes_whatever_the_encoding_is(pyz: Path, tmp_path: Path, name: str) -> None:
+    machine = Machine(tmp_path / name)
+    assert machine.run("install", "--index", str(write_release(tmp_path / "release"))) == 0, machine.err
+    lib = os.fsencode(machine.lib)
+    assert os.fsencode(machine.answer("env")["variables"]["LD_LIBRARY_PATH"]) == lib
+    for encoding in ("ascii", "cp1252", "utf-8"):
+        env = {**GPU, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
+        said = run([pyz, "env", "--prefix", machine.prefix], env).stdout
+        told = subprocess.run(["sh", "-c", said + b'\nprintf %s "$LD_LIBRARY_PATH"'], capture_output=True)  # noqa: PLW1510
+        assert told.stdout == lib
 
 
 def test_powershell_is_told_letters_by_their_numbers() -> None:
@@ -124,7 +120,7 @@ def test_nothing_that_others_write_steers_the_terminal(pyz: Path, tmp_path: Path
     assert not set(everything.decode()) & {"\x9b", "\u202e"}
 
 
-@pytest.mark.parametrize("command", [["--help"], ["detect"], ["detect", "--json"], ["verify", "--json"]])
+@pytest.mark.parametrize("command", [["--help"], ["detect"], ["verify", "--json"]])
 @pytest.mark.parametrize("streams", [">/dev/full", ">&-"])
 def test_an_answer_that_cannot_be_written_is_said(pyz: Path, command: list[str], streams: str) -> None:
     done = run([pyz, *command], GPU, streams=streams)

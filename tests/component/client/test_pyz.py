@@ -121,43 +121,6 @@ def test_the_index_it_was_published_with_is_the_default(tmp_path: Path) -> None:
     assert run(build(tmp_path / "bare"), "select").returncode == 2
 
 
-def test_detect_is_quick_where_there_is_nothing(pyz: Path) -> None:
-    done = run(pyz, "detect", "--json")
-    assert done.returncode == 0, done.stderr
-    assert [probe["name"] for probe in json.loads(done.stdout)["probes"]][:3] == [
-        "environment",
-        "NVML",
-        "libcuda",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "words"),
-    [
-        (["--help"], 0, "examples:"),
-        (["install", "--help"], 0, "--prefix"),
-        ([], 0, "examples:"),
-        (["instal"], 2, "invalid choice"),
-        (["env", "--shell", "tcsh"], 2, "invalid choice"),
-        (["select"], 2, "--index"),
-        (["select", "--index", "/no/such/index.json"], 10, "No such file"),
-        (["select", "--index", "ftp://host/index.json"], 10, "ftp:"),
-        (["select", "--index", "/no/such.tar.zst"], 10, "no such file"),
-        (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
-        (["select", "--mirror", "http://["], 2, "not a URL"),
-        (["select", "--index", "~nosuchuser/index.json"], 2, "no home is known"),
-        (["verify", "--prefix", "~nosuchuser/x"], 2, "no home is known"),
-        (["env", "--prefix", "/x\nExecStart=/bin/sh"], 2, "holds a line break"),
-        (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
-    ],
-)
-def test_wrong_use_is_a_message_and_an_exit_code(pyz: Path, argv: list[str], code: int, words: str) -> None:
-    done = run(pyz, *argv)
-    assert done.returncode == code
-    assert words in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_every_json_answer_holds_its_schema(pyz: Path, tmp_path: Path) -> None:
     release = str(write_release(tmp_path / "release").parent)
     older = str(write_release(tmp_path / "older", version="1.22.0").parent)
@@ -183,55 +146,60 @@ def test_every_json_answer_holds_its_schema(pyz: Path, tmp_path: Path) -> None:
     assert ("install", True, False) in answers
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "command"),
-    [
-        ([], 2, ""),
-        (["instal"], 2, ""),
-        (["install", "--layout", "fat"], 2, "install"),
-        (["select"], 2, "select"),
-        (["select", "--index", "/no/such"], 10, "select"),
-        (["select", "--offline", "/no/such"], 2, "select"),
-        (["verify", "--prefix", "/no/such"], 3, "verify"),
-        (["install", "--index", "RELEASE", "--layout", "thin"], 9, "install"),
-        (["install", "--index", "DAMAGED"], 7, "install"),
-        (["install", "--index", "RELEASE", "--prefix", "/proc/x"], 11, "install"),
-        (["install", "--index", "UNLOADABLE"], 12, "install"),
-    ],
-)
-def test_every_failure_is_json_too(
-    pyz: Path, tmp_path: Path, argv: list[str], code: int, command: str
-) -> None:
-    places = {name: tmp_path / name for name in ("RELEASE", "DAMAGED", "UNLOADABLE")}
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a good, a damaged and an unloadable release by their names in a command line."""
+    folder = tmp_path_factory.mktemp("releases")
+    places = {name: folder / name for name in ("RELEASE", "DAMAGED", "UNLOADABLE")}
     write_release(places["RELEASE"])
     write_release(places["DAMAGED"])
     for archive in places["DAMAGED"].glob("*.tar.zst"):
         archive.write_bytes(archive.read_bytes()[:-1] + b"!")
     write_release(places["UNLOADABLE"], files={**FILES, HOST: b"no library"})
-    words = [str(places.get(word, word)) for word in argv]
-    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = run(pyz, *words, "--json", env=env)
-    assert done.returncode == code, done.stderr
-    answer = json.loads(done.stdout)
+    return places
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        ([], 2, "COMMAND"),
+        (["instal"], 2, "invalid choice"),
+        (["install", "--layout", "fat"], 2, "invalid choice"),
+        (["env", "--shell", "tcsh"], 2, "invalid choice"),
+        (["list", "--js"], 2, "--js"),  # else it would mean JSON for the command and text for its errors
+        (["select"], 2, "--index"),
+        (["select", "--index", "/no/such/index.json"], 10, "No such file"),
+        (["select", "--index", "ftp://host/index.json"], 10, "ftp:"),
+        (["select", "--index", "/no/such.tar.zst"], 10, "no such file"),
+        (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
+        (["select", "--mirror", "http://["], 2, "not a URL"),
+        (["select", "--offline", "/no/such"], 2, "/no/such"),
+        (["select", "--index", "~nosuchuser/index.json"], 2, "no home is known"),
+        (["verify", "--prefix", "~nosuchuser/x"], 2, "no home is known"),
+        (["env", "--prefix", "/x\nExecStart=/bin/sh"], 2, "holds a line break"),
+        (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
+        (["install", "--index", "RELEASE", "--layout", "thin"], 9, "--layout thin"),
+        (["install", "--index", "DAMAGED"], 7, "wanted: "),
+        (["install", "--index", "RELEASE", "--prefix", "/proc/x"], 11, "/proc/x"),
+        (["install", "--index", "UNLOADABLE"], 12, "do not load"),
+        *(
+            ([command, "--prefix", "x" * 300, *index], 2, "the path is longer than the file system takes.")
+            for command, *index in (
+                ["list"], ["install", "--index", "RELEASE"], ["verify"], ["env"], ["rollback"], ["uninstall"]
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_every_failure_is_a_message_and_json_and_an_exit_code(
+    machine: Machine, places: dict[str, Path], argv: list[str], code: int, words: str
+) -> None:
+    assert machine.run(*(str(places.get(word, word)) for word in argv), "--json") == code, machine.err
+    answer = json.loads(machine.out)
     schema("client").validate(answer)
+    command = argv[0] if argv and argv[0] in COMMANDS else ""
     assert (answer["command"], answer["error"]["code"]) == (command, code)
-    assert answer["error"]["message"] in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("command", ["list", "install", "verify", "env", "rollback", "uninstall"])
-def test_a_path_that_the_system_refuses_is_a_message(pyz: Path, tmp_path: Path, command: str) -> None:
-    index = ["--index", str(write_release(tmp_path / "release"))] if command == "install" else []
-    env = {"ORTPACKS_FORCE_CC": "8.6"}
-    done = run(pyz, command, "--prefix", str(tmp_path / ("x" * 300)), *index, env=env)
-    assert done.returncode == 2, done.stderr
-    assert "the path is longer than the file system takes. Choose a shorter one." in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_flags_are_spelled_out(pyz: Path) -> None:
-    """Otherwise ``--js`` would mean JSON for the command and text for its errors."""
-    assert run(pyz, "list", "--js").returncode == 2
+    assert words in answer["error"]["message"]
+    assert answer["error"]["message"] in machine.err
 
 
 def test_a_reader_that_goes_away_is_no_traceback(pyz: Path) -> None:

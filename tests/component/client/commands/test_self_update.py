@@ -1,5 +1,4 @@
-"""Tests of whole ``self-update`` runs: which clients it takes, which it refuses, and which files
-it leaves."""
+"""Tests of ``self-update``: which clients it takes, which it refuses, and which files it leaves."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.client_zipapp import build_client
-from builder.client import __version__
-from tests.doubles.machine import Machine
+from builder.client import __version__, cli
+from tests.doubles.machine import NOW, Machine
 from tests.doubles.release import serving
 from tests.support import ROOT
 from tests.support.factories.mirroring import local_files
@@ -46,62 +45,76 @@ def of_version(client: bytes, version: str, code: str = "") -> bytes:
 class Desk:
     """A client made with the first root, and a folder with a signed release that has a newer client."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, old: bytes, new: bytes) -> None:
         self.folder = folder / "release"
         self.folder.mkdir()
-        self.home = folder / "home"
         (folder / "bin").mkdir()
-        self.client = build_client(ROOT, folder / "bin" / "ortpacks.pyz", None, FIRST)
-        self.old = self.client.read_bytes()
-        self.new = of_version(self.old, NEWER)
-        self.put(self.new)
+        self.client = folder / "bin" / "ortpacks.pyz"
+        self.root: bytes | None = FIRST
+        self.machine = Machine(folder / "home", program=self.client)
+        self.take(old)
+        self.new = new
+        self.put(new)
 
-    def put(self, content: bytes, **by: object) -> None:
+    def take(self, client: bytes) -> None:
+        """Make ``client`` the one that runs."""
+        self.client.write_bytes(client)
+        self.old = client
+
+    def put(self, content: bytes, now: datetime = NOW) -> None:
         """Write a release with this client; its index has a format that the old client does not know."""
         files = {"ortpacks.pyz": content, "index.json": b'{"format": 99}'}
         for name, data in files.items():
             (self.folder / name).write_bytes(data)
-        (self.folder / "targets.json").write_bytes(targets(files, **by))  # type: ignore[arg-type]
+        (self.folder / "targets.json").write_bytes(targets(files, now=now))
         sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
         (self.folder / "SHA256SUMS").write_text(sums)
 
-    def run(self, *argv: str | Path, client: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-I", "-S", client or self.client, "self-update", *argv]
-        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    def update(self, *argv: str) -> int:
+        return self.machine.run("self-update", "--index", str(self.folder), *argv)
 
-    def update(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return self.run("--index", self.folder, *argv)
+    def updated(self, *argv: str) -> str:
+        assert self.update(*argv) == 0, self.machine.err
+        return self.machine.out
 
     def refused(self, code: int, *argv: str) -> str:
-        done = self.update(*argv)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
+        assert self.update(*argv) == code, self.machine.out + self.machine.err
         assert self.client.read_bytes() == self.old
         assert [path.name for path in self.client.parent.iterdir()] == ["ortpacks.pyz"]
-        return done.stderr
+        return self.machine.err
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """Return a client with the first root, and a newer one."""
+    old = build_client(ROOT, tmp_path_factory.mktemp("first") / "ortpacks.pyz", None, FIRST).read_bytes()
+    return old, of_version(old, NEWER)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path, clients: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> Desk:
+    desk = Desk(tmp_path, *clients)
+    monkeypatch.setattr(cli, "shipped", lambda name: desk.root)
+    return desk
+
+
+def started(client: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(client.parent)}
+    command = [sys.executable, "-I", "-S", str(client), *argv]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def test_the_newer_client_takes_the_place_and_the_one_before_stays(desk: Desk) -> None:
     desk.client.chmod(0o700)
-    done = desk.update()
-    assert done.returncode == 0, done.stderr
-    assert f"is {NEWER} now; it was {__version__}" in done.stdout
+    said = desk.updated()
+    assert f"is {NEWER} now; it was {__version__}" in said
     assert desk.client.read_bytes() == desk.new
     assert desk.client.stat().st_mode & 0o777 == 0o700
     before = desk.client.with_name("ortpacks.pyz.previous")
     assert before.read_bytes() == desk.old
     assert sorted(path.name for path in desk.client.parent.iterdir()) == ["ortpacks.pyz", before.name]
-    assert f"ortpacks {NEWER} of no release" in subprocess.check_output(
-        [sys.executable, "-I", "-S", desk.client, "--version"], text=True
-    )
-    assert "is the release's own" in desk.update().stdout
-    assert str(before) in done.stdout
+    assert str(before) in said
+    assert "is the release's own" in desk.updated()
 
 
 def test_two_updates_at_once_leave_one_whole_client(desk: Desk, tmp_path: Path) -> None:
@@ -124,25 +137,28 @@ while len(list(tried.iterdir())) < 2:
 
 
 def test_check_says_and_does_nothing(desk: Desk) -> None:
-    done = desk.update("--check", "--json")
-    answer = json.loads(done.stdout)
+    answer = json.loads(desk.updated("--check", "--json"))
     assert (answer["newer"], answer["from"], answer["to"]) == (True, __version__, None)
     assert desk.client.read_bytes() == desk.old
     desk.put(desk.old)
-    assert json.loads(desk.update("--check", "--json").stdout)["newer"] is False
+    assert json.loads(desk.updated("--check", "--json"))["newer"] is False
 
 
-def test_over_http_it_asks_for_the_newest_release(desk: Desk, tmp_path: Path) -> None:
+def test_a_client_asks_for_the_newest_release_over_http_and_the_new_one_runs(
+    desk: Desk, tmp_path: Path
+) -> None:
     latest = tmp_path / "web/o/r/releases/latest"
     latest.mkdir(parents=True)
     (latest / "download").symlink_to(desk.folder)
+    desk.put(desk.new, now=datetime.now(UTC))  # the client's clock is this machine's
     with serving(tmp_path / "web") as server:
         own = f"{server.url}{BASE}/download/v1/index.json"
         client = build_client(ROOT, tmp_path / "own" / "ortpacks.pyz", own, FIRST)
-        done = desk.run(client=client)
+        done = started(client, "self-update")
         assert done.returncode == 0, done.stderr
         asked = {path for path, _ in server.requests}
     assert client.read_bytes() == desk.new
+    assert f"ortpacks {NEWER} of no release" in started(client, "--version").stdout
     names = {"targets.json", "2.root.json", "ortpacks.pyz"}
     assert asked == {f"{BASE}/latest/download/{name}" for name in names}
 
@@ -150,15 +166,14 @@ def test_over_http_it_asks_for_the_newest_release(desk: Desk, tmp_path: Path) ->
 def test_what_nobody_signed_is_taken_only_from_a_place_of_the_users_own(desk: Desk) -> None:
     (desk.folder / "targets.json").unlink()
     assert "is not signed" in desk.refused(7)
-    assert desk.update("--trust-unsigned").returncode == 0
+    desk.updated("--trust-unsigned")
     assert desk.client.read_bytes() == desk.new
 
 
 def test_a_client_without_keys_takes_another_only_if_told_so(desk: Desk) -> None:
-    build_client(ROOT, desk.client, None)
-    desk.old = desk.client.read_bytes()
+    desk.root = None
     assert "this client came without keys" in desk.refused(7)
-    assert desk.update("--trust-unsigned").returncode == 0
+    desk.updated("--trust-unsigned")
 
 
 @pytest.mark.parametrize("unsigned", [[], ["--trust-unsigned"]])
@@ -170,40 +185,39 @@ def test_other_bytes_than_promised_are_refused(desk: Desk, unsigned: list[str]) 
 
 
 def test_a_release_that_has_expired_or_was_rolled_back_is_refused(desk: Desk) -> None:
-    now = datetime.now(UTC)
-    desk.put(desk.old, now=now)
-    assert desk.update().returncode == 0
-    desk.put(desk.new, now=now - timedelta(days=731))
+    desk.put(desk.old)
+    desk.updated()
+    desk.put(desk.new, now=NOW - timedelta(days=731))
     assert "targets.json was signed until" in desk.refused(7)
-    desk.put(desk.new, now=now - timedelta(days=9))
-    assert desk.update("--check").returncode == 0, "nothing was taken from there"
-    desk.put(of_version(desk.old, __version__) + b"\0", now=now)
-    assert desk.update().returncode == 0, "a release whose client is of the same version"
-    desk.old = desk.client.read_bytes()
+    desk.put(desk.new, now=NOW - timedelta(days=9))
+    desk.updated("--check")  # nothing was taken from there
+    same = of_version(desk.old, __version__) + b"\0"
+    desk.put(same)
+    desk.updated()
+    desk.old = same
     desk.client.with_name("ortpacks.pyz.previous").unlink()
-    desk.put(desk.new, now=now - timedelta(days=9))
+    desk.put(desk.new, now=NOW - timedelta(days=9))
     assert "is older than what was taken from there before" in desk.refused(7)
 
 
 def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
     second = root(ALICE, BOB, before=FIRST, release_keys=[CI.public])
     (desk.folder / "2.root.json").write_bytes(second)
-    build_client(ROOT, desk.client, None, second)
-    desk.old = desk.client.read_bytes()
+    desk.root = second
     assert "the keys in its ortpacks.pyz are older than this one's" in desk.refused(7)
 
 
 def test_a_prefix_that_cannot_be_written_leaves_the_program(desk: Desk) -> None:
-    desk.home.write_text("a file in the prefix's place")
-    assert str(desk.home) in desk.refused(11)
+    desk.machine.home.write_text("a file in the prefix's place")
+    assert str(desk.machine.home) in desk.refused(11)
 
 
 def test_the_newest_client_of_a_registry_is_taken(desk: Desk, tmp_path: Path) -> None:
     with open_counter(tmp_path) as counter:
         names = [path.name for path in desk.folder.iterdir()]
         counter.converge(local_files(desk.folder, *names))
-        done = desk.run("--index", f"{counter.address}:latest")
-        assert done.returncode == 0, done.stderr
+        code = desk.machine.run("self-update", "--index", f"{counter.address}:latest")
+        assert code == 0, desk.machine.err
     assert desk.client.read_bytes() == desk.new
 
 
@@ -232,15 +246,15 @@ def test_what_is_signed_and_no_newer_client_is_refused(
     assert why in desk.refused(code)
 
 
-def test_where_others_look_after_the_program_it_says_so(desk: Desk, tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    assert machine.run("self-update", "--index", str(desk.folder)) == 3
-    assert "no ortpacks.pyz but its sources" in machine.err
+def test_where_others_look_after_the_program_it_says_so(desk: Desk) -> None:
+    desk.machine.program = None
+    assert "no ortpacks.pyz but its sources" in desk.refused(3)
+    desk.machine.program = desk.client
     (desk.client.parent / "__init__.py").touch()
-    done = desk.update()
-    assert (done.returncode, "belongs to the Python package bin" in done.stderr) == (3, True)
+    assert desk.update() == 3
+    assert "belongs to the Python package bin" in desk.machine.err
 
 
 def test_without_a_release_it_says_what_to_pass(desk: Desk) -> None:
-    done = desk.run()
-    assert (done.returncode, "pass --index" in done.stderr) == (2, True)
+    assert desk.machine.run("self-update") == 2
+    assert "pass --index" in desk.machine.err

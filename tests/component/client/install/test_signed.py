@@ -1,4 +1,4 @@
-"""Tests of whole runs of a client with a root: what it installs, and what it refuses with exit code 7."""
+"""Tests of a client with a root: what it installs, and what it refuses with exit code 7."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPMessage
 from pathlib import Path
@@ -22,6 +21,7 @@ from urllib.response import addinfourl
 import pytest
 
 from builder.adapters.archive.client_zipapp import build_client
+from builder.client import cli
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Beside, Trust
 from builder.client.install.source import FilesBeside, locate
@@ -29,22 +29,23 @@ from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from builder.formats.trust import TARGETS, SignedRelease
+from tests.doubles.machine import NOW
 from tests.doubles.release import FILES, serving, write_release
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, key, root, targets
-
-NOW = datetime.now(UTC).replace(microsecond=0)
+from tests.support.faults.client import Quick
 
 NEW = key("new")
 
 
 class Signed:
-    """A signed release in a folder, and a client built with the first root."""
+    """A signed release in a folder, and a machine whose client came with the first root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = write_release(folder / "release").parent
-        self.client = build_client(ROOT, folder / "ortpacks.pyz", None, FIRST)
-        self.data = folder / "data"
+        self.machine = Quick(
+            folder / "home", env={"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
+        )
         self.sign()
 
     def sign(self, *roots: bytes, by: object = CI, now: datetime = NOW) -> None:
@@ -61,51 +62,51 @@ class Signed:
         (self.folder / "notes.txt").write_text(str(now))
         self.sign(now=now)
 
-    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        machine = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
-        places = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "XDG_DATA_HOME": str(self.data)}
-        return subprocess.run(
-            [sys.executable, "-I", "-S", self.client, *argv],
-            env={**places, **machine, **(env or {})},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def run(self, command: str = "select", place: str | Path = "", *flags: str) -> int:
+        return self.machine.run(command, "--index", str(place or self.folder), *flags)
 
-    def refused(self, *argv: str) -> str:
-        done = self.run(*(argv or ("select", "--index", str(self.folder))))
-        assert done.returncode == 7, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
+    def refused(self, command: str = "select", place: str | Path = "") -> str:
+        assert self.run(command, place) == 7, self.machine.out
+        return self.machine.err
 
 
 @pytest.fixture
-def signed(tmp_path: Path) -> Signed:
+def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
+    monkeypatch.setattr(cli, "shipped", lambda name: FIRST)
     return Signed(tmp_path)
 
 
 def test_a_signed_release_is_installed_from_a_folder_and_a_server(signed: Signed) -> None:
-    assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+    assert signed.run() == 0
     with serving(signed.folder) as server:
-        done = signed.run("install", "--index", f"{server.url}/index.json")
-    assert done.returncode == 0, done.stderr
-    assert "legacy" in done.stdout
-    (remembered,) = json.loads((signed.data / "ortpacks/.ortpacks/signed.json").read_text()).values()
+        assert signed.run("install", f"{server.url}/index.json") == 0, signed.machine.err
+    assert "legacy" in signed.machine.out
+    (remembered,) = json.loads((signed.machine.prefix / ".ortpacks/signed.json").read_text()).values()
     assert remembered == int(NOW.timestamp())
 
 
-def test_an_index_that_was_changed_is_refused(signed: Signed) -> None:
+def test_a_client_with_its_root_in_it_refuses_an_index_that_was_changed(tmp_path: Path) -> None:
+    signed = Signed(tmp_path)
+    signed.sign(now=datetime.now(UTC))  # the client's clock is this machine's
+    client = build_client(ROOT, tmp_path / "ortpacks.pyz", None, FIRST)
+
+    def select() -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-I", "-S", str(client), "select", "--index", str(signed.folder)]
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "5.2"}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+
+    assert select().returncode == 0
     index = signed.folder / "index.json"
     index.write_text(index.read_text().replace("legacy", "modern"))
-    assert "index.json is not what was signed" in signed.refused()
+    refused = select()
+    assert (refused.returncode, "index.json is not what was signed" in refused.stderr) == (7, True)
 
 
 @pytest.mark.parametrize("name", [TARGETS, "index.json"])
 def test_what_is_missing_is_refused(signed: Signed, name: str) -> None:
     (signed.folder / name).unlink()
-    done = signed.run("select", "--index", str(signed.folder))
-    assert done.returncode in {7, 10}
-    assert name in done.stderr
+    assert signed.run() in {7, 10}
+    assert name in signed.machine.err
 
 
 def test_only_release_keys_sign_releases(signed: Signed) -> None:
@@ -120,7 +121,7 @@ def test_only_release_keys_sign_releases(signed: Signed) -> None:
 def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) -> None:
     second = root(ALICE, BOB, before=FIRST, release_keys=[NEW.public])
     signed.sign(FIRST, second, by=NEW)
-    assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+    assert signed.run() == 0
     signed.sign()  # signed by the old key, although the second root is there
     assert "signed by 0 of the keys" in signed.refused()
 
@@ -131,11 +132,10 @@ def test_an_expired_release_is_refused(signed: Signed) -> None:
 
 
 def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
-    place = ("install", "--index", str(signed.folder))
-    assert signed.run(*place).returncode == 0
+    assert signed.run("install") == 0
     signed.sign_other(now=NOW - timedelta(days=9))
-    assert "is older than what was taken from there before" in signed.refused(*place)
-    assert signed.run(*place, "--trust-unsigned").returncode == 0
+    assert "is older than what was taken from there before" in signed.refused("install")
+    assert signed.run("install", signed.folder, "--trust-unsigned") == 0
 
 
 def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Signed, tmp_path: Path) -> None:
@@ -146,17 +146,15 @@ def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Si
     with serving(signed.folder) as server:
         places = (f"{server.url}/index.json", str(signed.folder))
         for place in places:
-            assert signed.run("install", "--index", place).returncode == 0
+            assert signed.run("install", place) == 0
         shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
         signed.sign(now=NOW)
         for place in places:
-            assert "is older than what was taken from there before" in signed.refused(
-                "install", "--index", place
-            )
+            assert "is older than what was taken from there before" in signed.refused("install", place)
 
 
 def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
-    trust = Trust(FIRST, NOW + timedelta(days=3651), Prefix(tmp_path))
+    trust = Trust(FIRST, NOW + timedelta(days=3655), Prefix(tmp_path))
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}
     with pytest.raises(IntegrityError, match=r"1\.root\.json was signed until"):
         trust.require_signed("index.json", b"{}", "here", made.get)
@@ -187,9 +185,9 @@ def test_a_clock_that_is_wrong_is_told(tmp_path: Path, now: datetime, why: str) 
 def test_a_stolen_key_cannot_make_all_later_releases_look_old(signed: Signed) -> None:
     """A release of the year 2100 would be newer than any that the project signs after the theft."""
     signed.sign_other(now=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "is a time after today" in signed.refused("install", "--index", str(signed.folder))
+    assert "is a time after today" in signed.refused("install")
     signed.sign_other(now=NOW)
-    assert signed.run("install", "--index", str(signed.folder)).returncode == 0
+    assert signed.run("install") == 0
 
 
 def test_an_archive_that_changes_after_its_signature_was_verified_is_refused(
@@ -213,7 +211,7 @@ def test_an_archive_that_changes_after_its_signature_was_verified_is_refused(
 def test_each_document_of_a_release_is_read_once(signed: Signed) -> None:
     """What was verified is what is used: a server has no second chance to answer otherwise."""
     with serving(signed.folder) as server:
-        assert signed.run("install", "--index", f"{server.url}/index.json").returncode == 0
+        assert signed.run("install", f"{server.url}/index.json") == 0
     paths = [path for path, _ in server.requests]
     assert sorted(paths) == sorted(set(paths)), "nothing is asked for twice"
     assert {"/index.json", "/targets.json", "/2.root.json"} <= set(paths)
@@ -238,27 +236,30 @@ def test_only_a_root_that_is_not_there_is_no_newer_root(tmp_path: Path, code: in
 def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:
     (signed.folder / TARGETS).unlink()
     assert "is not signed: there is no targets.json beside it" in signed.refused()
-    assert signed.run("select", "--index", str(signed.folder), "--trust-unsigned").returncode == 0
+    assert signed.run("select", signed.folder, "--trust-unsigned") == 0
 
 
 def test_an_archive_alone_has_to_be_one_of_the_release(signed: Signed) -> None:
     archive = next(signed.folder.glob("ortpacks-legacy-*.tar.zst"))
     renamed = archive.rename(archive.with_name("download (1)"))
-    assert signed.run("select", "--offline", str(renamed)).returncode == 0
+    machine = signed.machine
+    assert machine.run("select", "--offline", str(renamed)) == 0
     alone = signed.folder.parent / "alone.tar.zst"
     alone.write_bytes(renamed.read_bytes())
-    assert "is not signed" in signed.refused("select", "--offline", str(alone))
+    assert machine.run("select", "--offline", str(alone)) == 7
+    assert "is not signed" in machine.err
     with renamed.open("ab") as file:
         file.write(b"\0")
-    assert "names no file of these bytes" in signed.refused("select", "--offline", str(renamed))
+    assert machine.run("select", "--offline", str(renamed)) == 7
+    assert "names no file of these bytes" in machine.err
 
 
 def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
-    memory = signed.data / "ortpacks/.ortpacks/signed.json"
+    memory = signed.machine.prefix / ".ortpacks/signed.json"
     memory.parent.mkdir(parents=True)
     for content in (b"", b"[]", b"\xff", b'{"x": "y"}'):
         memory.write_bytes(content)
-        assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+        assert signed.run() == 0
 
 
 def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fixture with a machine on which nothing is installed."""
+"""Fixtures with a machine on which nothing is installed, and a release."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.machine import Machine
+from tests.doubles.release import write_release
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +19,9 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "home")
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """Return a folder with a release of full packages."""
+    return write_release(tmp_path / "release").parent

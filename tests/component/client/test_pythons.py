@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.arguments import COMMANDS
+from tests.component.client.install.test_extract import MACS_BSDTAR, named
 from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
 from tests.support import ROOT
@@ -204,23 +205,15 @@ def test_the_runtime_layer_runs_a_model_on_every_python_that_it_is_for(
 
 READ_ZSTD = ("3.14", "3.15")
 
-MACS_BSDTAR = """#!/bin/sh
-echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
-exit 1
-"""
-"""Message of libarchive without libzstd on a Mac without zstd."""
-
 
 @pytest.fixture
 def mac(shell: Shell, tmp_path: Path) -> Shell:
     """Return a shell on which nothing reads zstd, though bsdtar seems to."""
     if shell.python.endswith(READ_ZSTD):
         pytest.skip("this Python reads zstd")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "bsdtar").write_text(MACS_BSDTAR)
-    (programs / "bsdtar").chmod(0o755)
-    return replace(shell, path=str(programs))
+    (tmp_path / "bin").mkdir()
+    named(tmp_path / "bin", bsdtar=MACS_BSDTAR)
+    return replace(shell, path=str(tmp_path / "bin"))
 
 
 @pytest.mark.parametrize("shell", ENDS, indirect=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from builder.adapters.archive.client_zipapp import build_client
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
 from builder.client.context import ClientOptions, CommandAnswer
@@ -30,7 +29,6 @@ from tests.doubles.library import CREATE_SESSION
 from tests.doubles.library import library as host_library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, Build, write_release
-from tests.support import ROOT
 from tests.support.schemas import schema
 
 Written = dict[str, Any]
@@ -135,33 +133,10 @@ def test_no_words_are_no_error_to_explain(home: Machine) -> None:
     assert "\x1b" not in home.out
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [("35", "D021"), ("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")],
-)
-def test_cuda_fails_and_nvml_works(
-    home: Machine, tmp_path: Path, driver: dict[str, str], number: str, code: str
-) -> None:
-    answer = examined(home, tmp_path / "root", driver, FAKE_CUDA=number)
-    assert codes(answer)[0] == code
-    assert answer.code == 6
-    assert answer.lines[0].startswith(f"{code} error: The driver lists 2 GPU(s). CUDA fails: ")
-
-
-def test_500_in_a_container_on_wsl(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
-    """The stand-in's driver is 570.133.07."""
-    root = tmp_path / "root"
-    put(root / "dev/dxg")
-    put(root / ".dockerenv")
-    assert codes(examined(home, root, driver, FAKE_CUDA="500"))[0] == "D105"
-    put(root / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
-    assert codes(examined(home, root, driver, FAKE_CUDA="500"))[0] == "D026"
-
-
-def test_a_driver_that_crashes(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
-    answer = examined(home, tmp_path / "root", driver, FAKE_CUDA="crash")
-    assert codes(answer) == ["D014", "D207", "D201"]
-    assert "SIGSEGV" in answer.lines[0]
+def test_cuda_fails_and_nvml_works(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+    answer = examined(home, tmp_path / "root", driver, FAKE_CUDA="803")
+    assert (codes(answer)[0], answer.code) == ("D024", 6)
+    assert answer.lines[0].startswith("D024 error: The driver lists 2 GPU(s). CUDA fails: ")
 
 
 def test_docker_without_gpus(home: Machine, tmp_path: Path) -> None:
@@ -378,36 +353,19 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
     assert [told in line for line in seen] == [True] if told else seen == []
 
 
-def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(tmp_path: Path) -> None:
-    pyz = build_client(ROOT, tmp_path / "ortpacks.pyz", None)
+def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(pyz: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-I", "-S", str(pyz), "doctor"]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    took = []
-    for argv in (["--json"], []):
-        before = os.times()
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", pyz, "doctor", *argv],
-            cwd="/",
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        after = os.times()
-        took.append(
-            after.children_user + after.children_system - before.children_user - before.children_system
-        )
-        assert done.stderr == ""
-        assert done.returncode in {0, 6}
-        if argv:
-            answer = json.loads(done.stdout)
-            schema("client").validate(answer)
-            assert answer["command"] == "doctor"
-            assert "D201" in [finding["code"] for finding in answer["findings"]]
-        else:
-            assert "D201 note: No package is installed." in done.stdout
-            assert "  libcuda: " in done.stdout
+    before = os.times()
+    done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)
+    after = os.times()
+    assert done.stderr == ""
+    assert done.returncode in {0, 6}
+    assert "D201 note: No package is installed." in done.stdout
+    assert "  libcuda: " in done.stdout
     if not Path("/dev/nvidiactl").exists():
-        assert min(took) < 2
+        took = after.children_user + after.children_system - before.children_user - before.children_system
+        assert took < 2
 
 
 def test_json_of_a_package_in_use_holds_the_schema(

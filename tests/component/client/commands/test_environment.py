@@ -70,6 +70,7 @@ def test_the_loader_s_variable_is_the_platform_s(platform: str, name: str) -> No
     [
         ("cmd", "win-x64", 'set "PATH=C:\\a 100%%;%PATH%"'),
         ("powershell", "win-x64", "$env:PATH = 'C:\\a 100%' + $(if ($env:PATH) {';' + $env:PATH})"),
+        ("fish", "linux-x64", "set -gx PATH 'C:\\\\a 100%'"),
         ("sh", "macos-arm64", "export PATH='C:\\a 100%'"),
     ],
 )

@@ -104,6 +104,7 @@ def test_install_keeps_the_one_in_use_and_the_one_before_and_names_what_goes(
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
     assert folders(machine) == {"1.23.2", "1.24.0"}
     assert f"freed: {name_of('modern', '1.22.0')}" in machine.out
+    assert f"{name_of('modern', '1.23.2')}-" in machine.out, "what rollback goes back to"
 
 
 def test_an_older_version_that_cannot_be_removed_undoes_nothing(
@@ -233,6 +234,7 @@ def test_who_is_there_to_be_asked_is_asked(machine: Machine, releases: dict[str,
     assert "nothing was changed" in machine.err
     assert version_in_use(machine) == "1.23.2"
     assert len(machine.asked) == 1
+    assert machine.asked[0].endswith("[y/N]" if command == "uninstall" else "[Y/n]")
     machine.says = [False]
     assert machine.run(*argv, "--yes") == 0, machine.err
     assert len(machine.asked) == 1, "--yes answers"

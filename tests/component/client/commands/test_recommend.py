@@ -104,20 +104,9 @@ def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
     assert gpu_info(machine)["tested"] is False
 
 
-@pytest.mark.parametrize(
-    "why",
-    [
-        "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found",
-        "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",  # from a compiled host
-    ],
-)
-def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(
-    tmp_path: Path, model: Path, why: str
-) -> None:
-    machine = Machine(
-        tmp_path / "home",
-        env={"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_MEMORY": "8192"},
-    )
+def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(tmp_path: Path, model: Path) -> None:
+    machine = Machine(tmp_path / "home", env={"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_MEMORY": "8192"})
+    why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
     host = library("1.23.2", refuses=[CREATE_SESSION], why=why)
     lean = write_release(tmp_path / "lean", files={**FILES, HOST: host}, builds=(Build("lean"),))
     assert machine.run("install", "--index", str(lean)) == 0, machine.err
@@ -238,32 +227,11 @@ def test_a_cpu_answer_stands_where_nothing_can_be_written(tmp_path: Path) -> Non
     assert "gpu-info.json: not written" in machine.err
 
 
-@pytest.mark.parametrize(
-    ("why", "words"),
-    [
-        (
-            "Opset 24 is under development. Current official support for domain ai.onnx is till opset 23.",
-            "ONNX Runtime 1.23.2 knows ai.onnx up to 23; this model asks for 24: export it again",
-        ),
-        ("node 'a\x1b[31m' has no input", r"node 'a\x1b[31m' has no input"),
-    ],
-    ids=["in a sentence", "in its own words, on one line"],
-)
-def test_why_a_model_does_not_open_is_told(tmp_path: Path, model: Path, why: str, words: str) -> None:
+def test_why_a_model_does_not_open_is_told_on_one_line(tmp_path: Path, model: Path) -> None:
     machine, index = machine_with(tmp_path, library("1.23.2"))
-    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
+    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why="node 'a\x1b[31m' has no input"))
     assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
-    assert f"big on cuda: does not open: {words}" in machine.out
-
-
-@pytest.mark.parametrize(
-    ("data", "code", "words"), [(b"text", 2, "not an ONNX model"), (b"", 7, "cut short")]
-)
-def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, data: bytes, code: int, words: str) -> None:
-    machine, index = machine_with(tmp_path)
-    (tmp_path / "bad.onnx").write_bytes(data)
-    assert machine.run("recommend", "--index", index, "--try", str(tmp_path / "bad.onnx")) == code
-    assert words in machine.err
+    assert r"big on cuda: does not open: node 'a\x1b[31m' has no input" in machine.out
 
 
 def test_a_pipe_and_a_folder_are_no_models(tmp_path: Path) -> None:

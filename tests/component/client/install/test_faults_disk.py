@@ -60,13 +60,13 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(12))
 def test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version(
     ground: Ground, disk: Disk, number: int
 ) -> None:
     """The client sees enough free space, which another program takes during the install."""
     machine = ground.machine(disk.place)
-    disk.change(f"size={disk.used + number * ROOM // 24}")
+    disk.change(f"size={disk.used + number * ROOM // 12}")
     code = machine.run("install", "--index", str(ground.newer))
     assert code in {0, 11}, machine.err
     assert "No space left on device" in machine.err or code == 0

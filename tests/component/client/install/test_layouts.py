@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -150,12 +149,3 @@ def test_a_damaged_gzip_is_no_full_disk(tmp_path: Path, spoil: object) -> None:
     path.write_bytes(spoil((release / f"{FULL}.tar.gz").read_bytes()))  # type: ignore[operator]  # a lambda
     with pytest.raises(IntegrityError, match="not a whole gzip file"), open_tar(path, Form.GZ) as stream:
         stream.read()
-
-
-def test_a_repeated_install_of_thin_survives_its_environment(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
-    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
-    machine.run("install", "--index", str(release))
-    shutil.rmtree(tmp_path / "site-packages")
-    assert machine.run("install", "--index", str(release)) == 0
-    assert "Already installed" in machine.out

@@ -27,32 +27,6 @@ ARCHIVE = f"{name_of('modern')}.tar.zst"
 GITHUB = "https://github.com/o/r/releases/download/v1.23.2/index.json"
 
 
-@pytest.fixture
-def release(tmp_path: Path) -> Path:
-    return write_release(tmp_path / "release").parent
-
-
-def host(machine: Machine) -> bytes:
-    return (machine.lib / "libonnxruntime.so.1").read_bytes()
-
-
-def test_a_folder_is_a_release_without_a_network(machine: Machine, release: Path) -> None:
-    assert machine.run("install", "--offline", str(release)) == 0, machine.err
-    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
-
-
-@pytest.mark.parametrize("form", [".tar.zst", ".tar.gz"])
-def test_an_archive_is_a_release_of_its_own(machine: Machine, tmp_path: Path, form: str) -> None:
-    release = write_release(tmp_path / "release", forms=(form,)).parent
-    archive = release / f"{name_of('modern')}{form}"
-    (release / "index.json").unlink()
-    assert machine.run("select", "--offline", str(archive)) == 0, machine.err
-    assert "has native code for" in machine.out
-    assert machine.run("install", "--offline", str(archive)) == 0, machine.err
-    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
-    assert machine.run("verify") == 0
-
-
 def test_an_archive_for_another_gpu_is_the_cpu_with_the_reason(machine: Machine, release: Path) -> None:
     assert machine.run("install", "--offline", str(release / f"{name_of('legacy')}.tar.zst")) == 0
     assert machine.out.startswith("CPU:")
@@ -97,11 +71,6 @@ def test_offline_fetches_no_wheel(machine: Machine, tmp_path: Path) -> None:
         assert pypi.requests == []
     assert f"{CUBLAS.file}: not here, and --offline fetches nothing" in machine.err
     assert "--wheels" in machine.err
-
-
-def test_offline_is_no_url(machine: Machine) -> None:
-    assert machine.run("install", "--offline", "http://127.0.0.1:1/") == 2
-    assert "a folder with index.json" in machine.err
 
 
 def test_wheels_in_a_folder_are_known_by_their_bytes(machine: Machine, tmp_path: Path) -> None:
@@ -171,15 +140,6 @@ def test_device_chooses_for_that_gpu_only(machine: Machine, release: Path) -> No
     assert "--device 7 is no GPU of this machine" in machine.err
 
 
-def test_an_older_glibc_than_the_package_needs_is_the_cpu(machine: Machine, release: Path) -> None:
-    machine.libc = "glibc 2.31"
-    assert machine.run("install", "--index", str(release)) == 0
-    assert machine.out.startswith("CPU:")
-    assert "2.34" in machine.out
-    assert "2.31" in machine.out
-    assert not (machine.prefix / "current").exists()
-
-
 def test_explain_shows_every_package_against_every_gpu(machine: Machine, release: Path) -> None:
     machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "8.6,5.2"}
     assert machine.run("select", "--index", str(release), "--explain") == 0, machine.err
@@ -187,15 +147,23 @@ def test_explain_shows_every_package_against_every_gpu(machine: Machine, release
     assert ("GPU 0" in head, "GPU 1" in head, "verdict" in head) == (True, True, True)
 
 
-@pytest.mark.parametrize("name", ["pkg(1).tar.zst", "pkg.tar (1).zst", "download", "a.tar.gz"])
-@pytest.mark.parametrize("form", [".tar.zst", ".tar.gz"])
-def test_an_archive_is_known_whatever_its_name(
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("pkg(1).tar.zst", ".tar.zst"),
+        ("pkg.tar (1).zst", ".tar.zst"),
+        ("a.tar.gz", ".tar.zst"),
+        ("download", ".tar.gz"),
+    ],
+)
+def test_an_archive_is_a_release_of_its_own_whatever_its_name(
     machine: Machine, tmp_path: Path, name: str, form: str
 ) -> None:
     release = write_release(tmp_path / "release", forms=(form,)).parent
     archive = (release / f"{name_of('modern')}{form}").rename(tmp_path / name)
     assert machine.run("install", "--offline", str(archive)) == 0, machine.err
-    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
+    assert "has native code for" in machine.err
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
     assert machine.answer("install", "--offline", str(archive))["installed"]["fresh"] is False
 
 

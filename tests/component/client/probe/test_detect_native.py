@@ -66,12 +66,6 @@ def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(tmp_path: Path, c
     assert [card.uuid for card in found.devices] == [H200, M2200]
 
 
-def test_unified_memory_is_what_cuda_says(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
-    env = {"FAKE_UNKNOWN": "nvmlDeviceGetMemoryInfo"}
-    first = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env)).devices[0]
-    assert (first.uuid, first.memory_mib) == (H200, 139 * 1024)
-
-
 def test_a_profile_follows_the_memory_that_is_free_and_without_nvml_all_of_it(
     tmp_path: Path, cuda_so: str, nvml_so: str
 ) -> None:
@@ -129,8 +123,6 @@ def test_a_call_that_fails_loses_its_field_and_never_the_gpu(
     ("code", "name"),
     [
         (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
-        (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
-        (500, "CUDA_ERROR_NOT_FOUND"),
         (35, "an error without a name"),
     ],
 )

@@ -23,17 +23,24 @@ from tests.support.schemas import schema
 VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
 
 
-@pytest.fixture
-def releases(tmp_path: Path) -> dict[str, Path]:
-    return {version: write_release(tmp_path / version, version=version) for version in VERSIONS}
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("releases")
+    return {version: write_release(folder / version, version=version) for version in VERSIONS}
 
 
-@pytest.fixture
-def machine(tmp_path: Path, releases: dict[str, Path]) -> Machine:
-    machine = Machine(tmp_path / "home")
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, releases: dict[str, Path]) -> Path:
+    """Return a home folder with the first two versions, of which each test gets a copy."""
+    machine = Quick(tmp_path_factory.mktemp("installed"))
     for version in VERSIONS[:2]:
         assert machine.run("install", "--index", str(releases[version])) == 0, machine.err
-    return machine
+    return machine.home
+
+
+@pytest.fixture
+def machine(tmp_path: Path, installed: Path) -> Machine:
+    return Quick(shutil.copytree(installed, tmp_path / "home", symlinks=True))
 
 
 def version_in_use(machine: Machine) -> str:

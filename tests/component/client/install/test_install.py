@@ -267,8 +267,11 @@ def test_an_index_that_says_something_else_than_the_manifest_is_refused(
     assert not list((machine.prefix / "versions").iterdir())
 
 
-@pytest.mark.parametrize("flag", ["--prefix", "--index", "--offline", "--mirror", "--look-in", "--wheels"])
-def test_an_empty_word_is_no_path(
+@pytest.mark.parametrize(
+    "flag",
+    ["--prefix", "--index", "--offline", "--mirror", "--look-in", "--wheels", "--device", "--variant"],
+)
+def test_an_empty_word_names_nothing(
     machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
 ) -> None:
     """An unset shell variable gives an empty word: nothing may be installed into the current folder."""

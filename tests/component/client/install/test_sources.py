@@ -99,11 +99,6 @@ def test_a_wheel_of_the_right_name_and_other_bytes_is_fetched_instead(
         assert pypi.fetched == [CUBLAS.file]
 
 
-def test_a_folder_for_wheels_that_is_not_there_is_named(machine: Machine, release: Path) -> None:
-    assert machine.run("install", "--index", str(release), "--wheels", "/no/such") == 2
-    assert "--wheels /no/such: no such folder" in machine.err
-
-
 @pytest.mark.parametrize(
     ("base", "default", "index"),
     [
@@ -122,14 +117,6 @@ def test_a_mirror_serves_the_newest_release(machine: Machine, release: Path, tmp
     with serving(tmp_path / "mirror") as server:
         assert machine.run("install", "--mirror", server.url) == 0, machine.err
         assert [path for path, _ in server.requests] == ["/latest/index.json", f"/latest/{ARCHIVE}"]
-
-
-@pytest.mark.parametrize(
-    "argv", [["--mirror", "/srv/mirror"], ["--mirror", "http://h", "--index", "x"], ["--offline"]]
-)
-def test_sources_that_cannot_be_are_exit_2(machine: Machine, argv: list[str]) -> None:
-    assert machine.run("install", *argv) == 2
-    assert argv[0] in machine.err
 
 
 def test_device_chooses_for_that_gpu_only(machine: Machine, release: Path) -> None:
@@ -302,19 +289,3 @@ def test_an_archive_that_changes_after_it_was_verified_is_refused(
         assert f"{archive}: changed while it was unpacked" in machine.err
     assert not (machine.prefix / "current").exists()
     assert machine.litter() == []
-
-
-def test_a_login_is_not_shown_where_offline_names_a_url(machine: Machine) -> None:
-    assert machine.run("select", "--offline", "https://user:secret@host/release") == 2
-    assert "--offline https://…@host/release: a folder with index.json" in machine.err
-
-
-def test_a_scheme_in_capitals_is_an_address_in_a_registry_too(machine: Machine) -> None:
-    assert machine.run("select", "--index", "OCI://host/name:tag") == 2
-    assert "Write it like oci://HOST/NAME:TAG" in machine.err
-
-
-@pytest.mark.parametrize("flag", ["--device", "--variant"])
-def test_an_unset_shell_variable_is_no_choice_of_all_gpus(machine: Machine, release: Path, flag: str) -> None:
-    assert machine.run("select", "--index", str(release), flag, "") == 2
-    assert f"argument {flag}: nothing is named. ortpacks select --help" in machine.err

@@ -15,7 +15,7 @@ from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
 from tests.fuzz.guard import OutsideError, confined
 
-CASES, SEED = 24, 7
+CASES, SEED = 50, 7
 
 
 @pytest.mark.parametrize("surface", SURFACES)

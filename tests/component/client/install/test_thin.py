@@ -129,6 +129,9 @@ def test_right_name_and_size_with_other_bytes_is_not_taken(
     venv = unpacked(tmp_path / "torch", *WHEELS)
     (library,) = venv.rglob("libcublas.so.12")
     library.write_bytes(b"!" + library.read_bytes()[1:])
+    system = machine.home / "no-such-root" / "usr" / "lib64"
+    system.mkdir(parents=True)
+    shutil.copy(library, system)
     assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
     assert installed(machine) == ALL
     assert pypi.fetched == [CUBLAS.file]  # cuDNN's libraries were undamaged

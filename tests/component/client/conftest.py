@@ -13,7 +13,7 @@ from tests.doubles.release import write_release
 
 @pytest.fixture(autouse=True)
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a call takes milliseconds, and no test here needs it
 
 
 @pytest.fixture

@@ -28,6 +28,9 @@ import numpy as np
 
 BATCHES = (1, 8, 32)
 
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""The setting of the service's image, by which glibc asks Linux for large pages."""
+
 _SETTINGS = {
     "config.json": {"pad_token_id": 0},
     "tokenizer_config.json": {"model_max_length": 256, "pad_token": "[PAD]"},
@@ -165,7 +168,8 @@ class Bench:
             "THREADS": self.threads,
             "MODEL_NAME": self.model.name,
         }
-        env = self._env({f"ORTPACKS_{name}": str(value) for name, value in wanted.items()})
+        named = {f"ORTPACKS_{name}": str(value) for name, value in wanted.items()}
+        env = self._env({**named, **LARGE_PAGES})
         with subprocess.Popen(
             [sys.executable, "-m", "ortpacks_service", *argv], env=env, cwd=place, stderr=subprocess.DEVNULL
         ) as process:

@@ -305,6 +305,12 @@ def test_it_speaks_tls_and_knows_whom_to_trust(host: Host) -> None:
     assert int(host.check_output(f'python3 -c "{program}"')) > 100
 
 
+def test_its_glibc_asks_for_large_pages(host: Host) -> None:
+    """``--list-tunables`` prints values after glibc has read the environment; 0 is the default."""
+    tunables = host.check_output("/lib64/ld-linux-x86-64.so.2 --list-tunables")
+    assert "glibc.malloc.hugetlb: 0x1 " in tunables
+
+
 def test_it_says_what_it_is_and_runs_as_nobody_in_particular(image: str, variant: str) -> None:
     config = json.loads(docker("inspect", image))[0]["Config"]
     labels = config["Labels"]

@@ -9,7 +9,7 @@ from builder.binary.library import Reading, read_library
 from tests.fuzz import campaign, properties
 from tests.fuzz.seeds import synthetic
 
-EXECUTIONS, SEED = 10_000, 3
+EXECUTIONS, SEED = 20_000, 3
 
 
 def test_mutated_headers_are_read_or_refused() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from builder.builds.disk_needs import DiskNeed, by_step
 from builder.formats.package_names import Host, Profile
@@ -67,7 +68,8 @@ class Work:
 def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
     """Return the CPU seconds of each unit of a plan, by the unit's output; empty if nothing is compiled."""
     compiled = (output for output in costs if _is_compiled(output, plan))
-    return {output: estimate(costs, output, _architecture_count(output, plan)) for output in compiled}
+    count = _architecture_counts(plan)
+    return {output: estimate(costs, output, count(output)) for output in compiled}
 
 
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
@@ -85,10 +87,19 @@ def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
     return sorted(next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm))
 
 
-def _architecture_count(output: str, plan: BuildPlan) -> float:
-    """Return the number of a unit's architectures; one that a newer ptxas assembles counts ``_BY_PTXAS``."""
-    targets = divide(architectures_of(output, plan), *tools(plan))
-    return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
+def _architecture_counts(plan: BuildPlan) -> Callable[[str], float]:
+    """Return a function from a unit to the number of its architectures, which most units have in common.
+
+    An architecture that a newer ptxas assembles counts ``_BY_PTXAS``.
+    """
+    programs = tools(plan)
+
+    @cache
+    def count(architectures: tuple[Arch, ...]) -> float:
+        targets = divide(architectures, *programs)
+        return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
+
+    return lambda output: count(tuple(architectures_of(output, plan)))
 
 
 def _of(output: str, paths: Iterable[str]) -> bool:

@@ -8,7 +8,6 @@ Version Compatibility", in copies of 2026-11-23; the PTX ISA, "Release History".
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Iterable, Optional, Tuple
 
 from builder.gpu.architectures import Arch
@@ -102,7 +101,6 @@ def driver_window(
     return max(floors, key=version_of), max(branches, key=int) if only_old else None
 
 
-@cache
 def compilable(nvcc: str) -> Tuple[int, ...]:
     """Return the numbers of the architectures that an nvcc of this version compiles for."""
     version = version_of(nvcc)[:2]

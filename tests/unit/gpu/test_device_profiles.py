@@ -60,3 +60,17 @@ def test_memory_decides_on_the_batch_the_limit_and_the_arena(
 ) -> None:
     profile = profile_of(Capability(8, 6), memory)
     assert (profile.batch, profile.memory_limit_mib, profile.arena) == (batch, limit, arena)
+
+
+def test_a_profile_as_json_has_every_setting() -> None:
+    assert profile_of(Capability(6, 1), 4096).value() == {
+        "dtypes": {"low": ["fp32"], "medium": ["fp32"], "high": ["fp32"]},
+        "why": "compute capability 6.1 computes fp16 at 1/64 of its rate in fp32",
+        "bf16": False,
+        "tf32": False,
+        "batch": 32,
+        "memory_limit_mib": 3686,
+        "arena": "kSameAsRequested",
+        "cudnn_search": "HEURISTIC",
+        "cuda_graphs": False,
+    }

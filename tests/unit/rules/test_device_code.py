@@ -20,6 +20,7 @@ from builder.rules.device_code import (
     check_image_kinds,
     check_promised_gpus,
     check_provider,
+    native_in,
     promised_devices,
 )
 from tests.support.factories.binaries import (
@@ -285,3 +286,25 @@ def test_without_an_error_every_promised_gpu_is_served() -> None:
         assert {support[device] for device in promised_devices(variant)} <= {Support.NATIVE, Support.JIT}
         passed.add((sm, specialised))
     assert len(passed) == 6
+
+
+def _held(counts: dict[str, int]) -> tuple[Container, ...]:
+    raw = (container(*map(_image, arches.split())) for arches, count in counts.items() for _ in range(count))
+    return _containers(*raw)
+
+
+@pytest.mark.parametrize(
+    ("counts", "version", "native"),
+    [
+        (FULL_MODERN, "1.21.0", "75 80 86"),  # units for a part of the set are no gap
+        (FULL_LEGACY, "1.21.0", "50 52 60 61 70"),
+        (FULL_MODERN, None, ""),  # of an unknown version every container counts
+        ({"75 80 86": 10, "75 80": 1}, "1.21.0", "75 80"),  # no unit is meant for these two
+        ({"80 75": 2, "86 75 80": 1}, None, "75 80"),
+        ({}, "1.21.0", ""),
+    ],
+)
+def test_a_provider_is_native_for_what_every_container_of_the_whole_set_holds(
+    counts: dict[str, int], version: str | None, native: str
+) -> None:
+    assert native_in(_held(counts), version) == tuple(map(Arch.parse, native.split()))

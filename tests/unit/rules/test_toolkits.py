@@ -6,7 +6,7 @@ import pytest
 
 from builder.findings.finding import Finding, Severity
 from builder.gpu.architectures import Arch
-from builder.gpu.cuda_toolkits import compilable, driver_window
+from builder.gpu.cuda_toolkits import compilable, cuda_of_driver, driver_window
 from builder.gpu.table import KNOWN_SM
 from builder.rules.toolkits import lint
 
@@ -277,3 +277,24 @@ def test_drivers(
 ) -> None:
     """The windows follow NVIDIA's table of toolkits and drivers: 12.5 has 555.42.02, 12.9 has 575.51.03."""
     assert driver_window(_arches(sass), cuda, isa=isa, compressed=compressed) == window
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [
+        ("470.57.02", (12, 0)),  # too old for any CUDA 12
+        ("525.60.13", (12, 0)),
+        ("530.30.01", (12, 0)),
+        ("530.30.02", (12, 1)),
+        ("570.133.07", (12, 8)),
+        ("575.51.03", (12, 9)),
+        ("580.65.06", (13, 0)),
+        ("580.126.9", (13, 0)),  # later than 580.65
+        ("999.1", (13, 1)),
+    ],
+)
+def test_a_driver_supports_the_cuda_that_came_with_it_and_older_ones(
+    driver: str, cuda: tuple[int, int]
+) -> None:
+    """Source: CUDA's release notes, table of toolkits and their drivers for Linux."""
+    assert cuda_of_driver(driver) == cuda

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.findings.finding import Severity
+from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.rules.nvidia_libraries import check_is_read, check_served, dumps, missing_in
 from tests.support.factories.binaries import sass
@@ -65,10 +65,12 @@ def test_a_wheel_that_nobody_read_is_told() -> None:
     """The recorded data have all of the project's pins and not cuBLAS 12.8.4.1."""
     assert list(check_is_read(PINS)) == []
     (finding,) = check_is_read((*PINS, "nvidia-cublas-cu12==12.8.4.1"))
-    assert (finding.code.name, finding.path, finding.severity) == (
-        "C014",
-        "nvidia-cublas-cu12==12.8.4.1",
-        Severity.WARNING,
+    assert finding == Finding(
+        code=Code.C014,
+        path="nvidia-cublas-cu12==12.8.4.1",
+        message="which GPUs its libraries serve is not known before the package is checked",
+        wanted="./run lock, which pins and reads it",
+        severity=Severity.WARNING,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from builder.binary.fatbin_format import Kind
 from builder.binary.payloads.deep import CodeTarget, Damage, DeepReading, Gap, Stub
 from builder.binary.payloads.kernel_names import kernel_list, short_name
+from builder.findings.finding import Finding
 from builder.gpu.architectures import Arch
 from builder.rules.payloads import check_own_kernels, check_payloads
 
@@ -21,10 +24,16 @@ def _stub(kernel: str, on: str, whole: str) -> Stub:
     return Stub(kernel, tuple(map(_sm, on.split())), tuple(map(_sm, whole.split())))
 
 
+def _told(found: Iterable[Finding]) -> list[tuple[str, str, str]]:
+    """Return code, severity and message of findings, all of which must be about the library."""
+    every = list(found)
+    assert {one.path for one in every} <= {PATH}
+    return [(one.code.name, one.severity.value, one.message) for one in every]
+
+
 def _held(*stubs: Stub, kernels: int = 100) -> list[tuple[str, str, str]]:
     every = {_sm(word): kernels for word in ("52", "75", "80", "90a", "100")}
-    found = check_own_kernels(PATH, DeepReading(stubs=stubs, kernels=every))
-    return [(one.code.name, one.severity.value, one.message) for one in found]
+    return _told(check_own_kernels(PATH, DeepReading(stubs=stubs, kernels=every)))
 
 
 def test_a_guard_s_stub_is_a_note() -> None:
@@ -65,7 +74,7 @@ def test_damage_is_an_error_for_anybody() -> None:
         gaps=(Gap(0x10, _sm("75"), 3, 0), Gap(0x20, _sm("75"), 3, 4)),
         stubs=(_stub("foo", "52", "80"),),
     )
-    assert [(one.code.name, one.severity.value, one.message) for one in check_payloads(PATH, deep)] == [
+    assert _told(check_payloads(PATH, deep)) == [
         ("A010", "error", "the image for sm_52 at 0x40: no LZ4 block"),
         ("A011", "error", "the image for sm_80 at 0x80: it lies"),
         ("A012", "error", "the container at 0x10 holds 3 kernels, and none for sm_75"),
@@ -83,7 +92,7 @@ def test_a_kernel_that_the_host_has_under_another_name_is_an_error_except_two_of
     deep = DeepReading(names=names, unregistered={cub, known})
     why = "cannot be launched: the host registers other names"
     bnb4 = "onnxruntime::contrib::cuda::kDequantizeBlockwise"
-    assert [(one.code.name, one.severity.value, one.message) for one in check_own_kernels(PATH, deep)] == [
+    assert _told(check_own_kernels(PATH, deep)) == [
         ("A014", "error", f"1 kernel for sm_52 {why}: cub::CUB_200302_520_NS::kernel"),
         ("A014", "warning", f"1 kernel for sm_52 {why}: {bnb4}"),
         ("A014", "warning", f"1 kernel for sm_75 {why}: {bnb4}"),
@@ -91,10 +100,24 @@ def test_a_kernel_that_the_host_has_under_another_name_is_an_error_except_two_of
     assert not list(check_payloads(PATH, deep)), "libraries that open their kernels by the driver's API"
 
 
-def test_of_much_damage_some_is_named() -> None:
-    damages = tuple(Damage(at, _sm("52"), "no LZ4 block", packed=True) for at in range(23))
-    messages = [one.message for one in check_payloads(PATH, DeepReading(damages=damages))]
-    assert (len(messages), messages[-1]) == (21, "3 more images are not what their headers say")
+MANY = [(20, None), (21, "1 more images"), (23, "3 more images")]
+"""Numbers of findings of a kind, and how the last one begins where they are more than 20."""
+
+
+@pytest.mark.parametrize(("count", "last"), MANY)
+def test_of_much_damage_some_is_named(count: int, last: str | None) -> None:
+    damages = tuple(Damage(at, _sm("52"), "no LZ4 block", packed=True) for at in range(count))
+    told = _told(check_payloads(PATH, DeepReading(damages=damages)))
+    assert [code for code, _, _ in told[:20]] == ["A010"] * 20
+    assert told[20:] == ([("A011", "error", f"{last} are not what their headers say")] if last else [])
+
+
+def test_a_stub_of_several_architectures_names_each_that_has_more() -> None:
+    deep = DeepReading(stubs=(_stub("foo", "100 52", "80 75"),))
+    assert _told(check_payloads(PATH, deep)) == [
+        ("A013", "note", "foo is a stub on sm_52 (more of them for sm_80 sm_75)"),
+        ("A013", "note", "foo is a stub on sm_100 (more of them for sm_80 sm_75)"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +140,9 @@ def test_alike_names_are_counted() -> None:
     assert kernel_list(names) == "a::b (2), c, d and 2 more"
 
 
-def test_of_many_containers_without_kernels_some_are_named() -> None:
-    gaps = tuple(Gap(at, _sm("75"), 3, held) for at in range(23) for held in (0, 4))
-    messages = [one.message for one in check_payloads(PATH, DeepReading(gaps=gaps))]
-    assert (len(messages), messages[-1]) == (21, "3 more images lack the kernels of their containers")
+@pytest.mark.parametrize(("count", "last"), MANY)
+def test_of_many_containers_without_kernels_some_are_named(count: int, last: str | None) -> None:
+    gaps = tuple(Gap(at, _sm("75"), 3, held) for at in range(count) for held in (0, 4))
+    told = _told(check_payloads(PATH, DeepReading(gaps=gaps)))
+    assert [code for code, _, _ in told[:20]] == ["A012"] * 20
+    assert told[20:] == ([("A012", "error", f"{last} lack the kernels of their containers")] if last else [])

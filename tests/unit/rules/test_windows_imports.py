@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.binary.kinds.pe import read_pe
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Code, Finding, Severity
 from builder.rules.windows_imports import ImportingLibrary, check_imports
 from tests.support.factories.pe import pe
 
@@ -54,14 +54,26 @@ def test_what_nothing_provides_is_an_error(asking: ImportingLibrary, message: st
     (finding,) = found(asking)
     assert (finding.code.name, finding.path, finding.message) == ("E002", "lib/a.dll", message)
     assert finding.severity is Severity.ERROR
+    dll = message.split()[2 if "forwards" in message else 1].rstrip(",")
+    assert finding.wanted == f"lib/{dll} in the package, or a DLL that every Windows has"
 
 
 def test_what_is_opened_by_name_has_to_be_there() -> None:
     (finding,) = found(library("nvrtc64_120_0.dll", opens=("nvrtc-builtins64_129.dll",)))
-    assert (finding.code.name, finding.wanted) == ("E003", "lib/nvrtc-builtins64_129.dll")
+    assert finding == Finding(
+        code=Code.E003,
+        path="lib/nvrtc64_120_0.dll",
+        message="opens nvrtc-builtins64_129.dll at run time, and the package does not hold it",
+        wanted="lib/nvrtc-builtins64_129.dll",
+    )
 
 
 def test_microsofts_run_time_is_the_users_to_bring() -> None:
     (finding,) = found(library("onnxruntime.dll", "MSVCP140.dll", "VCRUNTIME140_1.dll", "KERNEL32.dll"))
-    assert (finding.code.name, finding.severity) == ("E017", Severity.WARNING)
-    assert finding.message.startswith("imports MSVCP140.dll, VCRUNTIME140_1.dll, ")
+    assert finding == Finding(
+        code=Code.E017,
+        path="lib/onnxruntime.dll",
+        message="imports MSVCP140.dll, VCRUNTIME140_1.dll, which Windows lacks as it is installed",
+        wanted="Microsoft's Visual C++ Redistributable (x64) where the package runs",
+        severity=Severity.WARNING,
+    )

@@ -92,11 +92,10 @@ def _architecture_counts(plan: BuildPlan) -> Callable[[str], float]:
 
     An architecture that a newer ptxas assembles counts ``_BY_PTXAS``.
     """
-    programs = tools(plan)
 
     @cache
     def count(architectures: tuple[Arch, ...]) -> float:
-        targets = divide(architectures, *programs)
+        targets = divide(architectures, *tools(plan))
         return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
 
     return lambda output: count(tuple(architectures_of(output, plan)))

@@ -170,7 +170,7 @@ class PackageName:
         """Return the name in ``text``, a package's or its archive's. Raises ``ValidationError``."""
         match = _NAME.fullmatch(stem(text))
         if match is None:
-            endings = " nor ".join(ARCHIVE_SUFFIXES)
+            endings = " or ".join(ARCHIVE_SUFFIXES)
             raise ValidationError(
                 f"{text!r} is not a package's name. Names look like {_RULE}, then {endings}."
             )

@@ -165,14 +165,15 @@ def test_builders_that_are_not_there_are_told_before_anything_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["docker"]
 
 
-def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["plan", "build"])
+def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
     """The engine accepts the connection and never answers."""
     address = tmp_path / "e.sock"
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(address))
         engine.listen()
         place.env["DOCKER_HOST"] = f"unix://{address}"
-        process = place.start("build", "--variant", "legacy")
+        process = place.start(verb, "--variant", "legacy")
         with engine.accept()[0]:
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=20)

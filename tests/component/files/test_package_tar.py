@@ -7,7 +7,7 @@ import tarfile
 from typing import IO, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.files.package_tar import Forward
@@ -48,7 +48,6 @@ def read_all(stream: IO[bytes]) -> None:
             source.read()
 
 
-@settings(max_examples=30)
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 511, 512, 513, 1024, 5000]), max_size=6),
     most=st.sampled_from([1, 7, 511, 512, 100_000]),

@@ -263,7 +263,7 @@ def test_two_builds_learn_at_once(tree: Path) -> None:
         "from builder.inside import drive\n"
         "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
         "given = Namespace(measured=folder / 'none.tsv', learned=folder / 'learned.tsv')\n"
-        "for at in range(60):\n"
+        "for at in range(150):\n"
         "    (folder / f'{name}.log').write_text(f'0 1000 {1000 + at} 1024 0 {name}{at}.o\\n')\n"
         "    drive.learn(given, folder / f'{name}.log', lambda _: 1)\n"
     )
@@ -272,4 +272,4 @@ def test_two_builds_learn_at_once(tree: Path) -> None:
         for name in "ab"
     ]
     assert [process.wait(timeout=60) for process in started] == [0, 0]
-    assert len(costs.read(tree / "learned.tsv")) == 120
+    assert len(costs.read(tree / "learned.tsv")) == 300

@@ -58,6 +58,6 @@ def test_stores_that_are_made_at_the_same_moment_are_one(tmp_path: Path) -> None
 
     together = Barrier(4)
     with ThreadPoolExecutor(4) as threads:
-        for number in range(8):
+        for number in range(40):
             found = list(threads.map(made, [tmp_path / str(number)] * 4))
             assert sorted(found) == [[1], [2], [3], [4]]

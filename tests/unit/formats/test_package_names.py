@@ -67,7 +67,8 @@ def test_the_end_of_a_file_name_tells_the_form() -> None:
     ],
 )
 def test_anything_else_is_refused_with_the_rule(text: str) -> None:
-    with pytest.raises(ValidationError, match=r"ortpacks-<variant>-<ORT version>\[-cuda<X\.Y>\["):
+    rule = r"ortpacks-<variant>-<ORT version>\[-cuda<X\.Y>\[.*, then \.tar\.zst or \.tar\.gz\.$"
+    with pytest.raises(ValidationError, match=rule):
         PackageName.parse(text)
 
 

@@ -49,7 +49,7 @@ def test_a_control_character_is_never_signed() -> None:
     assert canonical({"b": 'ü"\\', "a": [1, True, None]}) == '{"a":[1,true,null],"b":"ü\\"\\\\"}'.encode()
 
 
-@pytest.mark.parametrize("signers", [[], [ALICE], [BOB], [ALICE, MALLORY], [CI, MALLORY]])
+@pytest.mark.parametrize("signers", [[], [ALICE], [BOB], [ALICE, ALICE], [ALICE, MALLORY], [CI, MALLORY]])
 def test_a_root_takes_its_threshold_of_its_own_keys(signers: list[object]) -> None:
     change = {"root_keys": [ALICE.public, BOB.public], "release_keys": [CI.public], "threshold": 2}
     with pytest.raises(IntegrityError, match=r"signed by [01] of the keys .* 2 are needed"):
@@ -156,7 +156,9 @@ def forged() -> Iterator[tuple[str, bytes]]:
         yield f"bit {at}", changed(SIGNED, "signatures", [{"keyid": theirs, "sig": bent}]).encode()
     text = SIGNED.decode()
     for what, content in {
+        "nothing": b"",
         "no JSON": b"<html>",
+        "cut": SIGNED[: len(SIGNED) // 2],
         "a list": b"[]",
         "a number": b"1",
         "deep": b"[" * 100_000,
@@ -165,6 +167,9 @@ def forged() -> Iterator[tuple[str, bytes]]:
         ).encode(),
         "a surrogate": text.replace('"index.json"', '"\\ud800"').encode(),
         "a control character": text.replace('"index.json"', '"\\u0000"').encode(),
+        "a key twice": text.replace('"version":', '"version": 9999999999, "version":', 1)
+        .replace('"_type": "targets"', '"_type": "root"')
+        .encode(),
         "not a number": text.replace('"length": 2', '"length": NaN').encode(),
     }.items():
         yield what, content
@@ -174,3 +179,7 @@ def forged() -> Iterator[tuple[str, bytes]]:
 def test_forgeries_are_refused(what: str, content: bytes) -> None:
     with pytest.raises(IntegrityError):
         read_targets(content, TARGETS, read_root(FIRST, "root"))
+
+
+def test_enough_forgeries_were_tried() -> None:
+    assert len(list(forged())) >= 100

@@ -17,7 +17,7 @@ from builder.formats.package_names import Form
 from builder.project.variants import Preset
 from tests.support.factories.archiving import NAME, accept, archive, content
 
-KILLS = 10
+KILLS = 20
 
 FILES = {"lib/x": hashlib.shake_256(b"noise").digest(4_000_000)}
 

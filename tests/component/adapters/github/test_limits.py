@@ -9,7 +9,7 @@ import io
 
 import pytest
 import requests
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.adapters.github.refusals import lacks_scope, rate_limit_wait, reason_of
@@ -60,7 +60,6 @@ def test_what_github_asks_to_wait(
     assert rate_limit_wait(status, headers, message, now=NOVEMBER_1994 - 30) == wait
 
 
-@settings(max_examples=40)
 @given(st.text(), st.text())
 def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
     headers = {"Retry-After": after, "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset, "Date": after}

@@ -1,6 +1,6 @@
-"""Tests of kill -9 at random moments of an install, and of simultaneous commands.
+"""Tests of kill -9 at random moments of install, rollback and uninstall, and of simultaneous commands.
 
-Another process kills the client while it writes a file; ``test_kill`` kills commands at each step between.
+Another process kills the client at any moment; ``test_kill`` kills it at a counted step instead.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 from tests.support.faults.client import NEW, OLD, Ground, lay_ground, require_cured, require_usable
+from tests.support.faults.counted import cases_of
 
 SEED = 20_261_122
 
@@ -32,6 +34,10 @@ print("ready", flush=True)
 sys.stdin.read(1)
 sys.exit(sys.modules["builder.client.__main__"].run())
 """
+
+TIMES = {"install": 30, "rollback": 12, "uninstall": 12}
+
+CASES = [(command, number) for command, times in TIMES.items() for number in range(times)]
 
 
 @pytest.fixture(scope="module")
@@ -72,38 +78,52 @@ def argv_of(command: str, ground: Ground, prefix: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def seconds(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> float:
-    """Return the seconds that an install takes here without a kill."""
+def seconds(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Return the seconds that each command takes here without a kill."""
     machine = ground.machine(tmp_path_factory.mktemp("dry"))
-    client = Client(argv_of("install", ground, machine.prefix))
-    begin = time.perf_counter()
-    client.begin()
-    code, said = client.end()
-    assert code == 0, said
-    return time.perf_counter() - begin
+    taken = {}
+    for command in TIMES:
+        client = Client(argv_of(command, ground, machine.prefix))
+        begin = time.perf_counter()
+        client.begin()
+        code, said = client.end()
+        taken[command] = time.perf_counter() - begin
+        assert code == 0, said
+    return taken
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize(("command", "number"), CASES)
 def test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures(
-    ground: Ground, seconds: float, tmp_path: Path, number: int
+    ground: Ground,
+    seconds: dict[str, float],
+    tmp_path: Path,
+    command: str,
+    number: int,
 ) -> None:
     machine = ground.machine(tmp_path / "home")
-    client = Client(argv_of("install", ground, machine.prefix))
-    moment = random.Random(f"{SEED} {number}").random() * seconds  # noqa: S311 any moment
+    if command != "install":
+        require_cured(machine, str(ground.newer))
+    client = Client(argv_of(command, ground, machine.prefix))
+    moment = random.Random(f"{SEED} {command} {number}").random() * seconds[command]  # noqa: S311 any moment
     client.begin()
     time.sleep(moment)
     client.process.kill()
     code, said = client.end()
     assert code in {0, -signal.SIGKILL}, said
-    require_usable(machine, {OLD, NEW})
+    if (machine.prefix / "current").exists():
+        require_usable(machine, {OLD, NEW})
+    else:
+        assert command == "uninstall"
     require_cured(machine, str(ground.newer))
 
 
-def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "others", [["install"], ["rollback"], ["uninstall"], ["rollback", "uninstall"]], ids="+".join
+)
+def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path, others: list[str]) -> None:
     machine = ground.machine(tmp_path / "home")
     require_cured(machine, str(ground.newer))
-    commands = ("install", "rollback", "uninstall")
-    clients = [Client(argv_of(command, ground, machine.prefix)) for command in commands]
+    clients = [Client(argv_of(command, ground, machine.prefix)) for command in ["install", *others]]
     for client in clients:
         client.begin()
     for code, said in [client.end() for client in clients]:
@@ -112,3 +132,12 @@ def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path) -> None:
     if (machine.prefix / "current").exists():
         require_usable(machine, {OLD, NEW})
     require_cured(machine, str(ground.newer))
+
+
+def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
+    assert cases_of(request) >= Counter(
+        {
+            "test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures": 54,
+            "test_commands_at_once_take_turns": 4,
+        }
+    )

@@ -48,6 +48,11 @@ def test_a_stub_that_an_older_architecture_has_whole_is_an_error() -> None:
     ]
 
 
+def test_a_stub_that_the_same_architecture_has_whole_as_ptx_is_a_note() -> None:
+    stub = Stub("foo", (_sm("80"),), (CodeTarget(Kind.PTX, Arch(8, 0)),))
+    assert _held(stub) == [("A013", "note", "foo is a stub on sm_80 (guarded in its source)")]
+
+
 def test_code_for_one_gpu_alone_is_a_stub_elsewhere() -> None:
     """Code for ``90a`` may use instructions that neither older nor newer architectures have."""
     assert [severity for _code, severity, _text in _held(_stub("foo", "80 100", "90a"))] == ["note", "note"]
@@ -80,6 +85,8 @@ def test_damage_is_an_error_for_anybody() -> None:
         ("A012", "error", "the container at 0x10 holds 3 kernels, and none for sm_75"),
         ("A013", "note", "foo is a stub on sm_52 (more of them for sm_80)"),
     ]
+    held = DeepReading(damages=deep.damages)
+    assert _told(check_own_kernels(PATH, held)) == _told(check_payloads(PATH, held)), "ours is judged alike"
 
 
 def test_a_kernel_that_the_host_has_under_another_name_is_an_error_except_two_of_onnxruntime_s() -> None:

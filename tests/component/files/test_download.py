@@ -69,3 +69,16 @@ def test_more_than_the_promised_size_is_refused(server: FileServer, web: Web, tm
 def test_a_file_that_is_not_there_is_told_apart(server: FileServer, web: Web, tmp_path: Path) -> None:
     with pytest.raises(NotThereError, match=r"gone\.whl: HTTP 404 Not Found\. Check the address\."):
         fetch(WantedFile(f"{server.url}/gone.whl"), tmp_path / "part", web)
+
+
+@pytest.mark.parametrize(
+    "promised", [{"size": 7}, {"size": len(BODY), "sha256": "0" * 64}, {"size": 2 * len(BODY)}]
+)
+def test_a_login_in_the_address_is_in_no_message(
+    server: FileServer, web: Web, tmp_path: Path, promised: dict[str, object]
+) -> None:
+    url = server.url.replace("://", "://user:s3cret@")
+    with pytest.raises(IntegrityError) as caught:
+        fetch(WantedFile(f"{url}/x.whl", **promised), tmp_path / "part", web)  # type: ignore[arg-type]
+    assert "…@127.0.0.1" in str(caught.value)
+    assert "s3cret" not in str(caught.value)

@@ -26,10 +26,10 @@ _SCHEMAS = "http://cyclonedx.org/schema"
 
 
 class CycloneDx:
-    """A writer and validator of SBOMs; implements ``package.sbom.BomWriter`` and ``BomReader``."""
+    """A writer and validator of SBOMs; implements ``package.sbom.BomFormat``."""
 
     def render(self, bom: Bom) -> bytes:
-        """See ``package.sbom.BomWriter.render``. There is no time stamp, which would differ between runs."""
+        """See ``package.sbom.BomFormat.render``. There is no time stamp, which would differ between runs."""
         package = Component(
             name=bom.name,
             version=bom.version,
@@ -47,7 +47,7 @@ class CycloneDx:
         return f"{JsonV1Dot6(document).output_as_string(indent=2)}\n".encode()
 
     def problems(self, document: bytes) -> Sequence[str]:
-        """See ``package.sbom.BomReader.problems``."""
+        """See ``package.sbom.BomFormat.problems``."""
         try:
             return tuple(_problems(json.loads(document.decode())))
         except (ValueError, RecursionError) as error:  # jsonschema_rs refuses lone surrogates too

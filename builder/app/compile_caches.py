@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.adapters.compile_cache import compile_cache
 from builder.builds.wiring import Wiring
 from builder.errors import TransferError, ValidationError
 from builder.package.build_record import SUFFIX, loads
@@ -21,9 +20,7 @@ def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: st
     if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
         raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
     named = {"--from": ahead, "--into": into}
-    found = {
-        where: compile_cache(text, where, wiring.env) for where, text in named.items() if text is not None
-    }
+    found = {where: _opened(wiring, text, where) for where, text in named.items() if text is not None}
     for cache in found.values():
         cache.require()
     return CompileCaches(
@@ -51,7 +48,13 @@ def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
     """The compile cache of ``--compile-cache`` or ``ORTPACKS_COMPILE_CACHE``, which is not asked yet."""
     where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
     address = wiring.env.get(where) if flag is None else flag
-    return compile_cache(address, where, wiring.env) if address else None
+    return _opened(wiring, address, where) if address else None
+
+
+def _opened(wiring: Wiring, address: str, where: str) -> CompileCache:
+    from builder.adapters.shared_cache.compile_cache import compile_cache  # noqa: PLC0415 - slow: Redis, S3, HTTP
+
+    return compile_cache(address, where, wiring.env)
 
 
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:

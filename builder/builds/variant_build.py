@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
-from builder.adapters.compile_cache import served
+from builder.adapters.shared_cache.cache_server import served
 from builder.builds.artifact import Artifact, built_key, read_built, write_built
 from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools

@@ -18,10 +18,8 @@ from typing import TextIO
 from jinja2 import FileSystemLoader
 
 from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
-from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
-from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.git import GitTrees
 from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
@@ -35,6 +33,7 @@ from builder.console import Console
 from builder.errors import ConfigError
 from builder.files.disk import is_writable
 from builder.files.file_lock import exclusive
+from builder.package.sbom import BomFormat
 from builder.pipeline.selftest import (
     HALF_ATTENTION,
     SelftestTrial,
@@ -152,6 +151,8 @@ class Wiring:
     @cached_property
     def engine(self) -> Engine:
         """The Docker engine, connected on first use."""
+        from builder.adapters.docker.engine import DockerEngine  # noqa: PLC0415 - slow: HTTP
+
         return DockerEngine(self.runner, self.env)
 
     @cached_property
@@ -229,8 +230,10 @@ class Wiring:
         return ChecksumFile()
 
     @cached_property
-    def bom(self) -> CycloneDx:
+    def bom(self) -> BomFormat:
         """The writer and validator of SBOMs."""
+        from builder.adapters.cyclonedx import CycloneDx  # noqa: PLC0415 - slow: CycloneDX's model
+
         return CycloneDx()
 
     @cached_property

@@ -1,8 +1,8 @@
 """Server of ccache's remote storage in the build container: HTTP on loopback, forwarded through a socket.
 
 The step has no network. It reaches only the forwarded socket, and at its other end
-``builder.adapters.compile_cache``, which has the servers' addresses and passwords. ccache reads objects by
-their keys (GET, HEAD) and writes new objects (PUT).
+``builder.adapters.shared_cache.cache_server``, which has the servers' addresses and passwords. ccache reads
+objects by their keys (GET, HEAD) and writes new objects (PUT).
 """
 
 from __future__ import annotations

@@ -128,15 +128,11 @@ class Bom:
         return uuid5(NAMESPACE_URL, json.dumps(to_json(self), sort_keys=True))
 
 
-class BomWriter(Protocol):
-    """A writer of SBOMs."""
+class BomFormat(Protocol):
+    """A writer and validator of SBOMs."""
 
     def render(self, bom: Bom) -> bytes:
         """Return the document: CycloneDX 1.6, JSON. The same SBOM gives the same bytes."""
-
-
-class BomReader(Protocol):
-    """A validator of SBOMs."""
 
     def problems(self, document: bytes) -> Sequence[str]:
         """Return a line for each violation of CycloneDX 1.6, strictly read; empty for a valid document."""
@@ -265,7 +261,7 @@ _Component = Mapping[str, object]
 def check_sbom(manifest: Manifest, document: bytes, problems: Sequence[str]) -> Iterator[Finding]:
     """Yield B014 for each problem of an invalid SBOM, else B015 for each difference from the manifest.
 
-    ``problems`` are those that ``BomReader`` found in the document.
+    ``problems`` are those that ``BomFormat`` found in the document.
     """
     yield from (Finding(Code.B014, SBOM, problem) for problem in problems)
     if problems:

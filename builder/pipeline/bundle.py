@@ -21,7 +21,7 @@ from builder.package.contents import NOTICE, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
 from builder.package.provenance import provenance_name
-from builder.package.sbom import BomWriter, describe_bom
+from builder.package.sbom import BomFormat, describe_bom
 from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.build_plan import BuildPlan, package_name
@@ -39,7 +39,7 @@ class BundlePorts:
     """The ports and folders of bundling."""
 
     archive: Archive
-    bom: BomWriter
+    bom: BomFormat
     checksums: Checksums
     reporter: Reporter
     dist: Path

@@ -26,7 +26,7 @@ from builder.package.proof import (
     check_notice,
 )
 from builder.package.provenance import check_provenance, provenance_name
-from builder.package.sbom import BomReader, check_sbom
+from builder.package.sbom import BomFormat, check_sbom
 from builder.pipeline.check import require_checked
 from builder.ports import Reporter
 from builder.project.variants import Variant
@@ -38,7 +38,7 @@ class Verifier:
     """The ports and programs of verifying, and the libraries that models already ran on."""
 
     archive: Archive
-    bom: BomReader
+    bom: BomFormat
     checksums: Checksums
     reporter: Reporter
     tree: Callable[[WheelEntry], Path]

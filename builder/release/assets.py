@@ -107,8 +107,8 @@ class ReleaseHost(Protocol):
         """Make a published release a draft of its tag, which only the owner sees, and return it."""
 
 
-class Repository(Protocol):
-    """The git repository in which a host has its releases' tags. Mirrors have none.
+class Repository(ReleaseHost, Protocol):
+    """A host whose releases' tags are those of a git repository: GitHub. Mirrors have none.
 
     Both methods raise ``TransferError`` if the host refuses or is out of reach.
     """

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from builder.errors import ConfigError, ValidationError
 from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.oci import TAG_FORM
 from builder.formats.package_names import INDEX
 from builder.release.assets import require_tag
 
@@ -66,6 +67,17 @@ def mirror_tag(tag: str) -> str:
         raise ConfigError(
             f"{tag!r} cannot be mirrored",
             cause="a mirror has something else there",
+            advice="Pass another --tag.",
+        )
+    return tag
+
+
+def registry_tag(tag: str) -> str:
+    """Return ``tag`` if a registry can have it. Raises ``ConfigError`` if not."""
+    if TAG_FORM.fullmatch(require_tag(tag)) is None or tag == LATEST:
+        raise ConfigError(
+            f"{tag!r} cannot be a tag in a registry",
+            cause=f"at most 128 letters, digits and . _ - are, and {LATEST} names the newest release",
             advice="Pass another --tag.",
         )
     return tag

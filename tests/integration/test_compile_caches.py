@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.compile_cache import compile_cache
+from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.binary.library import read_library
 from builder.binary.library_names import PROVIDER
 from builder.builds.wiring import Wiring

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from builder.adapters.compile_cache import compile_cache, served
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
+from builder.adapters.shared_cache.cache_server import served
+from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.binary.library_names import BRIDGE, PROVIDER
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring

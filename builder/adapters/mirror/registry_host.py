@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from builder.adapters.docker.registry import BYTES_TYPE, PassingError, Registry, artifact
 from builder.adapters.retries import FileBody, Retrier, TransientFailure
-from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
+from builder.errors import IntegrityError, ReleaseConflictError, TransferError
 from builder.files.digest import LocalFile, file_digest
-from builder.formats.oci import RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
+from builder.formats.oci import RELEASE_TYPE, SCHEME, TITLE
 from builder.ports import Reporter
-from builder.release.assets import UPLOADED, Asset, Release, require_size, require_tag
+from builder.release.assets import UPLOADED, Asset, Release, require_size
 from builder.release.mirror import LATEST
 
 _VERSION = "org.opencontainers.image.version"
@@ -36,17 +36,6 @@ _MISSING = "missing"
 """The state of a file whose blob the registry does not have, or has in another size."""
 
 V = TypeVar("V")
-
-
-def registry_tag(tag: str) -> str:
-    """Return ``tag`` if a registry can have it. Raises ``ConfigError`` if not."""
-    if TAG_FORM.fullmatch(require_tag(tag)) is None or tag == LATEST:
-        raise ConfigError(
-            f"{tag!r} cannot be a tag in a registry",
-            cause=f"at most 128 letters, digits and . _ - are, and {LATEST} names the newest release",
-            advice="Pass another --tag.",
-        )
-    return tag
 
 
 class RegistryHost:

@@ -12,12 +12,8 @@ from urllib.parse import urlsplit
 
 from builder.adapters.archive.client_zipapp import INSPECTOR, build_inspector
 from builder.adapters.archive.zip_file import is_zip_of, write_package_zip
-from builder.adapters.docker.registry import open_repository
-from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.folder_host import FolderHost
-from builder.adapters.mirror.registry_host import RegistryHost, registry_tag
 from builder.adapters.retries import Retrier
 from builder.adapters.signing_keys import public_key, signers
 from builder.app.client_for_dist import write_client
@@ -39,7 +35,7 @@ from builder.project.variants import Project
 from builder.release.addresses import index_url, release_tag
 from builder.release.assets import ReleaseHost, Repository
 from builder.release.dist_files import archives_in
-from builder.release.mirror import mirror_tag
+from builder.release.mirror import mirror_tag, registry_tag
 from builder.release.prepare import ROOTS, PublishOptions, PublishPorts, ReleaseState, ReleaseStatus
 from builder.release.publish import publish_release, read_release_status
 from builder.release.signing import (
@@ -148,8 +144,11 @@ def _say_state(wiring: Wiring, found: ReleaseStatus) -> None:
     wiring.reporter.say(f"{found.tag}: {found.state.value}{f' at {found.url}' if found.url else ''}")
 
 
-def github_host(wiring: Wiring, project: Project) -> GitHub:
+def github_host(wiring: Wiring, project: Project) -> Repository:
     """Return the host of the releases in the project's repository on GitHub."""
+    from builder.adapters.github.http import GitHubHttp  # noqa: PLC0415 - slow, and every verb imports this module
+    from builder.adapters.github.releases import GitHub  # noqa: PLC0415
+
     http = GitHubHttp(
         api=project.publish.api,
         token=_token(wiring, project.publish.api),
@@ -248,8 +247,11 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> Rele
     return done
 
 
-def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
+def registry_releases(wiring: Wiring, address: OciAddress) -> ReleaseHost:
     """Return the host of the releases in a registry, with the Docker CLI's login."""
+    from builder.adapters.docker.registry import open_repository  # noqa: PLC0415 - slow, as above
+    from builder.adapters.mirror.registry_host import RegistryHost  # noqa: PLC0415
+
     repository = f"{address.host}/{address.name}"
     retrier = Retrier(reporter=wiring.reporter, sleep=wiring.sleep, host="The registry")
     return RegistryHost(open_repository(address), repository, wiring.reporter, retrier)

@@ -14,7 +14,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from builder.adapters.compile_cache import FolderCache, compile_cache, served
+from builder.adapters.shared_cache.cache_server import served
+from builder.adapters.shared_cache.compile_cache import FolderCache, compile_cache
 from builder.errors import BuilderError, CheckFailedError, DiskError, TransferError, ValidationError
 from builder.inside import storage
 from builder.ports import CompileCaches

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.compile_cache import compile_cache
+from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.errors import TransferError, ValidationError
 from builder.formats.oci import TAG_FORM
 from builder.ports import CompileCache, CompileCaches
@@ -310,7 +310,7 @@ def test_a_registry_that_names_no_service_for_tokens_is_told(served: Served, rea
 def test_a_registry_that_is_silent_is_waited_for_as_long_as_a_compiler_may(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.adapters.compile_cache._SECONDS", 0.2)
+    monkeypatch.setattr("builder.adapters.shared_cache.compile_cache._SECONDS", 0.2)
     came = threading.Event()
     monkeypatch.setattr(Handler, "do_GET", lambda self: came.wait(9))
     with pytest.raises(TransferError, match=r"does not answer: .*timed out"):

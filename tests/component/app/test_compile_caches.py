@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.compile_cache import FolderCache
+from builder.adapters.shared_cache.compile_cache import FolderCache
 from builder.app.compile_caches import named_cache, shared_cache, show_caches
 from builder.builds.wiring import Wiring
 from builder.console import Console

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.adapters.compile_cache import FolderCache
+from builder.adapters.shared_cache.compile_cache import FolderCache
 from builder.builds.builders import Builders
 from builder.builds.images.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from builder.adapters.mirror.registry_host import registry_tag
 from builder.app.releases.releasing import mirror_to_registry
 from builder.builds.wiring import Wiring
 from builder.client.index_address import mirrored, place
@@ -18,6 +17,7 @@ from builder.client.install.source import locate
 from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
 from builder.files.http_client import NotThereError
 from builder.formats.oci import parse_address
+from builder.release.mirror import registry_tag
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from tests.doubles.machine import Machine

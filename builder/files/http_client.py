@@ -222,7 +222,7 @@ def _final(error: OSError) -> bool:
 
 
 def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
-    message = f"{shown}: HTTP {error.code} {error.reason}"
+    message = f"{shown}: HTTP {error.code} {without_userinfo(str(error.reason))}"
     if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return RangeRefusedError(message)
     if error.code in TRANSIENT:

@@ -107,6 +107,13 @@ def _require_http(url: str) -> None:
     _ = parts.port
 
 
+def _require_followable(url: str, target: str) -> None:
+    """Raise ``URLError`` or ``ValueError`` for a redirect from ``url`` that is not followed."""
+    if url.startswith("https:") and not target.startswith("https:"):
+        raise URLError(f"{url} redirects to {target}, which is not encrypted")
+    _require_http(target)
+
+
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """A handler that refuses redirects from https to http, because an index is trusted by its connection."""
 
@@ -131,9 +138,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> Optional[urllib.request.Request]:
-        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
-        _require_http(newurl)
+        try:
+            _require_followable(req.full_url, newurl)
+        except (URLError, ValueError):
+            fp.close()
+            raise
         bare, login = _without_login(newurl)
         request = super().redirect_request(req, fp, code, msg, headers, bare)
         if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:

@@ -168,6 +168,8 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.kind in ("elsewhere", "moved"):
             target = f"{self.double.storage.url}/elsewhere"
             self.answer(302 if fault.kind == "elsewhere" else 307, {}, {"Location": target})
+        elif fault.kind == "half":
+            self.answer(200, '{"full_na')
         elif (refusal := self._refusal(fault)) is not None:
             status, message, headers = refusal
             self.answer(status, {"message": message}, headers)

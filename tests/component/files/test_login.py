@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.errors import TransferError
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
@@ -70,6 +71,18 @@ def test_a_login_that_a_redirect_holds_goes_to_the_host_that_it_is_for(tmp_path:
         fetch(WantedFile(f"http://{host}/first"), tmp_path / "part", web)
     assert here == [("/first", None)]
     assert elsewhere == [("/second", LOGIN), ("/third", LOGIN)]
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "gopher"])
+@pytest.mark.parametrize("is_redirect", [False, True])
+def test_a_login_is_in_no_message_of_an_address_that_is_not_fetched(
+    tmp_path: Path, web: Web, scheme: str, is_redirect: bool
+) -> None:
+    target = f"{scheme}://user:s3cret@far.example/x"
+    with served([], {"/first": target}) as host, pytest.raises(TransferError) as told:
+        fetch(WantedFile(f"http://{host}/first" if is_redirect else target), tmp_path / "part", web)
+    assert f"{scheme}://…@far.example/x" in str(told.value)
+    assert "s3cret" not in str(told.value)
 
 
 def test_a_blank_and_an_umlaut_in_a_path_are_escaped(tmp_path: Path, web: Web) -> None:

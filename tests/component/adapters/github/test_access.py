@@ -90,9 +90,16 @@ def test_a_repository_of_another_name_is_not_there(double: GitHubDouble) -> None
         host(double, repository="ortpacks/other").require_access()
 
 
-def test_the_access_check_outlasts_a_server_error(double: GitHubDouble) -> None:
-    double.fail("access", "502", times=2)
+@pytest.mark.parametrize("kind", ["502", "half"])
+def test_the_access_check_outlasts_a_server_error_and_half_an_answer(double: GitHubDouble, kind: str) -> None:
+    double.fail("access", kind, times=2)
     host(double).require_access()
+
+
+def test_answers_that_stay_half_are_told(double: GitHubDouble) -> None:
+    double.fail("access", "half", times=3)
+    with pytest.raises(TransferError, match="GitHub's answer was cut short"):
+        host(double).require_access()
 
 
 def newest_tag(double: GitHubDouble) -> str:

@@ -179,9 +179,12 @@ def opened_tar(
 
 
 def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
-    """Raise ``ValidationError`` if decompressed bytes are no tar. ``tarfile`` checks fewer than 512 bytes."""
-    head = stream.peek(tarfile.BLOCKSIZE) if stream else b""
-    if len(head) >= tarfile.BLOCKSIZE and not is_tar(head):
+    """Raise ``ValidationError`` if decompressed bytes are no tar. ``tarfile`` checks fewer than 512 bytes.
+
+    A block of zeros ends a tar, and an image's layer without a file begins with it.
+    """
+    head = stream.peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE] if stream else b""
+    if len(head) == tarfile.BLOCKSIZE and any(head) and not is_tar(head):
         raise ValidationError(
             f"{what}: what is compressed in it is no tar archive",
             advice="Decompress it and name what comes out.",

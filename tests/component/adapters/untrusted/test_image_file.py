@@ -66,6 +66,14 @@ def test_an_oci_layout_as_a_tar(holds: Holds, outer: type[bytes], inner: type[by
     assert holds(outer(files({f"./{name}": data for name, data in contents.items()}))) == FINAL
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, compress], ids=["plain", "gzip", "zstd"])
+def test_a_layer_without_a_file_changes_nothing(holds: Holds, pack: type[bytes]) -> None:
+    """BuildKit writes such a layer, a tar of nothing but its end, for a WORKDIR that is there already."""
+    layout = Layout()
+    image = layout.image(gzip.compress(LOWER), pack(bytes(1024)), gzip.compress(UPPER))
+    assert holds(files(layout.index(image))) == FINAL
+
+
 def test_an_oci_layout_as_a_folder(opener: Opener, work: Path) -> None:
     layout = Layout()
     folder = unpacked(layout.index(layout.image(gzip.compress(LOWER), compress(UPPER))), work / "app")

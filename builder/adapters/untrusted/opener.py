@@ -23,7 +23,7 @@ from builder.adapters.untrusted.reading import (
     read_to_end,
 )
 from builder.adapters.untrusted.zip import read_zip
-from builder.binary.kinds.file_kinds import HEAD
+from builder.binary.kinds.file_kinds import DEBIAN_PACKAGE, HEAD
 from builder.binary.library_names import is_library, is_named_like_a_library
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
@@ -174,6 +174,11 @@ def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Repor
         return _without_top(read_zip(path, scratch, what).libraries, name)
     if is_compressed(head) or is_tar(head):
         return _without_top(read_tar(path, what, scratch, reporter), name)
+    if head.startswith(DEBIAN_PACKAGE):
+        raise ValidationError(
+            f"{what} is a Debian package, and its tar is not looked into",
+            advice="Unpack it with `dpkg-deb --extract` and name the folder.",
+        )
     if _SUFFIX.search(name):
         raise ValidationError(
             f"{what} is no archive, whatever its name says",

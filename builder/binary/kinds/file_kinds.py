@@ -42,6 +42,9 @@ _MAGICS = {
     b"!<thin>\n": FileKind.ARCHIVE,
 }
 
+DEBIAN_PACKAGE = b"!<arch>\ndebian-binary"
+"""The first bytes of a ``.deb``, which is an archive of tars and not of objects (Debian's ``deb(5)``)."""
+
 _SPACE = rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
 
 PTX_HEAD = re.compile(
@@ -57,7 +60,7 @@ def kind_of(head: bytes) -> FileKind | None:
         return FileKind.CUBIN if machine == _CUDA else FileKind.OBJECT if of == _OBJECT else FileKind.LIBRARY
     known = next((kind for magic, kind in _MAGICS.items() if head.startswith(magic)), None)
     if known or not head:
-        return known
+        return None if head.startswith(DEBIAN_PACKAGE) else known
     if is_pe_head(head):
         return FileKind.DLL
     return FileKind.PTX if PTX_HEAD.match(head) else None

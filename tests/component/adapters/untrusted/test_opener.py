@@ -32,6 +32,7 @@ from builder.errors import (
 )
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
+from tests.support.factories.archives_of_objects import ar
 from tests.support.factories.binaries import sass
 from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found
 
@@ -486,6 +487,18 @@ def test_what_is_compressed_and_no_tar_is_told(opener: Opener, work: Path) -> No
     assert said(opener, work / "a.so.gz", ValidationError).endswith(
         "what is compressed in it is no tar archive. Decompress it and name what comes out."
     )
+
+
+def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path) -> None:
+    """Its libraries lie in a packed tar, so as an archive of objects it had no device code."""
+    members = ar({"debian-binary": b"2.0\n", "data.tar.gz": gzip.compress(files({"a.so": LIBRARY}))})
+    (work / "a.deb").write_bytes(members[:8] + members[72:])  # without the table of symbols
+    assert said(opener, work / "a.deb", ValidationError) == (
+        f"{work / 'a.deb'} is a Debian package, and its tar is not looked into. Unpack it with `dpkg-deb "
+        "--extract` and name the folder."
+    )
+    (work / "one.so").write_bytes(LIBRARY)
+    assert found(opener, work) == {"one.so": LIBRARY}
 
 
 @pytest.mark.parametrize("name", ["README", "empty", "empty.zip", "none.tar.gz", "folder"])

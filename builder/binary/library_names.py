@@ -56,9 +56,11 @@ def family_of(name: str) -> Family | None:
 
 
 _OTHER = re.compile(
-    r"(.+?)(?:64(?:_\d+)*)?\.dll\Z|(?:lib)?(.+?)_static(?:_nocallback)?\.(?:a|lib)\Z", re.IGNORECASE
+    r"(.+?)(?:64(?:_\d+)*)?(?:-[0-9a-f]{8,})?\.dll\Z"
+    r"|(?:lib)?(.+?)_static(?:_nocallback|_v\d+)?\.(?:a|lib)\Z",
+    re.IGNORECASE,
 )
-
+"""``cufft64_11.dll``, ``cufft64_11-….dll`` with delvewheel's hash; ``libcudnn_ops_static_v9.a``."""
 
 _HASH = re.compile(r"-[0-9a-f]{8,}\Z")
 
@@ -69,7 +71,7 @@ def without_hash(stem: str) -> str:
 
 
 def stem_of(name: str) -> str:
-    """Return a library's file name up to ``.so``, without auditwheel's hash.
+    """Return a library's file name up to ``.so``, without auditwheel's or delvewheel's hash.
 
     For a DLL or a static library, return the stem of the shared library for Linux.
     """

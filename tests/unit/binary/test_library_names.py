@@ -20,6 +20,9 @@ from builder.package.contents import vendor_of
         ("libcurand.so.10", "nvidia", True, True),
         ("libcusparseLt-f80c68d1.so.0", "nvidia", True, False),  # from torch 2.4.1, renamed by auditwheel
         ("libcufft-fe894542.so.10.7.2.91", "nvidia", True, True),
+        ("cufft64_11-263139962577ecda4cd9469ca360a746.dll", "nvidia", True, True),  # renamed by delvewheel
+        ("libcudnn_ops_static_v9.a", "nvidia", True, True),  # from NVIDIA's archive of cuDNN 9
+        ("libcudnn_cnn_infer_static_v8.a", "nvidia", True, False),
         ("libcudnn.so.9", "nvidia", True, False),
         ("libcudnn_adv.so.9", "nvidia", True, True),
         ("libcudnn_cnn.so.9", "nvidia", True, True),

@@ -21,6 +21,9 @@ _TABLES = (b"/", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED")
 
 _NAMES = b"//"
 
+_BSD = b"#1/"
+"""Before the length of a long BSD name, which stands before the member's bytes and counts as part of them."""
+
 
 class ArchiveError(FormatError):
     """The archive is incomplete, thin (without its objects), or too large to be read."""
@@ -51,6 +54,9 @@ def read_members(buffer: Buffer) -> Iterator[ObjectFile]:
             raise ArchiveError("truncated: a member ends behind the file's end", at)
         end = start + int(digits)
         name = header[:16].rstrip(b" ")
+        if name.startswith(_BSD) and name[len(_BSD) :].isdigit():
+            begin, start = start, min(end, start + int(name[len(_BSD) :]))
+            name = bytes(buffer[begin : min(start, begin + _LONGEST_NAME)]).rstrip(b"\0")
         if name == _NAMES:
             names = bytes(buffer[start : min(end, start + _LONGEST_NAMES)])
         elif name not in _TABLES:
@@ -61,12 +67,12 @@ def read_members(buffer: Buffer) -> Iterator[ObjectFile]:
         at = end + end % 2
 
 
-_LONGEST_NAMES = 1 << 24
+_LONGEST_NAMES, _LONGEST_NAME = 1 << 24, 256
 
 
 def _shown(name: bytes, names: bytes) -> str:
-    """Return a member's name for messages: a long GNU name is looked up, a long BSD name stays ``#1/20``."""
+    """Return a member's name for messages: a long GNU name is looked up."""
     if name[:1] == b"/" and name[1:].isdigit():
         place = int(name[1:])
-        name = names[place : place + 256].partition(b"\n")[0]
+        name = names[place : place + _LONGEST_NAME].partition(b"\n")[0]
     return name.removesuffix(b"/").decode(errors="replace")

@@ -15,6 +15,13 @@ def ar(members: Mapping[str, bytes], *, begin: bytes = b"!<arch>\n") -> bytes:
     return whole + b"".join(_member(places[name], data) for name, data in members.items())
 
 
+def bsd_ar(members: Mapping[str, bytes]) -> bytes:
+    """Return an archive in BSD's variant: a long name stands before the member's bytes, with zeros behind."""
+    named = {name: name.encode() + bytes(-len(name) % 4) for name in members}
+    whole = (_member(f"#1/{len(named[name])}", named[name] + data) for name, data in members.items())
+    return b"!<arch>\n" + b"".join(whole)
+
+
 def _member(name: str, data: bytes) -> bytes:
     return (
         f"{name:<16}{0:<12}{0:<6}{0:<6}{644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)

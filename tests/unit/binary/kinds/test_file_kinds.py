@@ -12,7 +12,7 @@ from builder.binary.fatbin_format import Kind
 from builder.binary.kinds.file_kinds import FileKind, kind_of
 from builder.binary.library import Reading, read_library
 from builder.gpu.architectures import Arch, Capability
-from tests.support.factories.archives_of_objects import ar, as_object
+from tests.support.factories.archives_of_objects import ar, as_object, bsd_ar
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.nvidia import ARCHES, NO_KERNEL, SMALL, compiled
 from tests.support.factories.pe import pe
@@ -154,6 +154,18 @@ def test_an_archive_is_judged_by_all_its_members() -> None:
     assert all(whole[one.offset :].startswith((b"\x50\xed\x55\xba", b"\x7fELF")) for one in found.containers)
     assert found.coverage is not None
     assert (found.coverage.unlinked, found.coverage.specialised) == (1, False)
+
+
+def test_members_with_bsd_s_long_names_are_objects_too() -> None:
+    loose = as_object(elf({"__nv_relfatbin": sass(90)}))
+    whole = bsd_ar({"__.SYMDEF SORTED": b"\0" * 8, "a_name_of_19_bytes.o": loose, "b.o": OBJECT})
+    found = read_library("libdemo.a", whole)
+    assert [one.section for one in found.containers] == ["__nv_relfatbin", ".nv_fatbin", ".nv_fatbin"]
+    assert all(whole[one.offset :].startswith(b"\x50\xed\x55\xba") for one in found.containers)
+    assert (found.machine, found.problem, found.coverage and found.coverage.unlinked) == ("x86-64", None, 1)
+    long_name = bsd_ar({"broken_by_truncation.o": OBJECT[:99]})
+    assert "broken_by_truncation.o: truncated" in problem(read_library("libdemo.a", long_name))
+    assert read_library("libdemo.a", long_name.replace(b"#1/24", b"#1/99999")[:68]).problem is not None
 
 
 def test_nvidia_s_static_libraries_are_of_their_families() -> None:

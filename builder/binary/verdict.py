@@ -119,8 +119,11 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
 
 
 def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...]:
-    """Return the groups of libraries of which a program loads one: their names differ in a number only."""
-    known = [item for item in items if item.runnable]
+    """Return the groups of libraries of which a program loads one: their names differ in a number only.
+
+    Objects are never alternatives: all of them are linked into one library.
+    """
+    known = [item for item in items if item.runnable and item.kind is not FileKind.OBJECT]
     needed = {name for item in known for name in item.needed}
     groups: dict[str, dict[str, Inspected]] = {}
     for item in known:

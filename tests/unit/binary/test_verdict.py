@@ -44,6 +44,15 @@ def test_alternatives_are_what_differs_in_a_number_and_nobody_needs() -> None:
         assert alternatives([CUDA_118, *others]) == ()
 
 
+def test_objects_are_no_alternatives() -> None:
+    """A build's ``scan1.cu.o`` and ``scan2.cu.o`` are linked together, and each must run."""
+    objects = [replace(CUDA_118, name="scan1.cu.o"), replace(CUDA_130, name="scan2.cu.o")]
+    loose = [replace(one, kind=FileKind.OBJECT) for one in objects]
+    assert alternatives(objects) == (tuple(objects),)
+    assert alternatives(loose) == ()
+    assert together(loose)[AMPERE].support is Support.NONE
+
+
 def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> None:
     found = together([CUDA_118, CUDA_128, CUDA_130])
     native, jit, some = found[BLACKWELL], found[Capability(9, 0)], found[AMPERE]

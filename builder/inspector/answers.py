@@ -122,9 +122,9 @@ def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference |
 
 def _archive_size(source: InspectedSource) -> int | None:
     file = Path(source.label)
-    if file.name.endswith(PARTS_SUFFIX):
-        return parts_of(file).size
-    return file.stat().st_size if file.is_file() else None
+    if not file.is_file():
+        return None
+    return parts_of(file).size if file.name.endswith(PARTS_SUFFIX) else file.stat().st_size
 
 
 def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability, ...]:

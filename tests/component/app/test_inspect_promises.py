@@ -23,6 +23,7 @@ from builder.gpu.table import CAPABILITIES
 from builder.inspector.answers import InspectOptions, require_sound
 from builder.package.promise import InspectedSource, Promise
 from builder.pipeline.inspect import document
+from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.documents import manifest
@@ -255,6 +256,17 @@ def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, plac
     archive_size, *_ = json.loads(out.getvalue())["packages"]["sizes"]
     assert archive_size == {"what": "archive", "a": size, "b": None}
     assert sorted(path.name for path in shop.dist.glob("*")) == []
+
+
+def test_a_package_in_parts_at_a_url_is_compared_too(shop: Wiring, place: Path) -> None:
+    archive = packed(place)
+    whole = looked(shop, archive)
+    parts = {path.name: path.read_bytes() for path in split_archive(archive, archive.stat().st_size // 3)}
+    with serve(FileServer(parts)) as running:
+        (found,) = inspect_sources(shop, [f"{running.url}/old.tar.parts.json"])
+    shop.console = Console(env={}, stream=(out := io.StringIO()))
+    show(shop, [found, whole], InspectOptions(as_json=True, diff=True), None, None)
+    assert json.loads(out.getvalue())["packages"]["equal"]
 
 
 def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:

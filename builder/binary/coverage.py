@@ -20,7 +20,8 @@ to run*: they are counted and do not affect support.
 
 Relocatable code is input of the device link that made the library; the link's output is judged. Where the
 output has no code for a GPU, the driver compiles the PTX of all inputs and links the result again. That
-counts as JIT if every input can be run, else as none (NVIDIA's manual of nvcc, "Implicit JIT Linking").
+counts as JIT if every input can be run, else as none (NVIDIA's manual of nvcc, "Implicit JIT Linking"). An
+input of LTO IR alone (``nvcc -dlto``) cannot.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class DeviceCode:
     held: Mapping[HeldCode, int] = field(default_factory=dict)
     """Numbers of judged containers by the code that they hold."""
     held_by_inputs: frozenset[HeldCode] = frozenset()
-    """The code in the inputs of the library's device links."""
+    """The code in the inputs of the library's device links; none for an input of LTO IR alone."""
     unit_sets: tuple[UnitSet, ...] = ()
     """The sets of units in the library that are compiled for different architectures; see ``cover``."""
 
@@ -176,7 +177,7 @@ def cover(
             specialised=specialised,
             zstd=any(_is_old_zstd(container) for container in containers),
             held=_alike(units),
-            held_by_inputs=frozenset(_alike(inputs)),
+            held_by_inputs=frozenset(map(_held, filter(_is_input_of_link, inputs))),
             unit_sets=tuple(unit_sets),
         )
     )
@@ -295,11 +296,17 @@ def _alike(containers: Iterable[Container]) -> Counter[HeldCode]:
 
     Thousands of containers share a few dozen sets of architectures, so each set is judged only once.
     """
-    return Counter(
-        HeldCode(container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
-        for container in containers
-        if container.runnable
-    )
+    return Counter(_held(container) for container in containers if container.runnable)
+
+
+def _held(container: Container) -> HeldCode:
+    sass, ptx = container.arches(Kind.SASS), container.arches(Kind.PTX)
+    return HeldCode(sass, ptx, container.linked, _stubs(container))
+
+
+def _is_input_of_link(container: Container) -> bool:
+    """Return whether a link needs the container. LTO IR counts, which no driver links: it holds no code."""
+    return container.runnable or bool(container.arches(Kind.LTOIR))
 
 
 def _stubs(container: Container) -> frozenset[Arch]:

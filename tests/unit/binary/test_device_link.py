@@ -11,7 +11,18 @@ from builder.binary.cuobjdump import count_images
 from builder.binary.fatbin import read_containers
 from builder.binary.library import read_library
 from builder.gpu.architectures import Arch, Capability
-from tests.support.factories.binaries import PTX, SASS, container, elf, image, patched, relocatable, sass
+from tests.support.factories.binaries import (
+    LTOIR,
+    PTX,
+    SASS,
+    container,
+    elf,
+    empty_cubin,
+    image,
+    patched,
+    relocatable,
+    sass,
+)
 
 INPUT = container(image(SASS, 70), image(SASS, 80), image(PTX, 90))
 
@@ -51,6 +62,16 @@ def test_an_input_without_ptx_is_in_the_way_of_a_link() -> None:
     served = _covered(relocatable(sass(70), INPUT, sass(90)))
     refused = _covered(relocatable(sass(70), INPUT, sass(80)))
     assert [one.tally[Capability(9, 0)].jit for one in (served, refused)] == [1, 0]
+
+
+def test_no_driver_links_inputs_of_lto_ir() -> None:
+    """``nvcc -rdc=true -dlto`` leaves LTO IR alone in an input, and an empty cubin is in nobody's way."""
+    lto, nothing = container(image(LTOIR, 80)), container(empty_cubin(80))
+    for inputs in ([lto], [lto, INPUT]):
+        found = _covered(relocatable(sass(80), *inputs, beside=INPUT))
+        assert _on(found, "8.0", "5.0") == ["native", "none"]
+        assert found.tally[Capability(9, 0)].jit == 1, "the other unit"
+    assert _covered(relocatable(sass(80), nothing, INPUT)).tally[Capability(9, 0)].jit == 1
 
 
 def test_inputs_that_lack_a_gpu_take_nothing_from_what_is_linked() -> None:

@@ -131,7 +131,10 @@ def _oci(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
     index = _parsed(documents.get(_OCI))
     if not isinstance(index, dict) or index.get("schemaVersion") != _SCHEMA or "manifests" not in index:
         return ()
-    return tuple(_manifests(documents, index))
+    found = tuple(_manifests(documents, index))
+    if index["manifests"] and not found:
+        raise ValueError("none of its manifests is that of an image")
+    return found
 
 
 def _manifests(documents: Mapping[str, bytes], index: Mapping[str, list[object]]) -> Iterator[ImageLayers]:
@@ -152,6 +155,8 @@ def _manifests(documents: Mapping[str, bytes], index: Mapping[str, list[object]]
         label = _shortened(" ".join(filter(None, (outer, _label(entry)))))
         if "manifests" in document:
             waiting.extendleft((label, inner) for inner in reversed(document["manifests"]))
+        elif _holds_other_things(document):
+            continue
         elif "layers" in document:
             name = label or f"image {digest[-_SHORT:]}"
             yield ImageLayers(name, tuple(_path(_digest(layer)) for layer in document["layers"]))
@@ -185,6 +190,13 @@ def _notes(entry: object) -> Mapping[str, object]:
 def _is_statement(entry: object) -> bool:
     """Return whether an entry is BuildKit's manifest of attestations, which no machine can run."""
     return _notes(entry).get("vnd.docker.reference.type") == "attestation-manifest"
+
+
+def _holds_other_things(document: Mapping[str, Iterable[object]]) -> bool:
+    """Return whether a manifest is that of a signature, an SBOM or the like: no layer of it is a tar."""
+    layers = document.get("layers") or ()
+    kinds = [layer.get("mediaType") for layer in layers if isinstance(layer, dict)]
+    return bool(kinds) and all(isinstance(kind, str) and ".tar" not in kind for kind in kinds)
 
 
 def _label(entry: object) -> str:

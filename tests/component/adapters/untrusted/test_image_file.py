@@ -114,6 +114,17 @@ def test_an_opaque_root_leaves_nothing_below(holds: Holds) -> None:
     assert holds(docker_save([LOWER, files({".wh..wh..opq": b"", "a.so": OTHER})])) == {"a.so": OTHER}
 
 
+def test_a_signature_beside_an_image_is_no_image(holds: Holds, refuses: Refuses) -> None:
+    """``cosign save`` puts the signatures, manifests with JSON as their layers, into the image's index."""
+    layout = Layout()
+    packed = layout.blob(LOWER) | {"mediaType": "application/vnd.oci.image.layer.v1.tar"}
+    image = layout.document(layers=[packed, layout.blob(UPPER)])
+    json_layer = layout.blob(b"{}") | {"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json"}
+    signature = layout.document(layers=[json_layer])
+    assert holds(files(layout.index(image, signature))) == FINAL
+    assert "none of its manifests is that of an image" in refuses(files(layout.index(signature)))
+
+
 def test_images_for_several_platforms_stand_side_by_side(holds: Holds) -> None:
     layout = Layout()
     amd = layout.image(files({"a.so": LIBRARY})) | {"platform": {"os": "linux", "architecture": "amd64"}}

@@ -201,6 +201,8 @@ class LayerReader:
     layer: Layer = field(default_factory=Layer)
     opens_zips: bool = False
     """Whether the libraries of zips in the tar are taken too."""
+    symlinks: set[str] = field(default_factory=set)
+    """The names of symbolic links, and of hard links to them."""
 
     def take(self, info: tarfile.TarInfo, content: io.BufferedReader | None) -> None:
         """Add one member to the layer."""
@@ -210,6 +212,8 @@ class LayerReader:
         elif info.islnk():
             self._take_link(name, plain(info.linkname))
         else:
+            if info.issym():
+                self.symlinks.add(name)
             self.layer.add(name, self._library(name, content, info) if content is not None else None)
 
     def _library(self, name: str, content: io.BufferedReader, info: tarfile.TarInfo) -> Path | None:
@@ -241,10 +245,12 @@ class LayerReader:
     def _take_link(self, name: str, target: str) -> None:
         """Add a hard link, a second name of an earlier member.
 
-        Raises ``IntegrityError`` for a library's name whose target is no library.
+        Raises ``IntegrityError`` for a library's name whose target is no library and no symbolic link.
         """
         library = self.layer.files.get(target)
-        if library is None and is_named_like_a_library(name):
+        if library is None and target in self.symlinks:
+            self.symlinks.add(name)
+        elif library is None and is_named_like_a_library(name):
             raise IntegrityError(
                 f"{self.what}: {printable(name)} is a hard link to {printable(target)}, which is no library "
                 "in there",

@@ -195,6 +195,8 @@ def test_links_in_a_tar_are_second_names(holds: Holds) -> None:
         member("lib/a.so", type=tarfile.SYMTYPE, linkname="a.so.1"),
         member("lib/b.so", type=tarfile.LNKTYPE, linkname="./lib/a.so.1"),
         member("lib/passwd.so", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("copy/a.so", type=tarfile.LNKTYPE, linkname="lib/a.so"),  # as ``cp -al`` copies a link
+        member("copy/again.so", type=tarfile.LNKTYPE, linkname="copy/a.so"),
     ]
     assert holds(tar(*members)) == {"lib/a.so.1": LIBRARY}
 

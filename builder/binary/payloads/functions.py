@@ -116,8 +116,9 @@ _ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 
 _FUNC = re.compile(rb"(\.extern\s+)?\.func\b")
 
-_COMMENT = re.compile(rb"//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|\"[^\"\n]*\"")
-"""A comment or a text in quotation marks."""
+_COMMENT = re.compile(rb"//[^\n]*|(?s:/\*.*?(?:\*/|\Z))|\"[^\"\n]*\"")
+"""A comment or a text in quotation marks. A comment that nothing ends takes the rest, so that the search for
+its end is not repeated from each further beginning."""
 
 _IDLE = re.compile(
     rb"\{\s*(?:(?://[^\n]*\n|\.loc\s[^\n]*\n|\.pragma\s[^;\n]*;|\$\w+:|ret;|exit;|trap;|brkpt;|bra\s[^;\n]*;)\s*)*\}"
@@ -158,7 +159,8 @@ def _is_paired(text: bytes) -> bool:
 
 
 def _in_comment(text: bytes, at: int) -> bool:
-    begin = max(text.rfind(b"\n", max(0, at - _PARAMETERS), at), 0)
+    first = max(0, at - _PARAMETERS)
+    begin = max(text.rfind(b"\n", first, at), first)
     return b"//" in text[begin:at]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import pytest
 
@@ -115,6 +116,15 @@ def test_ptx_of_functions_alone() -> None:
 def test_a_name_in_a_comment_is_no_kernel() -> None:
     text = ptx("80", {}).rstrip(b"\0") + b"// .entry scale {\n.visible .func helper(){ ret; }\n"
     assert of_ptx(text, Arch(8, 0)).kernels == {}
+
+
+def test_hostile_ptx_takes_no_longer_than_its_bytes() -> None:
+    """Comments that nothing ends, and thousands of kernels in one line: both were quadratic."""
+    head, start = ptx("80", {}).rstrip(b"\0"), time.process_time()
+    with pytest.raises(PayloadError, match="its braces do not pair"):
+        of_ptx(head + b"{" + b"/* " * 20_000, Arch(8, 0))
+    assert of_ptx(head + b".entry scale(){}" * 20_000, Arch(8, 0)).kernels == {"scale": True}
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(

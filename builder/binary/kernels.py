@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from builder.binary.elf_headers import LARGEST
 from builder.binary.payloads.payload_bytes import Compression, unpack_beginning
 
 CUBIN, PTX = b"\x7fELF", b".version"
@@ -42,6 +43,16 @@ class CodeFinder:
     def __init__(self) -> None:
         self._known: dict[bytes, bool] = {}
         self._room = MOST_JOINED
+        self._search = LARGEST
+
+    def searchable(self, size: int) -> int:
+        """Return how many of a bare cubin's ``size`` bytes may be searched, until ``LARGEST`` bytes were.
+
+        Real cubins lie side by side; thousands that claim the same bytes would take hours.
+        """
+        most = min(size, self._search)
+        self._search -= most
+        return most
 
     def beginning(self, stored: bytes, packed: Compression) -> bytes:
         """Return about ``FAR`` unpacked bytes; empty after ``MOST_JOINED`` calls or if unpacking fails."""

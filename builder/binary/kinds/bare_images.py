@@ -30,11 +30,14 @@ _SUFFIX_A = {False: 0x800, True: 0x8}
 
 def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
     """Return the cubin at ``start`` as a container. Raises ``FatbinError`` for a bad header."""
-    return _alone(buffer, start, end, Kind.SASS, cubin_arch(buffer, start, end), (0, 0), code)
+    return _alone(buffer, start, end, Kind.SASS, cubin_arch(buffer, start, end, code), (0, 0), code)
 
 
-def cubin_arch(buffer: Buffer, start: int, end: int) -> Arch:
-    """Return the architecture of the cubin at ``start``. Raises ``FatbinError`` for a bad header."""
+def cubin_arch(buffer: Buffer, start: int, end: int, code: CodeFinder | None = None) -> Arch:
+    """Return the architecture of the cubin at ``start``. Raises ``FatbinError`` for a bad header.
+
+    ``code`` limits the bytes of all cubins of its file in which a suffix is searched for.
+    """
     if end - start < _HEADER.size:
         raise FatbinError("truncated: the file ends within its header", start)
     abi, programs, sections, flags, _size, of_program, count, of_section, number = _HEADER.unpack_from(
@@ -48,7 +51,8 @@ def cubin_arch(buffer: Buffer, start: int, end: int) -> Arch:
         raise FatbinError(f"a cubin for architecture {number}", start)
     suffix = "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
     if abi > _FIRST_ABI:
-        suffix = _suffix_told(buffer, start, start + size, number) or suffix
+        most = code.searchable(size) if code else size
+        suffix = _suffix_told(buffer, start, start + most, number) or suffix
     return Arch(number // 10, number % 10, suffix)
 
 

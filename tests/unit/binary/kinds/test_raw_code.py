@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from builder.binary import kernels
 from builder.binary.fatbin_format import Kind
 from builder.binary.kinds import raw_code
 from builder.binary.library import Inspected, read_library
@@ -68,6 +69,15 @@ def test_of_an_archive_each_member_is_searched() -> None:
 def test_what_is_none(name: str, section: str, data: bytes) -> None:
     found = read_library(name, elf({section: data}))
     assert (found.problem, found.raw) == (None, {})
+
+
+def test_suffixes_are_searched_for_in_as_many_bytes_as_a_file_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """262,144 headers that each claim the rest of a file of 16 MB took a quarter of an hour."""
+    family = compiled(SMALL, "100f")[0].data
+    library = elf({".rodata": family * 2})
+    assert read_library("libx.so", library).raw == {Kind.SASS: {Arch(10, 0, "f"): 2}}
+    monkeypatch.setattr(kernels, "LARGEST", len(family))
+    assert read_library("libx.so", library).raw == {Kind.SASS: {Arch(10, 0, "f"): 1, Arch(10, 0): 1}}
 
 
 def test_more_beginnings_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:

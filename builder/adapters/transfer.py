@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from builder.errors import DiskError
 from builder.files.digest import size_of
@@ -32,7 +33,7 @@ class HttpTransfer:
         """
         part = dest.with_name(f"{dest.name}.part")
         require_space(part, max(0, size - size_of(part)))
-        with _Progress(self._reporter, url.rpartition("/")[2]) as progress:
+        with _Progress(self._reporter, urlsplit(url).path.rpartition("/")[2]) as progress:
             web = Web(open=self._open, sleep=self._sleep, progress=progress.show, say=self._reporter.say)
             try:
                 fetch(WantedFile(url, size or None), part, web)

@@ -37,6 +37,13 @@ Library = tuple[str, Path]
 
 _SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
 
+_SCHEMES = ("http://", "https://")
+
+_SECRET = re.compile(
+    r"([?&][^=&#]*(?:sig|token|key|credential|secret|passw|auth)[^=&#]*=)[^&#]*", re.IGNORECASE
+)
+"""A value in a URL's query that may be a secret: stores of artifacts sign addresses there."""
+
 _TAKEN = "a library, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
 
 
@@ -117,7 +124,7 @@ def is_url(source: str) -> bool:
 
     Raises ``ValidationError`` for a malformed one.
     """
-    if not source.lower().startswith(("http://", "https://")):
+    if not source.lower().startswith(_SCHEMES):
         return False
     try:
         urlsplit(source)
@@ -129,8 +136,9 @@ def is_url(source: str) -> bool:
 
 
 def shown(source: str) -> str:
-    """Return a source as messages and reports name it, without password and control characters."""
-    return printable(without_userinfo(source))
+    """Return a source as messages and reports name it, without secrets of a URL and control characters."""
+    name = printable(without_userinfo(source))
+    return _SECRET.sub(r"\1…", name) if name.lower().startswith(_SCHEMES) else name
 
 
 def require_path(source: str) -> Path:

@@ -14,13 +14,16 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from backports.zstd import compress
 
 from builder.adapters.archive.split import split_archive
-from builder.adapters.untrusted.opener import Opener
+from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.opener import Opener, shown
 from builder.adapters.untrusted.reading import Scratch
 from builder.errors import (
     BuilderError,
@@ -34,6 +37,7 @@ from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
 from tests.support.factories.archives_of_objects import ar
 from tests.support.factories.binaries import sass
+from tests.support.fakes.ports import FakeReporter
 from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found
 
 FATBIN = sass(90)
@@ -547,6 +551,25 @@ def server() -> Iterator[FileServer]:
 def test_a_url_is_fetched_and_opened(opener: Opener, work: Path, server: FileServer) -> None:
     assert found(opener, f"{server.url}/a.whl") == {"capi/a.so": LIBRARY}
     assert found(opener, f"{server.url}/libb.so?token=x#y") == {"libb.so": OTHER}
+
+
+def test_the_signature_of_an_address_is_shown_nowhere(opener: Opener) -> None:
+    """Stores of artifacts sign their addresses: whoever has read one may fetch the file."""
+    titles = []
+
+    class Titles(FakeReporter):
+        @contextmanager
+        def progress(self, title: str, _total: int) -> Iterator[Callable[[int], None]]:
+            titles.append(title)
+            yield lambda _done: None
+
+    transfer = HttpTransfer(reporter=Titles(), sleep=lambda _: None, env={})
+    with serve(FileServer({"a.so?X-Amz-Signature=5ecret": LIBRARY})) as running:
+        address = f"{running.url}/a.so?X-Amz-Signature=5ecret"
+        assert found(replace(opener, transfer=transfer), address) == {"a.so": LIBRARY}
+    assert (titles, shown(address)) == (["a.so"], f"{running.url}/a.so?X-Amz-Signature=…")
+    assert shown("https://h/a?id=7&sig=5ecret&se=9#b") == "https://h/a?id=7&sig=…&se=9#b"
+    assert shown("what?sig=1.so") == "what?sig=1.so"
 
 
 def test_parts_at_a_url_are_fetched_beside_the_file_that_joins_them(opener: Opener, work: Path) -> None:

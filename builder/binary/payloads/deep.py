@@ -137,7 +137,7 @@ class _Reader:
         """Return ``container`` corrected as ``read_payloads`` describes."""
         others: list[Image] = []
         read: list[tuple[Image, Functions]] = []
-        for image, payload in _payloads(self._buffer, container):
+        for image, payload in _payloads(self._buffer, container, self._claim):
             if image.kind not in _READERS:
                 self._ltoir += image.kind is Kind.LTOIR
                 others.append(image)
@@ -207,10 +207,13 @@ _Payload = Callable[[], bytes]
 """A function that returns one unpacked image, or raises ``PayloadError`` or ``NoDecoderError``."""
 
 
-def _payloads(buffer: Buffer, container: Container) -> Iterator[tuple[Image, _Payload]]:
+def _payloads(
+    buffer: Buffer, container: Container, claim: Callable[[int], None]
+) -> Iterator[tuple[Image, _Payload]]:
     """Yield each image of a container with a function that unpacks it.
 
-    The memory pages of an image are released after the caller has processed it.
+    ``claim`` is called with the bytes of images that are packed as one, before they are unpacked. The memory
+    pages of an image are released after the caller has processed it.
     """
     if bytes(buffer[container.offset : container.offset + len(BEGIN)]) != BEGIN:
         (image,) = container.images  # a bare image
@@ -222,7 +225,7 @@ def _payloads(buffer: Buffer, container: Container) -> Iterator[tuple[Image, _Pa
         kind, _version, header, payload, *_ = IMAGE.unpack_from(buffer, at)
         if kind == JOINED:
             (count,) = struct.unpack_from("<I", buffer, at + IMAGE.size)
-            blob = cache(partial(_joined, buffer, at, image.compression))
+            blob = cache(partial(_joined, buffer, at, image.compression, claim))
             for one in (image, *islice(images, count - 1)):
                 yield one, partial(_part, buffer, one, blob)
         else:
@@ -239,12 +242,13 @@ def _unpacked_image(buffer: Buffer, start: int, image: Image) -> bytes:
     return unpack(_stored(buffer, start, image.size), image.compression, image.unpacked_size)
 
 
-def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
+def _joined(buffer: Buffer, at: int, packed: Compression, claim: Callable[[int], None]) -> bytes:
     """Return the unpacked bytes of images that are packed as one, with the header at ``at``."""
     _kind, _version, header, payload, size, _minor, _major, _arch, _flags, unpacked = IMAGE.unpack_from(
         buffer, at
     )
     plain = packed is Compression.NONE
+    claim(unpacked)
     return unpack(_stored(buffer, at + header, payload if plain else size), packed, unpacked)
 
 

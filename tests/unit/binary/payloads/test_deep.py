@@ -168,3 +168,12 @@ def test_what_unpacks_to_more_than_any_library_is_left_packed(monkeypatch: pytes
     data = container(*[image(SASS, 80, LZ4)] * 40)
     _containers, found = deep.read_payloads(data, read_containers(data))
     assert "unpack to more than any library does" in found.damages[-1].why
+
+
+def test_images_that_are_packed_as_one_count_with_all_of_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """84 kB of fatbins whose tables named a few bytes of 268 MB each took 3 s."""
+    monkeypatch.setattr(deep, "_FIRST_ROOM", 10_000)
+    monkeypatch.setattr(deep, "_GROWTH", 0)
+    data = container(joined(image_of(SASS, 80, b"small")) * 3)  # the header of each says 4,096 bytes
+    _containers, found = deep.read_payloads(data, read_containers(data))
+    assert ["more than any library does" in one.why for one in found.damages] == [False, False, True]

@@ -109,7 +109,7 @@ def _require_http(url: str) -> None:
 
 def _require_followable(url: str, target: str) -> None:
     """Raise ``URLError`` or ``ValueError`` for a redirect from ``url`` that is not followed."""
-    if url.startswith("https:") and not target.startswith("https:"):
+    if urlsplit(url).scheme == "https" != urlsplit(target).scheme:  # the user may write HTTPS://
         raise URLError(f"{url} redirects to {target}, which is not encrypted")
     _require_http(target)
 

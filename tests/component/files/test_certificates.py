@@ -32,6 +32,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Redirecting(Handler):
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.path.lstrip("/"))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
 class RefusingProxy(Handler):
     def do_CONNECT(self) -> None:
         self.send_response(407)
@@ -48,10 +56,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def https(certificate: Path) -> Iterator[str]:
+def https(certificate: Path, handler: type[Handler] = Handler) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     with listening(server) as url:
         yield url.replace("http:", "https:")
@@ -119,3 +127,17 @@ def test_a_proxy_that_refuses_is_final(
         with pytest.raises(TransferError, match=said):
             transfer({}, waits).download(f"{scheme}://files.example/x.deb", tmp_path / "x.deb")
     assert waits == []
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_a_redirect_from_https_to_http_is_refused(certificate: Path, tmp_path: Path, scheme: str) -> None:
+    """Defect: behind an address that begins with HTTPS:// it was followed."""
+    env = {"REQUESTS_CA_BUNDLE": str(certificate)}
+    with (
+        https(certificate, Redirecting) as url,
+        listening(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as plain,
+    ):
+        safe = f"{scheme}{url.removeprefix('https')}/{plain}/x.deb"
+        with pytest.raises(TransferError, match=r"redirects to http://.*, which is not encrypted"):
+            transfer(env, []).download(safe, tmp_path / "x.deb")
+    assert not (tmp_path / "x.deb").exists()

@@ -147,8 +147,10 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         request = super().redirect_request(req, fp, code, msg, headers, bare)
         if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:
             login = req.unredirected_hdrs.get(_LOGIN, "")
-        if request is not None and login:
-            request.add_unredirected_header(_LOGIN, login)
+        if request is not None:
+            request.remove_header("Proxy-authorization")  # a proxy's own login, which is added again for it
+            if login:
+                request.add_unredirected_header(_LOGIN, login)
         return request
 
 

@@ -19,14 +19,14 @@ from tests.doubles.loopback import listening
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
 
 Asked = list[tuple[str, str | None]]
-"""The path and the Authorization header of every request."""
+"""The path and the header with a login of every request."""
 
 
 @contextmanager
-def served(asked: Asked, redirects: dict[str, str]) -> Iterator[str]:
+def served(asked: Asked, redirects: dict[str, str], header: str = "Authorization") -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append((self.path, self.headers.get("Authorization")))
+            asked.append((self.path, self.headers.get(header)))
             target = redirects.get(self.path)
             self.send_response(302 if target else 200)
             self.send_header("Content-Length", "0" if target else "4")
@@ -71,6 +71,22 @@ def test_a_login_that_a_redirect_holds_goes_to_the_host_that_it_is_for(tmp_path:
         fetch(WantedFile(f"http://{host}/first"), tmp_path / "part", web)
     assert here == [("/first", None)]
     assert elsewhere == [("/second", LOGIN), ("/third", LOGIN)]
+
+
+def test_a_proxys_login_goes_to_no_host_that_is_asked_without_it(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: behind a redirect from a proxied host to one of ``no_proxy``, that one got the login."""
+    elsewhere: Asked = []
+    with served(elsewhere, {}, header="Proxy-Authorization") as other:
+        proxied: Asked = []
+        far = "http://far.example/first"
+        with served(proxied, {far: f"http://{other}/second"}, header="Proxy-Authorization") as proxy:
+            monkeypatch.setenv("http_proxy", f"http://user:p%40ss%20word@{proxy}")
+            monkeypatch.setenv("no_proxy", other.partition(":")[0])
+            fetch(WantedFile(far), tmp_path / "part", web)
+    assert proxied == [(far, LOGIN)]
+    assert elsewhere == [("/second", None)]
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "gopher"])

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from base64 import b64encode
 from functools import partial
-from http.client import HTTPConnection, HTTPMessage, HTTPResponse
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse, InvalidURL
 from pathlib import Path
 from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type
 from urllib.error import URLError
@@ -79,7 +79,8 @@ def open_url(
     request = urllib.request.Request(bare, headers=known)  # noqa: S310 checked
     if login:
         request.add_unredirected_header(_LOGIN, login)
-    opener = urllib.request.build_opener(_Redirects(), *(kind(clock, certificates) for kind in _KINDS))
+    own = (kind(clock, certificates) for kind in _KINDS)
+    opener = urllib.request.build_opener(_Proxies(), _Redirects(), *own)
     response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
     return response
 
@@ -112,6 +113,29 @@ def _require_followable(url: str, target: str) -> None:
     if urlsplit(url).scheme == "https" != urlsplit(target).scheme:  # the user may write HTTPS://
         raise URLError(f"{url} redirects to {target}, which is not encrypted")
     _require_http(target)
+
+
+class _Proxies(urllib.request.ProxyHandler):
+    """A handler for the environment's proxies, which names a malformed one by its variable.
+
+    urllib's own error may have the proxy's login, and is reported as one of the URL.
+    """
+
+    def proxy_open(
+        self,
+        req: urllib.request.Request,
+        proxy: str,
+        type: str,  # noqa: A002 urllib's own name
+    ) -> Optional[HTTPResponse]:
+        """Send the request through ``proxy``, as urllib does. Raises ``URLError``."""
+        host = req.host
+        try:
+            answer: Optional[HTTPResponse] = super().proxy_open(req, proxy, type)
+            if req.host != host:
+                HTTPConnection(req.host)  # its port is read, nothing is sent
+        except (ValueError, InvalidURL):
+            raise URLError(f"{type}_proxy is not a URL like http://PROXY:PORT") from None
+        return answer
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -106,3 +106,19 @@ def test_a_blank_and_an_umlaut_in_a_path_are_escaped(tmp_path: Path, web: Web) -
     with served(here, {}) as host:
         fetch(WantedFile(f"http://{host}/größe 1%2B.whl"), tmp_path / "part", web)
     assert here == [("/gr%C3%B6%C3%9Fe%201%2B.whl", None)]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    "proxy", ["http:/user:s3cret@127.0.0.1:9", "http://user:s3cret", "http://s3cret@[::1]:x"]
+)
+def test_a_malformed_proxy_is_named_by_its_variable_and_its_login_is_in_no_message(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, scheme: str, proxy: str
+) -> None:
+    """Defect: the message said that the file's address cannot be opened, and had the proxy's password."""
+    monkeypatch.setenv(f"{scheme}_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(TransferError) as told:
+        fetch(WantedFile(f"{scheme}://far.example/x"), tmp_path / "part", web)
+    assert f"{scheme}://far.example/x: {scheme}_proxy is not a URL like http://PROXY:PORT." in str(told.value)
+    assert "s3cret" not in str(told.value)

@@ -87,7 +87,7 @@ def make_folders(prefix: Prefix) -> None:
 
     Raises ``DiskError`` where one lies elsewhere, because a link leads there: its content will be removed.
     """
-    root = prefix.root.resolve()
+    root = os.path.realpath(prefix.root)  # in a circle of links Path.resolve raises no OSError
     for folder in (prefix.state, prefix.versions, prefix.downloads, prefix.parts):
         if folder.exists() and folder.resolve() != root / folder.relative_to(prefix.root):
             raise DiskError(

@@ -233,6 +233,18 @@ def test_no_file_is_removed_where_a_link_leads(
     assert sorted(theirs.rglob("*")) == before
 
 
+@pytest.mark.parametrize("inside", ["", "packages"])
+def test_a_prefix_in_a_circle_of_links_is_an_error_of_the_path(
+    tmp_path: Path, machine: Machine, releases: dict[str, Path], inside: str
+) -> None:
+    """Defect: it ended with a traceback, because pathlib reports a circle as a ``RuntimeError``."""
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    prefix = circle / inside
+    assert machine.run("install", "--index", str(releases["1.24.0"]), "--prefix", str(prefix)) == 11
+    assert f"{prefix / '.ortpacks'} cannot be written: Too many levels of symbolic links." in machine.err
+
+
 @pytest.mark.parametrize("command", ["install", "rollback", "uninstall"])
 def test_who_is_there_to_be_asked_is_asked(machine: Machine, releases: dict[str, Path], command: str) -> None:
     argv = [command, *(["--index", str(releases["1.24.0"])] if command == "install" else [])]

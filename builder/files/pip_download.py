@@ -7,6 +7,7 @@ from typing import List, Sequence, Union
 
 from builder.errors import DiskError, IntegrityError, TransferError
 from builder.files.disk import says_full
+from builder.formats.text import without_userinfo
 
 NO_PIP = 97
 """Exit code of an interpreter that has no pip."""
@@ -55,9 +56,11 @@ def downloaded(folder: Path, name: str) -> Path:
 def refusal(name: str, output: Sequence[str], advice: str) -> Union[DiskError, IntegrityError, TransferError]:
     """Return the error for a pip that failed with this ``output``.
 
-    ``advice`` is for a wheel that is not available.
+    ``advice`` is for a wheel that is not available. Logins in the output are left out: an index without a
+    host makes pip print its URL as it was given.
     """
-    tail = "\n".join(f"    {line.strip()}" for line in [line for line in output if line.strip()][-_TAIL:])
+    last = [without_userinfo(line.strip()) for line in output if line.strip()][-_TAIL:]
+    tail = "\n".join(f"    {line}" for line in last)
     if "DO NOT MATCH THE HASHES" in " ".join(" ".join(output).split()):
         return IntegrityError(f"{name}: the package index serves other bytes. pip says:\n{tail}")
     if says_full(output):

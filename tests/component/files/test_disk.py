@@ -28,6 +28,12 @@ def test_a_full_disk_and_a_full_quota_are_told_from_an_index_without_the_wheel(l
     assert isinstance(refusal("a==1", [line], "Set its index."), DiskError)
 
 
+def test_a_login_in_pips_output_is_in_no_message() -> None:
+    """Defect: with no host in PIP_INDEX_URL, pip's last line shows the password."""
+    line = "InvalidURL: Invalid URL 'https://user:s3cret@/a/': No host supplied"
+    assert "Invalid URL 'https://…@/a/': No host supplied" in str(refusal("a==1", [line], "Set its index."))
+
+
 def test_nothing_is_writable_on_a_drive_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows has no folder above a drive that does not exist."""
     monkeypatch.setattr(Path, "exists", lambda _: False)

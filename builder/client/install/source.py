@@ -100,8 +100,8 @@ def _neighbour(url: str, name: str) -> str:
 
 
 def shown_place(place: Place) -> str:
-    """Return a place as messages show it, without a login."""
-    return without_userinfo(urldefrag(str(place)).url)
+    """Return a place as messages show it: a URL without login and fragment, a path, which may hold a #."""
+    return str(place) if isinstance(place, Path) else without_userinfo(urldefrag(place).url)
 
 
 @dataclass(frozen=True)

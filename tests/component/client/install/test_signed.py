@@ -153,6 +153,19 @@ def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Si
             assert "is older than what was taken from there before" in signed.refused("install", place)
 
 
+def test_folders_whose_names_have_the_same_beginning_are_different_places(
+    signed: Signed, tmp_path: Path
+) -> None:
+    """Defect: a path ended at its first #, so the releases of two such folders counted as those of one."""
+    new = shutil.copytree(signed.folder, tmp_path / "release #2")
+    signed.sign_other(now=NOW - timedelta(days=9))
+    old = shutil.copytree(signed.folder, tmp_path / "release #1")
+    for place in (new, old):
+        assert signed.run("install", place) == 0, signed.machine.err
+    (old / TARGETS).unlink()
+    assert f"{old / 'index.json'} is not signed" in signed.refused("install", old)
+
+
 def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
     trust = Trust(FIRST, NOW + timedelta(days=3655), Prefix(tmp_path))
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW + timedelta(days=3600))}

@@ -39,6 +39,7 @@ def test_a_floor_that_a_line_leaves_out_is_0() -> None:
         (json.dumps({"models": [{**ROW, "device": "cpu", "vram_mib": 1}]}), "models[0].vram_mib: a cpu line"),
         (json.dumps({"models": [{"model": "", "device": "cpu"}]}), "models[0].model: the name is empty"),
         (json.dumps({"models": [{"device": "cpu"}]}), "models[0].model: missing"),
+        (json.dumps({"models": [{**ROW, "model": "\ud800"}]}), r"models[0].model: '\ud800' holds half of a"),
     ],
 )
 def test_what_is_no_table_is_told_by_its_place(text: str, said: str) -> None:

@@ -204,7 +204,8 @@ def _remove_all(prefix: Prefix) -> int:
     """
     detach(prefix)
     freed = remove_packages(prefix, versions(prefix))
-    for path in (prefix.gpu_info, prefix.history, prefix.downloads, prefix.parts, prefix.lock):
+    mine = (prefix.gpu_info, prefix.history, prefix.signed, prefix.downloads, prefix.parts, prefix.lock)
+    for path in mine:
         with suppress(PermissionError):  # Windows keeps the lock while it is held
             remove(path)
     for folder in (prefix.state, prefix.versions, prefix.root):

@@ -267,6 +267,14 @@ def test_an_archive_alone_has_to_be_one_of_the_release(signed: Signed) -> None:
     assert "names no file of these bytes" in machine.err
 
 
+def test_uninstall_removes_the_memory_too(signed: Signed) -> None:
+    """Defect: it stayed, and uninstall called the folder with it one of others."""
+    assert signed.run("install") == 0
+    assert signed.machine.run("uninstall", "--yes") == 0
+    assert "Not ours" not in signed.machine.out
+    assert not signed.machine.prefix.exists()
+
+
 def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
     memory = signed.machine.prefix / ".ortpacks/signed.json"
     memory.parent.mkdir(parents=True)

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Mapping, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
-from builder.errors import ConfigError
+from builder.errors import ConfigError, TransferError
 from builder.files.disk import absolute
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.package_names import INDEX
 from builder.formats.text import without_userinfo
 
 _RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+"""The beginning of a URL; a single letter is a drive of Windows."""
 
 _NEWEST = {"self-update"}
 """The commands that read the newest release's index where the user names no index."""
@@ -63,10 +66,8 @@ def mirrored(base: str, default: Optional[str]) -> str:
     The index is that of the release that the URL ``default`` names, else that of the newest release.
     """
     if not is_url(base):
-        raise ConfigError(
-            f"--mirror {without_userinfo(base)}: a URL is wanted, http, https or oci. --index also takes "
-            "folders."
-        )
+        what = f"--mirror {_without_login(base)}: a URL is wanted, http, https or oci."
+        raise ConfigError(what, advice="--index also takes folders.")
     release = _RELEASE.search(default or "")
     apart = ":" if is_oci(base) else "/"
     return str(place(f"{base.rstrip('/')}{apart}{release[1] if release else 'latest'}/{INDEX}"))
@@ -82,11 +83,15 @@ def _offline(text: str) -> Path:
 
 
 def place(text: str) -> Union[str, Path]:
-    """Return the URL or absolute path that ``text`` names. Raises ``ConfigError`` for a malformed address.
+    """Return the URL or absolute path that ``text`` names.
 
-    The URL of a folder, or of a release in a registry, becomes the URL of its index. A fragment stays.
+    The URL of a folder, or of a release in a registry, becomes the URL of its index. A fragment stays. Raises
+    ``ConfigError`` for a malformed address, ``TransferError`` for a URL that is not fetched.
     """
     if not is_url(text):
+        if _SCHEME.match(text):  # as a path it would be shown with its login
+            what = f"{without_userinfo(text)}: only http, https and oci are fetched."
+            raise TransferError(what, advice="A file or folder is named by its path.")
         return absolute(Path(text))
     address, _, pin = text.partition("#")
     if is_oci(address):
@@ -101,8 +106,17 @@ def place(text: str) -> Union[str, Path]:
 def is_url(text: str) -> bool:
     """Return whether ``text`` is an http, https or oci URL. Raises ``ConfigError`` for a malformed URL."""
     try:
-        return urlsplit(text).scheme in {"http", "https", "oci"}
-    except ValueError as error:
-        raise ConfigError(
-            f"{without_userinfo(text)}: not a URL.", advice="Write it like https://HOST/PATH."
-        ) from error
+        scheme = urlsplit(text).scheme
+        if scheme not in {"http", "https", "oci"}:
+            return False
+        if text.partition(":")[2].startswith("//"):
+            return True
+    except ValueError:
+        pass
+    raise ConfigError(f"{_without_login(text)}: not a URL.", advice="Write it like https://HOST/PATH.")
+
+
+def _without_login(text: str) -> str:
+    """Return an address without a login, also where a part of ``://`` is missing."""
+    whole = "://" in text or "@" not in text
+    return without_userinfo(text) if whole else f"…@{text.rpartition('@')[2]}"

@@ -174,6 +174,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
         (["select", "--mirror", "http://["], 2, "not a URL"),
         (["install", "--mirror", "/srv/mirror"], 2, "--mirror /srv/mirror: a URL is wanted"),
+        (["install", "--mirror", "user:s3cret@host/x"], 2, "--mirror …@host/x: a URL is wanted"),
         (["install", "--mirror", "http://h", "--index", "x"], 2, "--mirror"),
         (["install", "--offline"], 2, "--offline"),
         (["select", "--offline", "/no/such"], 2, "/no/such"),

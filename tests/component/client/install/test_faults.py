@@ -296,6 +296,13 @@ def test_a_server_that_does_not_answer_is_told_before_it_is_given_up(
         ("http://user:s3 cret@127.0.0.1:x/index.json", "%20"),
         ("http://user:s3cret@[::1/index.json", "not a URL"),
         ("http://user:s3cret@127.0.0.1:x/index.json", "not a URL"),
+        ("http:/user:s3cret@127.0.0.1/index.json", "…@127.0.0.1/index.json: not a URL"),
+        ("https:user:s3cret@127.0.0.1/index.json", "…@127.0.0.1/index.json: not a URL"),
+        (
+            "htps://user:s3cret@127.0.0.1/index.json",
+            "htps://…@127.0.0.1/index.json: only http, https and oci",
+        ),
+        ("file:///srv/release/index.json", "A file or folder is named by its path."),
     ],
 )
 def test_what_cannot_get_better_is_tried_once(quick: Quick, server: Server, url: str, words: str) -> None:

@@ -260,8 +260,11 @@ def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device,
 
 
 def _filtered(probe: Probe, env: Mapping[str, str]) -> Probe:
-    """Return ``probe``, with outcome ``NONE`` where ``CUDA_VISIBLE_DEVICES`` hides all of its devices."""
-    if not probe.devices or _visible(probe.devices, env):
+    """Return ``probe``, with outcome ``NONE`` where ``CUDA_VISIBLE_DEVICES`` hides all of its devices.
+
+    Those are physical: libcuda lists what is visible, under other numbers, and what is stated counts.
+    """
+    if probe.name not in {native.NVML, smi.NAME} or not probe.devices or _visible(probe.devices, env):
         return probe
     return replace(probe, outcome=Outcome.NONE, detail=f"{VARIABLE} hides every GPU of {len(probe.devices)}")
 

@@ -159,6 +159,16 @@ def test_what_the_user_hides_from_cuda_is_not_found_by_other_means(
     assert probes(found)["NVML"].detail == "CUDA_VISIBLE_DEVICES hides every GPU of 2"
 
 
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_gpu_that_counts_is_not_called_hidden(tmp_path: Path, cuda_so: str, *, stated: bool) -> None:
+    """Defect: CUDA numbers what is visible from 0 on, and so the second GPU alone was called hidden."""
+    env = {"FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": "1", **({"ORTPACKS_FORCE_CC": "8.6"} if stated else {})}
+    found = detect(machine(tmp_path, cuda=cuda_so, env=env))
+    said = probes(found)["environment" if stated else "libcuda"]
+    assert said.devices
+    assert (said.outcome, "hides" in said.detail) == (Outcome.FOUND, False)
+
+
 def test_a_mig_instance_has_the_name_that_cuda_visible_devices_takes(
     tmp_path: Path, cuda_so: str, nvml_so: str
 ) -> None:

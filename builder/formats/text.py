@@ -43,15 +43,23 @@ _USERINFO = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s:\[]*:(?!\d*(?:[/?#\s]|\Z))
 colon that no port follows, up to the last ``@`` of the line: a password with a slash or a blank is hidden
 too, though the URL is invalid."""
 
+_QUERY = re.compile(r"(?<=://)[^\s'\"]+\?[^\s'\"]+")
+
+_SIGNATURE = re.compile(
+    r"([?&][^=&#]*(?:sig|token|key|credential|secret|passw|auth)[^=&#]*=)[^&#]*", re.IGNORECASE
+)
+"""A value in a URL's query that may be a secret: stores of artifacts sign addresses there."""
+
 
 def may_carry_a_token(url: str) -> bool:
     """Return whether a token is safe in a request to ``url``: over https, or to this machine."""
     return _MAY_CARRY_A_TOKEN.match(url) is not None
 
 
-def without_userinfo(text: str) -> str:
-    """Return the text with ``user:password@`` replaced by ``…@`` in every URL."""
-    return _USERINFO.sub("…@", text)
+def without_secrets(text: str) -> str:
+    """Return the text with ``…`` for logins (``user:password@``) and signatures of queries in every URL."""
+    bare = _USERINFO.sub("…@", text)
+    return _QUERY.sub(lambda found: _SIGNATURE.sub(r"\1…", found[0]), bare)
 
 
 def amount(size: int) -> str:

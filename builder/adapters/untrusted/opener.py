@@ -29,20 +29,13 @@ from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
 from builder.formats.package_names import MANIFEST, PARTS_SUFFIX
-from builder.formats.text import printable, without_userinfo
+from builder.formats.text import printable, without_secrets
 from builder.ports import Reporter
 
 Library = tuple[str, Path]
 """The name to show, and the file that has the bytes."""
 
 _SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
-
-_SCHEMES = ("http://", "https://")
-
-_SECRET = re.compile(
-    r"([?&][^=&#]*(?:sig|token|key|credential|secret|passw|auth)[^=&#]*=)[^&#]*", re.IGNORECASE
-)
-"""A value in a URL's query that may be a secret: stores of artifacts sign addresses there."""
 
 _TAKEN = "a library, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
 
@@ -124,7 +117,7 @@ def is_url(source: str) -> bool:
 
     Raises ``ValidationError`` for a malformed one.
     """
-    if not source.lower().startswith(_SCHEMES):
+    if not source.lower().startswith(("http://", "https://")):
         return False
     try:
         urlsplit(source)
@@ -137,8 +130,7 @@ def is_url(source: str) -> bool:
 
 def shown(source: str) -> str:
     """Return a source as messages and reports name it, without secrets of a URL and control characters."""
-    name = printable(without_userinfo(source))
-    return _SECRET.sub(r"\1…", name) if name.lower().startswith(_SCHEMES) else name
+    return printable(without_secrets(source))
 
 
 def require_path(source: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.formats.text import may_carry_a_token, without_userinfo
+from builder.formats.text import may_carry_a_token, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,16 @@ from builder.formats.text import may_carry_a_token, without_userinfo
         ),
         ("git:https://host.example/a/b@v1", "git:https://host.example/a/b@v1"),
         ("http://mirror.example?to=a@b", "http://mirror.example?to=a@b"),
+        ("https://h/a?id=7&X-Amz-Signature=5ecret&se=9#b", "https://h/a?id=7&X-Amz-Signature=…&se=9#b"),
+        (
+            "'https://u:p@h/a?sig=5ecret' is not https://h/?token=5ecret",
+            "'https://…@h/a?sig=…' is not https://h/?token=…",
+        ),
+        ("what?sig=1.so, see https://h/a?b=1", "what?sig=1.so, see https://h/a?b=1"),
     ],
 )
-def test_userinfo_is_taken_out_and_nothing_else(text: str, shown: str) -> None:
-    assert without_userinfo(text) == shown
+def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_KIB, _HEAD_SECONDS = 64, 30
 """The largest size of a request's first line and headers, and the longest time until they have arrived."""
+
+
+_FRAMING = (b"content-length", b"transfer-encoding")
+"""Headers that tell where a body ends."""
+
+
+class _Parser(httptools.HttpRequestParser):
+    """A parser that reads a request for another protocol as any other, which HTTP allows.
+
+    For httptools such a request ends with its head. Java's ``HttpClient`` asks for HTTP/2 by default.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override] # asyncio gives bytes
+        """Read ``data``."""
+        while data:
+            data = self._fed(data)
+
+    def _fed(self, data: bytes) -> bytes:
+        """Read ``data`` up to the end of a head for another protocol, and return what is left to read."""
+        try:
+            super().feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._connection.head_of_the_rest() + data[upgrade.args[0] :]
+        return b""
 
 
 class Connection(HttpToolsProtocol):
@@ -22,6 +51,14 @@ class Connection(HttpToolsProtocol):
     _advanced = False
     """Whether the bytes that were received last have finished one of these."""
     _deadline: asyncio.TimerHandle | None = None
+    _hidden = False
+    """Whether a head of ``head_of_the_rest`` is read."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """See ``HttpToolsProtocol``."""
+        super().__init__(*given, **named)
+        self.parser = _Parser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first head."""
@@ -47,10 +84,33 @@ class Connection(HttpToolsProtocol):
                 f"The request's first line and headers are larger than {MOST_HEAD_KIB} KiB."
             )
 
+    def head_of_the_rest(self) -> bytes:
+        """Return a head for the body of a request whose own head has been read. Nobody sees it."""
+        self._hidden = True
+        framing = [name + b": " + value + b"\r\n" for name, value in self.headers if name in _FRAMING]
+        return b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n"
+
+    def on_message_begin(self) -> None:
+        """See ``HttpToolsProtocol``."""
+        if not self._hidden:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """See ``HttpToolsProtocol``."""
+        if not self._hidden:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See ``HttpToolsProtocol``."""
+        if not self._hidden:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """See ``HttpToolsProtocol``."""
         self._advanced = True
-        super().on_headers_complete()
+        if not self._hidden:
+            super().on_headers_complete()
+        self._hidden = False
 
     def on_body(self, body: bytes) -> None:
         """See ``HttpToolsProtocol``."""
@@ -58,9 +118,10 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """See ``HttpToolsProtocol``."""
+        """See ``HttpToolsProtocol``; a request for another protocol ends after its hidden head."""
         self._advanced = True
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def _wait(self) -> None:
         self._deadline = self.loop.call_later(_HEAD_SECONDS, self.transport.close)

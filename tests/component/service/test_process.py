@@ -241,6 +241,28 @@ def test_many_requests_in_one_packet_and_large_heads_are_answered(shared: Runnin
     assert answer.count(b"HTTP/1.1 200 OK") == 203
 
 
+JAVA = b"Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+"""Headers of each request of Java's ``HttpClient``, unless the program asks for HTTP/1.1."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'Content-Length: 17\r\n\r\n{"texts": "east"}',
+        b'Transfer-Encoding: chunked\r\n\r\n11\r\n{"texts": "east"}\r\n0\r\n\r\n',
+    ],
+    ids=["length", "chunked"],
+)
+def test_the_body_of_a_request_that_asks_for_http_2_is_read(shared: Running, body: bytes) -> None:
+    post = b"POST /embed HTTP/1.1\r\n" + JAVA + body
+    ping = b"GET /ping HTTP/1.1\r\n" + JAVA
+    for cut_at in (len(post), post.index(b"{"), post.index(b"{") + 5):
+        parts = [post[:cut_at], post[cut_at:] + ping + b"\r\n" + post + PING + b"Connection: close\r\n\r\n"]
+        answer = answer_to(shared, *parts)
+        assert answer.count(b"HTTP/1.1 200 OK") == 4
+        assert answer.count(b'"embeddings":[[1.0,0.0]]') == answer.count(b'{"status":"pong"}') == 2
+
+
 def test_an_answer_does_not_wait_for_the_clients_next_packet(shared: Running) -> None:
     """With Nagle's algorithm an answer took 48 ms instead of 6: head and body are two packets."""
     line = http.client.HTTPConnection("127.0.0.1", shared.port)

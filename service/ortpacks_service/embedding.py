@@ -42,13 +42,15 @@ class Embeddings:
     """Number of tokens of each text."""
 
     def require_vectors(self) -> None:
-        """Raise ``RequestError`` for a text without tokens, or with NaN or an infinity in its vector."""
-        whole = np.all(np.isfinite(self.vectors), axis=1)
-        for at, (tokens, finite) in enumerate(zip(self.tokens, whole, strict=True)):
+        """Raise ``RequestError`` for a text without tokens, or whose vector has no direction."""
+        finite, some = np.all(np.isfinite(self.vectors), axis=1), np.any(self.vectors, axis=1)
+        for at, tokens in enumerate(self.tokens):
             if not tokens:
                 raise RequestError(f"text {at}, counted from 0: the tokenizer finds no token in it")
-            if not finite:
+            if not finite[at]:
                 raise RequestError(f"text {at}, counted from 0: the model returns NaN or an infinity", 500)
+            if not some[at]:
+                raise RequestError(f"text {at}, counted from 0: the model returns only zeros for it")
 
 
 def joined(parts: Sequence[Embeddings], order: Sequence[int]) -> Embeddings:

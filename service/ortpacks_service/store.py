@@ -102,14 +102,21 @@ class Store:
         return number
 
     def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
-        """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score."""
+        """Return the ``count`` nearest texts, nearest first, each with the cosine of its angle as score.
+
+        A vector of zeros, which stores may have from before these were refused, has no distance.
+        """
         with self._locked():
             rows: list[tuple[Any, ...]] = self._database.execute(
                 "select texts.id, texts.text, distance from vectors join texts on texts.id = vectors.rowid "
                 "where embedding match ? and k = ? order by distance",
                 (sqlite_vec.serialize_float32(vector), count),
             ).fetchall()
-        return [{"id": number, "text": text, "score": 1 - float(away)} for number, text, away in rows]
+        return [
+            {"id": number, "text": text, "score": 1 - float(away)}
+            for number, text, away in rows
+            if away is not None
+        ]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -105,6 +105,18 @@ def test_nan_is_told_and_no_vector(start: Start, models: Path) -> None:
         )
 
 
+def test_zeros_are_told_and_no_vector(start: Start, models: Path) -> None:
+    """SQLite has no distance to a vector of zeros: after ``/add`` of one, each search failed."""
+    write_embedder(models / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, 0, 0")
+    service = start()
+    for path in ("/embed", "/add"):
+        answer = service.post(path, json={"texts": ["east", "north"]})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (
+            400,
+            "text 1, counted from 0: the model returns only zeros for it",
+        )
+
+
 def test_a_model_of_another_output_is_told_when_it_is_opened(start: Start, models: Path) -> None:
     write_embedder(models / EMBEDDER, vectors=", ".join("0" * 16), dimensions="2, 2")
     reason = start().get("/readyz").json()["reason"]

@@ -24,6 +24,12 @@ def test_what_cannot_be_kept_whole_is_not_kept_at_all(tmp_path: Path) -> None:
     assert sorted(one["text"] for one in store.search(EAST, 9)) == ["a", "b", "e"]
 
 
+def test_a_vector_of_zeros_costs_no_search(tmp_path: Path) -> None:
+    store = Store(tmp_path, "m", 2)
+    store.add(["east", "nowhere", "north"], np.array([EAST, 0 * EAST, NORTH]))
+    assert [one["text"] for one in store.search(EAST, 9)] == ["east", "north"]
+
+
 @pytest.mark.parametrize(
     "damaged", [b"no database at all, but some text" * 40, b"SQLite format 3\0" + bytes(40)]
 )

@@ -58,8 +58,8 @@ class Models:
     """
 
     def __init__(self, folders: Sequence[Path], first: tuple[str, ...]) -> None:
-        files = (file for folder in folders for file in sorted(folder.glob(f"*/{_FILE}")))
-        found = {_printable(file.parent.name): file.parent for file in files}
+        given = (one for folder in folders for one in sorted(folder.iterdir()) if _has_model(one))
+        found = {_printable(one.name): one for one in given}
         names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
         self.where = ", ".join(map(str, folders))
         self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
@@ -118,6 +118,19 @@ class Models:
                 "seconds": round(time.monotonic() - model.started, 2),
             },
         )
+
+
+def _has_model(folder: Path) -> bool:
+    """Return whether the folder has a model. The log names a folder that this user may not read."""
+    try:
+        (folder / _FILE).stat()
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            log.warning(
+                "%s may not be read by this user: a model in it is not served", _printable(str(folder))
+            )
+        return False
+    return True
 
 
 def _openable(file: Path) -> Path:

@@ -107,9 +107,15 @@ def _folders(text: str) -> tuple[Path, ...]:
 
 def _folder(text: str) -> Path:
     folder = _path(text)
-    if not folder.is_dir():
+    try:
+        list(folder.iterdir())
+    except PermissionError as error:
+        raise argparse.ArgumentTypeError(
+            f"{folder} may not be read by the user that runs the service. Open it, or name another."
+        ) from error
+    except OSError as error:
         why = "is no folder" if folder.exists() else "does not exist"
         raise argparse.ArgumentTypeError(
             f"{folder} {why}. `./run service` of ortpacks makes dist/models; name it."
-        )
+        ) from error
     return folder

@@ -8,16 +8,17 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ortpacks_runtime import Report
 from ortpacks_service.embedding import Embedder, Embeddings
-from ortpacks_service.models import LOADING, Model
-from ortpacks_service.options import EMBEDDER
+from ortpacks_service.models import LOADING, Model, Models
+from ortpacks_service.options import EMBEDDER, read_options
 from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
@@ -279,6 +280,43 @@ def test_models_of_a_second_folder_are_served_too_and_replace_those_of_the_first
     service = start("--models", f"{models}:{more}")
     assert set(service.get("/readyz").json()["models"]) == {EMBEDDER, "counts", "same"}
     assert service.get("/v2/models/same").json()["inputs"][0]["name"] == "input_ids"
+
+
+def test_a_folder_that_this_user_may_not_read_is_in_the_log_and_costs_no_other(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(models / EMBEDDER, models / "closed")
+    with nobody_reads(models / "closed"):
+        assert list(Models([models], ()).named) == [EMBEDDER]
+    assert f"{models}/closed may not be read by this user: a model in it is not served" in caplog.text
+
+
+@pytest.mark.parametrize("closed", [".", "models"])
+def test_a_folder_of_models_that_this_user_may_not_read_is_refused(
+    models: Path, capsys: pytest.CaptureFixture[str], closed: str
+) -> None:
+    with nobody_reads(models.parent / closed), pytest.raises(SystemExit) as ended:
+        read_options([], {"ORTPACKS_MODELS": str(models)})
+    assert ended.value.code == 2
+    assert f"ORTPACKS_MODELS: {models} may not be read by the user that" in capsys.readouterr().err
+
+
+@contextmanager
+def nobody_reads(closed: Path) -> Iterator[None]:
+    """Close a folder, open those above it, and be a user who may not read it."""
+    user = os.geteuid()
+    above = [one for one in closed.parents if not one.stat().st_mode & 1]
+    modes = {one: one.stat().st_mode for one in (closed, *above)}
+    for one in above:
+        one.chmod(0o755)
+    closed.chmod(0)
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for one, mode in modes.items():
+            one.chmod(mode)
 
 
 def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: Path) -> None:

@@ -58,8 +58,10 @@ def main(arguments: list[str] | None = None) -> int:
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # uvicorn raises SIGINT again at its end
-    uvicorn.Server(config).run([listening])
-    return 0
+    server = uvicorn.Server(config)
+    server.run([listening])
+    # Process 1 of a container gets no signal that it raises itself, and Python would wait for its threads.
+    os._exit(int(not server.started))
 
 
 if __name__ == "__main__":

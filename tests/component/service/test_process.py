@@ -132,6 +132,24 @@ def test_a_run_that_does_not_end_holds_up_no_end(models: Path, tmp_path: Path) -
         asking.join()
 
 
+def test_process_1_of_a_container_waits_for_no_batch_either(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, time\n"
+        "from ortpacks_service.embedding import Embedder\n"
+        "signal.raise_signal = lambda _: None  # as Linux does for process 1\n"
+        "embed = Embedder.embed\n"
+        "Embedder.embed = lambda own, texts: time.sleep(20 * ('north' in texts)) or embed(own, texts)\n"
+    )
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
+    with service(models, tmp_path / "data", env) as running:
+        asking = threading.Thread(target=lambda: _ignored(running, "/embed", {"texts": ["north", "east"]}))
+        asking.start()
+        time.sleep(0.5)
+        running.process.terminate()
+        assert running.process.wait(10) == 0
+        asking.join()
+
+
 def _ignored(running: Running, path: str, body: object) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):
         running.post(path, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,10 @@ _BODIES = 2
 """The number of bodies of the largest size that may be in memory together."""
 
 _VALUE = 32
-"""Bytes that a value of JSON counts as, besides its text. To read and answer one takes about 100 bytes."""
+"""Bytes that a value of JSON, or a text of binary data, counts as besides its text.
+
+To read and answer a number takes about 100 bytes, a text 200.
+"""
 
 _FEW = 1 << 15
 """The number of commas and brackets up to which it does not matter that texts may contain them."""
@@ -26,21 +30,23 @@ _TEXT = re.compile(rb'"[^"]*"?')
 
 
 class Bodies:
-    """The size of all requests' bodies in memory. Bodies come in the event loop and go in any thread."""
+    """The size of all requests' bodies in memory. Bodies grow and go in any thread."""
 
     def __init__(self) -> None:
+        self._growing = threading.Lock()
         self._size = 0
         self._gone: deque[int] = deque()
 
     def grow(self, by: int) -> int:
         """Add ``by`` bytes and return the size of all bodies."""
-        while self._gone:
-            self._size -= self._gone.popleft()
-        self._size += by
-        return self._size
+        with self._growing:
+            while self._gone:
+                self._size -= self._gone.popleft()
+            self._size += by
+            return self._size
 
     def go(self, size: int) -> None:
-        """Subtract a body's size."""
+        """Subtract a body's size. It takes no lock, since Python may call it within ``grow``."""
         self._gone.append(size)
 
 
@@ -105,8 +111,7 @@ def require_room_for_json(request: Request, body: Body, end: int) -> None:
 
     Raises ``RequestError`` for more of them than the memory for bodies holds, and while others fill it.
     """
-    largest = _most(request)
-    most = _BODIES * largest // _VALUE
+    most = _most_values(request)
     values = body.count_json(end, most)
     if values > most:
         raise RequestError(
@@ -114,11 +119,23 @@ def require_room_for_json(request: Request, body: Body, end: int) -> None:
             "--body-mib.",
             413,
         )
-    _require_room(body.grow(_VALUE * values), largest)
+    _require_room(body.grow(_VALUE * values), _most(request))
+
+
+def require_room_for_texts(request: Request, body: Body, texts: int) -> None:
+    """Count texts of binary data as memory of the body, as ``require_room_for_json`` counts values."""
+    most = _most_values(request)
+    if texts > most:
+        raise RequestError(f"the body has more than {most} texts. Allow more with --body-mib.", 413)
+    _require_room(body.grow(_VALUE * texts), _most(request))
 
 
 def _most(request: Request) -> int:
     return int(request.app.state.service.options.body_mib) << 20
+
+
+def _most_values(request: Request) -> int:
+    return _BODIES * _most(request) // _VALUE
 
 
 def _require_room(together: int, most: int) -> None:

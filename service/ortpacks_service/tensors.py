@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,14 @@ _KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
 Array = NDArray[Any]
 
 
-def read_request(body: bytes, size: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the JSON in the first ``size`` bytes, and the inputs by name. Raises ``RequestError``."""
+def read_request(
+    body: bytes, size: int, require_room: Callable[[int], None]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the JSON in the first ``size`` bytes, and the inputs by name.
+
+    ``require_room`` is called with the number of texts in binary data before these are read. Raises
+    ``RequestError``.
+    """
     try:
         asked = orjson.loads(body[:size])
     except orjson.JSONDecodeError as error:
@@ -70,6 +77,8 @@ def read_request(body: bytes, size: int) -> tuple[dict[str, Any], dict[str, Arra
             continue
         if at + length > len(body):
             raise RequestError(f"{name}: binary_data_size is {length}, {len(body) - at} bytes are left")
+        if kind == "BYTES":
+            require_room(math.prod(shape))
         feed[name] = _of_bytes(body[at : at + length], shape, kind, name)
         at += length
     if at != len(body):
@@ -204,7 +213,8 @@ def _of_json(data: object, shape: Sequence[int], kind: str, name: str) -> Array:
 
 def _of_bytes(data: bytes, shape: Sequence[int], kind: str, name: str) -> Array:
     if kind == "BYTES":
-        return _shaped(np.array(list(_texts(data, name)), np.object_), shape, name)
+        texts = islice(_texts(data, name), math.prod(shape) + 1)  # one more is enough to refuse them
+        return _shaped(np.array(list(texts), np.object_), shape, name)
     width = np.dtype(_NUMPY[kind]).itemsize
     if len(data) % width:
         raise RequestError(f"{name}: {len(data)} bytes are no whole number of {kind}")
@@ -236,8 +246,11 @@ def _texts(data: bytes, name: str) -> Iterator[str]:
 def _to_bytes(value: Array) -> bytes:
     if value.dtype != np.object_ and value.dtype.kind not in "US":
         return np.ascontiguousarray(value, value.dtype.newbyteorder("<")).tobytes()
-    texts = [str(item).encode() for item in value.ravel()]
-    return b"".join(_LENGTH.pack(len(text)) + text for text in texts)
+    made = bytearray()  # joining them would take a hundred bytes of memory for each
+    for item in value.ravel():
+        text = str(item).encode()
+        made += _LENGTH.pack(len(text)) + text
+    return bytes(made)
 
 
 def _text(item: object) -> object:

@@ -52,18 +52,23 @@ def write_slow(folder: Path) -> None:
     )
 
 
-def write_models(folder: Path) -> None:
-    """Write the embedding model, ``times`` (floats of shape (batch, 4) to (batch, 2)), ``same`` (texts and
-    halves to themselves) and ``both`` (a tensor and a list)."""
-    write_embedder(folder / EMBEDDER)
-    write_model(folder / "times/model.onnx", MATRIX)
+def write_same(folder: Path) -> None:
+    """Write a model that returns texts and halves as they are."""
     write_model(
-        folder / "same/model.onnx",
+        folder / "model.onnx",
         """same (string[n] text, float16[n] half) => (string[n] text_out, float16[n] half_out) {
             text_out = Identity (text)
             half_out = Identity (half)
         }""",
     )
+
+
+def write_models(folder: Path) -> None:
+    """Write the embedding model, ``times`` (floats of shape (batch, 4) to (batch, 2)), ``same`` (texts and
+    halves to themselves) and ``both`` (a tensor and a list)."""
+    write_embedder(folder / EMBEDDER)
+    write_model(folder / "times/model.onnx", MATRIX)
+    write_same(folder / "same")
     write_model(
         folder / "both/model.onnx",
         """both (float[n] x) => (float[n] y, seq(float[]) listed) {

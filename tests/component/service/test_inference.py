@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from ortpacks_service.options import EMBEDDER
 from starlette.testclient import TestClient
 
-from tests.component.service.conftest import Start
+from tests.component.service.conftest import Start, write_same
 
 ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
@@ -204,6 +205,30 @@ def test_damaged_texts_are_told(service: TestClient, data: bytes, says: str) -> 
     body, headers = binary({"inputs": [tensor]}, data)
     answer = service.post(SAME, content=body, headers=headers)
     assert (answer.status_code, says in answer.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "sent", "status", "says"),
+    [
+        (70_000, 70_000, 413, "the body has more than 65536 texts. Allow more with --body-mib."),
+        (1, 70_000, 400, "text: shape [1] has 1 items, data 2"),
+        (60_000, 60_000, 503, "bodies of 2 MiB are in memory already. Try again in a second."),
+        (25_000, 25_000, 400, "same takes the inputs text, half; found text"),
+    ],
+)
+def test_texts_of_binary_data_take_more_memory_than_their_bytes_and_count_as_such(
+    start: Start, models: Path, said: int, sent: int, status: int, says: str
+) -> None:
+    """Two bodies of 32 MiB with texts of two letters took 4.1 GB of memory."""
+    write_same(models / "same")
+    data = struct.pack("<I", 0) * sent
+    sized = {"binary_data_size": len(data)}
+    tensor = {"name": "text", "shape": [said], "datatype": "BYTES", "parameters": sized}
+    body, headers = binary({"inputs": [tensor]}, data)
+    service = start("--body-mib", "1")
+    for _ in range(4):  # what counted is gone
+        answer = service.post(SAME, content=body, headers=headers)
+        assert (answer.status_code, answer.json()["error"]) == (status, says)
 
 
 def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> None:

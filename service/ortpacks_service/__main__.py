@@ -20,6 +20,9 @@ from ortpacks_service.options import read_options
 
 _FATAL = 4
 
+_UNREAD_SECONDS = 30
+"""Seconds that a client may leave an answer unread; until then the answer is in memory."""
+
 _GRACE_SECONDS = 6
 """Seconds for running requests after SIGTERM; container engines kill the process after 10."""
 
@@ -41,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         listening = socket.create_server((options.host, options.port), family=family)
         # asyncio sets this for its own sockets; else an answer waits 40 ms for the client's next packet.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_SECONDS * 1000)
     except OSError as error:
         why = str(error.strerror or error).partition(" (while")[0]
         where = f"--host {options.host} --port {options.port}"

@@ -314,6 +314,46 @@ def test_a_connection_whose_request_does_not_come_is_closed(
             assert b"200 OK" in line.recv(4096)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
+def test_a_client_that_does_not_read_its_answer_is_left(models: Path, tmp_path: Path) -> None:
+    """Such answers, 32 MiB or more each, stayed in memory as long as the client's machine ran."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import socket\n"
+        "own = socket.socket.setsockopt\n"
+        "def shorter(self, level, name, value):\n"
+        "    own(self, level, name, 1000 if name == socket.TCP_USER_TIMEOUT and value == 30_000 else value)\n"
+        "socket.socket.setsockopt = shorter\n"
+    )
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
+    size = 16 << 20
+    ids = {"name": "input_ids", "datatype": "INT64", "shape": [1, size // 8]}
+    head = json.dumps(
+        {
+            "inputs": [ids | {"parameters": {"binary_data_size": size}}],
+            "parameters": {"binary_data_output": True},
+        }
+    ).encode()
+    post = (
+        f"POST /v2/models/{EMBEDDER}/infer HTTP/1.1\r\nHost: a\r\n"
+        f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + size}\r\n\r\n"
+    ).encode()
+    with service(models, tmp_path / "data", env) as running:
+        before = sockets(running.process.pid)
+        with socket.create_connection(("127.0.0.1", running.port)) as line:
+            line.sendall(post + head + bytes(size))
+            line.recv(100)
+            wait = time.monotonic() + 15
+            while sockets(running.process.pid) > before and time.monotonic() < wait:
+                time.sleep(0.1)
+            assert sockets(running.process.pid) == before
+
+
+def sockets(process: int) -> int:
+    """Return the number of sockets that a process has open."""
+    files = Path(f"/proc/{process}/fd").iterdir()
+    return sum(str(file.readlink()).startswith("socket:") for file in files)
+
+
 def test_two_processes_share_a_store(models: Path, tmp_path: Path) -> None:
     with service(models, tmp_path / "data") as running, ThreadPoolExecutor(2) as threads:
         own = Store(tmp_path / "data", EMBEDDER, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -113,6 +114,15 @@ def test_the_unit_is_one_and_its_drop_in_names_the_libraries(
     assert unit["Service"]["ExecStart"].startswith("/")
     unit.read_string(said)
     assert "current/lib" in unit["Service"]["Environment"]
+
+
+def test_the_unit_s_user_may_read_where_its_comment_installs() -> None:
+    """``/root`` has mode 700 and is where root installs by default; ``DynamicUser`` is another user."""
+    unit = (EXAMPLES / "systemd/my-application.service").read_text()
+    assert "DynamicUser=yes" in unit
+    commands = re.findall(r"ortpacks\.pyz (\w+)(.*)", unit)
+    assert [name for name, _ in commands] == ["install", "env"]
+    assert all("--prefix /opt/ortpacks" in rest for _, rest in commands)
 
 
 CARGO = shutil.which("cargo")

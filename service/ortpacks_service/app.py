@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -61,6 +61,32 @@ def make_app(options: Options) -> Starlette:
     )
 
 
+class _Rest:
+    """What a request has not read of its body, where the connection ends with the answer.
+
+    If something is left then, Linux resets the connection, and the client may not see the answer.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, seconds: int) -> None:
+        closes = (name == b"connection" and value.lower() == b"close" for name, value in scope["headers"])
+        self.unread = scope["http_version"] == "1.0" or any(closes)
+        self._receive = receive
+        self._seconds = seconds
+
+    async def receive(self) -> Message:
+        """Return the next message, and see whether it is the last."""
+        message = await self._receive()
+        self.unread = self.unread and bool(message.get("more_body"))
+        return message
+
+    async def read(self) -> None:
+        """Read what is left, as long as a request may take and the service does not end."""
+        with suppress(TimeoutError, asyncio.CancelledError):
+            async with asyncio.timeout(self._seconds):
+                while self.unread:
+                    await self.receive()
+
+
 class _RequestMiddleware:
     """Middleware that counts requests, limits their time, answers their errors, and logs unexpected ones."""
 
@@ -72,25 +98,30 @@ class _RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = 0
+        status, rest = 0, _Rest(scope, receive, self._seconds)
 
         async def send_counted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
+            if status >= 400:  # noqa: PLR2004 - HTTP's errors
+                await rest.read()
             await send(message)
 
         seconds = None if scope["path"] == speech_routes.PATH else self._seconds
         try:
             async with asyncio.timeout(seconds):
-                await self._app(scope, receive, send_counted)
+                await self._app(scope, rest.receive, send_counted)
         except RequestError as error:
+            error.with_traceback(None)  # it holds what was read of the body
             await self._answer(status, error, scope, receive, send_counted)
         except ClientDisconnect:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # from uvicorn, when the time after a signal is over
+            rest.unread = False
             ending = RequestError("the service ends before the request was served", 503, 1)
             await self._answer(status, ending, scope, receive, send_counted)
         except TimeoutError:
+            rest.unread = False
             late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
             await self._answer(status, late, scope, receive, send_counted)
         except Exception:

@@ -226,6 +226,46 @@ def answer_to(running: Running, *parts: bytes) -> bytes:
         return come
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [("/embed", {}, 413), ("/embed", {"Content-Encoding": "gzip"}, 415), ("/nowhere", {}, 404)],
+)
+def test_a_client_that_closes_sees_why_its_large_body_is_refused(
+    shared: Running, path: str, headers: dict[str, str], status: int
+) -> None:
+    """urllib asks for the connection's end, and reads no answer before its body is sent."""
+    address = f"http://127.0.0.1:{shared.port}{path}"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(address, bytes(64 << 20), headers), timeout=30)
+    assert refused.value.code == status
+    assert "error" in json.loads(refused.value.read())
+
+
+def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path: Path) -> None:
+    closing = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 9999999\r\n\r\n"
+    with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running:
+        lines = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(3)]
+        for line in lines:
+            line.sendall(closing + bytes(3 << 19))
+        time.sleep(0.5)
+        assert running.post("/embed", {"texts": "east"})["dimensions"] == 2
+        running.process.terminate()
+        assert running.process.wait(10) == -signal.SIGTERM
+        assert b"413" in lines[0].recv(4096)
+        assert running.process.stderr is not None
+        assert "Traceback" not in running.process.stderr.read()
+        for line in lines:
+            line.close()
+
+
+def test_a_body_that_does_not_come_holds_up_no_answer(models: Path, tmp_path: Path) -> None:
+    with service(models, tmp_path / "data", {"ORTPACKS_SECONDS": "2"}) as running:
+        began = time.monotonic()
+        answer = answer_to(running, CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert b"504 Gateway Timeout" in answer
+        assert time.monotonic() - began < 3.5
+
+
 PING = b"GET /ping HTTP/1.1\r\nHost: a\r\n"
 CHUNKED = b"POST /embed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -154,6 +154,18 @@ def test_a_release_on_a_server_is_fetched_where_it_differs(shop: Shop) -> None:
     assert any(PROVIDER in one for one in caught.value.findings)
 
 
+def test_a_login_in_the_address_of_a_release_is_in_no_message(shop: Shop) -> None:
+    with serving(shop.release) as server:
+        place = f"{server.url}/".replace("://", "://ada:secret@")
+        shop.rebuild(place)
+        with pytest.raises(NothingToDoError, match="has no package latest") as nothing:
+            shop.rebuild(place, "latest")
+        changed(shop)
+        with pytest.raises(CheckFailedError, match="is not what this tree makes") as differs:
+            shop.rebuild(place)
+    assert "secret" not in f"{shop.lines} {nothing.value} {differs.value}"
+
+
 @pytest.mark.parametrize("where", [LEGACY, ""])
 def test_a_package_without_its_provenance_is_told(shop: Shop, where: str) -> None:
     (shop.release / f"{LEGACY}.provenance.json").unlink()

@@ -100,6 +100,14 @@ def test_an_index_that_does_not_say_which_bytes_is_told(server: str, file: objec
         index(f"{server}/simple").python_wheels("gpu-thing==1.0")
 
 
+@pytest.mark.parametrize("page", ["simple", "other"])
+def test_the_login_of_an_index_is_in_no_message(server: str, page: str) -> None:
+    Page.files = []
+    with pytest.raises(TransferError, match=f"^http://…@.*/{page}/gpu-thing/ ") as caught:
+        index(f"{server}/{page}".replace("://", "://ada:secret@")).python_wheels("gpu-thing==1.0")
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("body", [Page.other, b"[" * 100_000], ids=["HTML", "nested"])
 def test_an_index_of_something_else_is_told(
     server: str, monkeypatch: pytest.MonkeyPatch, body: bytes

@@ -122,6 +122,11 @@ def test_what_names_no_repository_is_told(text: str) -> None:
         require_repository(text)
 
 
+def test_a_login_in_what_names_no_repository_is_not_repeated() -> None:
+    with pytest.raises(ValidationError, match=r"--push 'https://…@ghcr\.io/o/n' is no REGISTRY/NAME"):
+        require_repository("https://ada:secret@ghcr.io/o/n")
+
+
 @pytest.mark.parametrize(
     ("text", "platforms"),
     [

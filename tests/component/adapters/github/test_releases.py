@@ -178,6 +178,13 @@ def test_a_repository_that_is_none_is_refused(desk: Desk, repository: str) -> No
     assert desk.github.requests == []
 
 
+def test_the_token_in_a_remotes_address_is_not_repeated(desk: Desk) -> None:
+    http = client(desk.github.url, desk.reporter, desk.time)
+    remote = "https://x-access-token:secret@github.com/ada/ortpacks"
+    with pytest.raises(ConfigError, match=r"'https://…@github\.com/ada/ortpacks', not owner/name"):
+        GitHub(repository=remote, http=http, reporter=desk.reporter)
+
+
 def test_nobody_there_is_said_at_once() -> None:
     time = FakeTime()
     with socket.socket() as taken:

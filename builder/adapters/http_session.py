@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import BaseAdapter
 from requests.auth import AuthBase
 
 from builder.errors import TransferError
@@ -20,6 +22,18 @@ TRANSIENT = (
     requests.exceptions.ChunkedEncodingError,
 )
 """The exceptions after which the same request may succeed later."""
+
+
+class Session(requests.Session):
+    """A session that refuses a host with an empty or long part, for which urllib3 has an error of its own."""
+
+    def get_adapter(self, url: str) -> BaseAdapter:
+        """See ``requests.Session``; it asks for each request and redirect. Raises ``InvalidURL``."""
+        try:
+            (urlsplit(url).hostname or "").encode("idna")
+        except UnicodeError as error:
+            raise requests.exceptions.InvalidURL(str(error)) from error
+        return super().get_adapter(url)
 
 
 class Bearer(AuthBase):

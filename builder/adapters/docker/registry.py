@@ -26,6 +26,7 @@ from requests.adapters import HTTPAdapter
 from builder.adapters.http_session import (
     TRANSIENT,
     Bearer,
+    Session,
     certificate_refused,
     is_untrusted,
     named_wait,
@@ -135,7 +136,7 @@ class Registry:
         self._schemes = ("https", "http") if insecure else ("https",)
         self._timeout = (min(_TO_CONNECT, seconds), seconds)
         self._login_lock = threading.Lock()
-        self._session = requests.Session()
+        self._session = Session()
         for scheme in self._schemes:
             self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
 

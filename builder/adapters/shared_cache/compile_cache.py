@@ -173,7 +173,7 @@ class RedisCache:
             raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
         except InvalidResponse as error:
             raise TransferError(f"{self.name} does not answer as Redis", cause=str(error)) from error
-        except RedisError as error:
+        except (RedisError, UnicodeError) as error:  # UnicodeError: a host with an empty or long part
             raise TransferError(f"{self.name} does not answer", cause=str(error)) from error
 
 

@@ -229,6 +229,12 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> N
     assert "hush" not in str(refused.value)
 
 
+@pytest.mark.parametrize("address", ["redis://cache..example", f"oci://{'a' * 64}.example/name"])
+def test_a_host_with_a_part_that_no_host_has_is_told(address: str) -> None:
+    with pytest.raises(TransferError, match=r"does not answer: .*label empty or too long"):
+        compile_cache(address, "--into", {}).require()
+
+
 def use_s3(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
         monkeypatch.setenv(name, value)

@@ -185,6 +185,12 @@ def test_the_token_in_a_remotes_address_is_not_repeated(desk: Desk) -> None:
         GitHub(repository=remote, http=http, reporter=desk.reporter)
 
 
+def test_a_host_with_an_empty_part_is_told() -> None:
+    http = client("https://api..example", FakeReporter(), FakeTime())
+    with pytest.raises(TransferError, match=r"^api\.\.example does not answer: .*label empty or too long"):
+        http.call("GET", "/", wanted=(200,))
+
+
 def test_nobody_there_is_said_at_once() -> None:
     time = FakeTime()
     with socket.socket() as taken:

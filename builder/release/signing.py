@@ -211,8 +211,17 @@ def _until(now: datetime, days: int) -> str:
 
 
 def roots_in(folder: Path) -> list[bytes]:
-    """Return the contents of ``1.root.json``, ``2.root.json`` … in a folder, up to the first gap."""
+    """Return the contents of ``1.root.json``, ``2.root.json`` … in a folder.
+
+    Raises ``IntegrityError`` if one is missing, without which later ones, or all signatures, would not count.
+    """
     found: list[bytes] = []
     while (file := folder / root_name(len(found) + 1)).is_file():
         found.append(file.read_bytes())
+    read = {root_name(number) for number in range(1, len(found) + 1)}
+    if later := sorted({path.name for path in folder.glob(root_name("[0-9]*"))} - read):
+        raise IntegrityError(
+            f"{folder} has {', '.join(later)} and no file {file.name}",
+            advice=f"`git restore {folder.name}` brings it back: clients follow the roots one by one.",
+        )
     return found

@@ -35,6 +35,7 @@ from tests.doubles.registry import Served
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk
+from tests.support.factories.releases import write_two_packages
 from tests.support.factories.signing import ALICE, BOB, FIRST, NOW, root, signing, targets
 
 
@@ -267,6 +268,22 @@ def test_a_damaged_root_is_named_and_left_as_it_is(
     for change in ((), ("--threshold=1",)):
         assert str(file) in place.fails(7, "root", *change, f"--sign={keys['pem']}")
     assert file.read_bytes() == damage
+
+
+@pytest.mark.parametrize("verb", ["root", "mirror"])
+def test_a_missing_root_is_told_before_anything_is_written_or_not_signed(
+    keys: dict[str, Path], place: Place, verb: str
+) -> None:
+    """Who removes 1.root.json as outdated would publish without signatures, or begin a second first root."""
+    (place.folder / ROOTS).mkdir()
+    (place.folder / ROOTS / "2.root.json").write_bytes(FIRST)
+    (place.folder / "dist").mkdir()
+    write_two_packages(place.folder / "dist")
+    key = f"--root-key={keys['pem.pub']}"
+    words = {"root": [key, f"--release-key={keys['pem.pub']}"], "mirror": ["--to=mirror"]}
+    told = place.fails(7, verb, *words[verb])
+    assert "has 2.root.json and no file 1.root.json. `git restore trust` brings it back" in told
+    assert [path.name for path in (place.folder / ROOTS).iterdir()] == ["2.root.json"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"signed": {}}'])

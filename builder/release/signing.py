@@ -92,7 +92,8 @@ def next_root(before: bytes | None, change: RootChange, now: datetime) -> Docume
     """Return an unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
     signed = _signed_part(before) if before else {}
     keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in _all(change)}}
-    root, release = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
+    named = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
+    root, release = ([one for one in ids if one in keys] for ids in named)  # by hand a key may be gone
     threshold = change.threshold or _threshold(signed)
     if not release or not 1 <= threshold <= len(root):
         raise ConfigError(

@@ -286,6 +286,17 @@ def test_a_missing_root_is_told_before_anything_is_written_or_not_signed(
     assert [path.name for path in (place.folder / ROOTS).iterdir()] == ["2.root.json"]
 
 
+def test_a_key_that_was_taken_out_of_a_root_by_hand_does_not_count(
+    keys: dict[str, Path], place: Place
+) -> None:
+    (place.folder / ROOTS).mkdir()
+    root = json.loads(FIRST)
+    root["signed"]["keys"] = {}
+    (place.folder / ROOTS / "1.root.json").write_text(json.dumps(root))
+    told = place.fails(2, "root", f"--release-key={keys['pem.pub']}")
+    assert "A root with 0 root keys, 1 release keys and threshold 2 could sign nothing" in told
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"signed": {}}'])
 def test_a_damaged_signature_in_dist_is_made_anew(desk: Desk, damage: bytes) -> None:
     (desk.dist / TARGETS).write_bytes(damage)

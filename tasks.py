@@ -39,6 +39,7 @@ from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_whe
 from builder.builds.variant_build import BuildOptions
 from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError
+from builder.files.disk import resolved
 from builder.inspector.answers import checked_options, require_all
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.dist_files import archives_in
@@ -652,7 +653,7 @@ def rebuild(
     workers = None if jobs is None else parse_jobs(jobs)
     folder = Path(into) if into else wiring.dist / "rebuild"
     trust = None if trust_unsigned else project_trust(wiring)
-    answer = rebuild_release(wiring, release, variant, folder.resolve(), workers, trust)
+    answer = rebuild_release(wiring, release, variant, resolved(folder), workers, trust)
     if console:
         console.show(dumps(answer))
     require_same(wiring, release, answer)

@@ -31,7 +31,7 @@ from builder.adapters.wheel import Patchelf, PipSource
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
-from builder.files.disk import is_writable
+from builder.files.disk import is_writable, resolved
 from builder.files.file_lock import exclusive
 from builder.package.sbom import BomFormat
 from builder.pipeline.selftest import (
@@ -86,7 +86,7 @@ class Wiring:
     ) -> None:
         """``root`` is the folder of ``variants.yaml``; ``dist`` is ``root/dist`` unless given."""
         self.root = root
-        self.dist = (dist or root / "dist").resolve()
+        self.dist = resolved(dist or root / "dist")
         self.env: Mapping[str, str] = {
             **os.environ,
             **_TAKEN,

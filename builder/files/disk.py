@@ -162,6 +162,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def resolved(path: Path) -> Path:
+    """Return ``path`` without links; links in a circle stay, which ``Path.resolve`` fails for."""
+    return Path(os.path.realpath(path))
+
+
 def absolute(path: Path) -> Path:
     """Return ``path`` as an absolute path, with ``~`` and ``~name`` replaced.
 

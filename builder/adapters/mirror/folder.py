@@ -17,7 +17,7 @@ from pathlib import Path
 
 from builder.errors import ConfigError, DiskError, ReleaseConflictError
 from builder.files.atomic_write import write_file
-from builder.files.disk import disk_errors, sync_folder
+from builder.files.disk import disk_errors, resolved, sync_folder
 from builder.files.file_lock import exclusive
 from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import INDEX
@@ -46,7 +46,7 @@ class MirrorFolder:
     """The mirror below ``root``."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = resolved(root)
         self.drafts = self.root / ".drafts"
 
     def release(self, tag: str) -> Path:

@@ -192,6 +192,22 @@ def test_an_empty_dist_is_nothing_to_do(copied: Place, tmp_path: Path, verb: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (3, "verify --dist circle"),
+        (11, "build --variant cpu --dist circle"),
+        (3, "mirror --to circle"),
+        (3, "rebuild empty --into circle"),
+    ],
+)
+def test_links_that_lead_in_a_circle_are_told(copied: Place, tmp_path: Path, code: int, words: str) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "empty").mkdir()
+    there = {name: str(tmp_path / name) for name in ("circle", "empty")}
+    assert copied.fails(code, *(there.get(word, word) for word in words.split())).startswith("error: ")
+
+
 def test_a_file_that_is_no_package_is_told(copied: Place, tmp_path: Path) -> None:
     (tmp_path / GARBAGE).write_bytes(b"garbage")
     said = copied.fails(7, "verify", "--package", str(tmp_path / GARBAGE), "--dist", str(tmp_path))

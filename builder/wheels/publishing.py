@@ -20,7 +20,7 @@ from builder.adapters.archive.wheel_file import WheelWriter
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
-from builder.errors import NothingToDoError, ReleaseConflictError, ValidationError
+from builder.errors import NothingToDoError, ParseError, ReleaseConflictError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
@@ -144,8 +144,14 @@ def _wheels_on(mirror: MirrorFolder) -> Mapping[str, tuple[ListedFile, ...]]:
 
 
 def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
-    """Return the wheels in a release's folder on a mirror, by version, with digests from ``SHA256SUMS``."""
-    sums = ChecksumFile().read(folder)
+    """Return the wheels in a release's folder on a mirror, by version, with digests from ``SHA256SUMS``.
+
+    A release whose ``SHA256SUMS`` is damaged has none until it is repaired.
+    """
+    try:
+        sums = ChecksumFile().read(folder)
+    except ParseError:
+        return {}
     names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))
     found: dict[str, list[ListedFile]] = {}
     for name in names:
@@ -257,5 +263,5 @@ def _list_file(file: Path, digest: str, folder: str = "") -> ListedFile:
     if not beside.is_file():
         return ListedFile(file.name, size, digest, folder=folder)
     content = beside.read_bytes()
-    python = HeaderParser().parsestr(content.decode())["Requires-Python"] or ""
+    python = HeaderParser().parsestr(content.decode(errors="replace"))["Requires-Python"] or ""
     return ListedFile(file.name, size, digest, python, sha256(content).hexdigest(), folder)

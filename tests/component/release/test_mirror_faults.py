@@ -65,6 +65,16 @@ def test_a_damaged_mirror_is_told_and_repaired_when_asked(
     assert bytes_in(stand.root) == whole(stand, files)
 
 
+@pytest.mark.parametrize("damage", [b"x", b"\xff"])
+def test_damaged_checksums_are_told_and_repaired_when_asked(stand: Stand, damage: bytes) -> None:
+    stand.mirror()
+    (stand.release() / "SHA256SUMS").write_bytes(damage)
+    with pytest.raises(ReleaseConflictError, match=r"published with other files.*--replace"):
+        stand.mirror()
+    stand.mirror(REPLACE)
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
 def test_a_repair_copies_only_what_is_damaged(stand: Stand) -> None:
     stand.mirror()
     inodes = {path.name: path.stat().st_ino for path in stand.release().iterdir()}

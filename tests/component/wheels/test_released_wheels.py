@@ -221,6 +221,15 @@ def test_a_wheel_that_is_gone_from_a_release_is_on_no_page(stall: WheelShop) -> 
     assert set(links(stall)) == {name for name in FILES if not name.endswith(".metadata")} - {gone.name}
 
 
+def test_an_older_release_with_a_flipped_bit_stops_no_newer_one(stall: WheelShop) -> None:
+    stall.mirror()
+    for name in (next((stall.root / TAG).glob("*.metadata")).name, "SHA256SUMS"):
+        file = stall.root / TAG / name
+        file.write_bytes(b"\xff" + file.read_bytes()[1:])
+        stall.mirror(NEWER)
+        assert {place.parent.name for place, _ in links(stall).values()} == {NEWER}
+
+
 def test_a_damaged_wheel_is_not_released(stall: WheelShop) -> None:
     """The wheel for the CPU is checked too, although it is released unchanged."""
     add_wheels(stall.shop)

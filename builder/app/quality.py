@@ -15,7 +15,7 @@ from pathlib import Path
 
 from builder.builds.side_by_side import side_by_side
 from builder.builds.wiring import Wiring
-from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError, os_error
 from builder.files.disk import is_writable
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_secrets
@@ -207,8 +207,9 @@ def _pins(lock: Lock) -> str:
 def _probe(name: str, probe: Callable[[], str]) -> Prerequisite:
     try:
         return Prerequisite(name=name, ok=True, message=probe())
-    except BuilderError as error:
-        return Prerequisite(name=name, ok=False, message=str(error))
+    except (BuilderError, OSError) as error:
+        said = os_error(error) if isinstance(error, OSError) else error
+        return Prerequisite(name=name, ok=False, message=str(said))
 
 
 def _engine(wiring: Wiring) -> str:

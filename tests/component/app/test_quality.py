@@ -148,6 +148,16 @@ def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: P
     assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
 
 
+def test_doctor_goes_on_where_a_folder_cannot_be_looked_at(bench: Bench, tmp_path: Path) -> None:
+    install(tmp_path, "mmdebstrap")
+    cache = tmp_path / ("x" * 300)
+    bench.shop.env = {**bench.shop.env, "ORTPACKS_CACHE": str(cache)}
+    assert not quality.doctor(bench.shop, as_json=False)
+    why = "the path is longer than the file system takes. Choose a shorter one."
+    assert bench.reporter.lines[-2] == f"✗ cache          {cache}: {why}"
+    assert bench.reporter.lines[-1].startswith("✓ dist ")
+
+
 def test_without_root_doctor_asks_for_newuidmap_too(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

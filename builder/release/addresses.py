@@ -24,13 +24,16 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
     reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
     """
     paths = archives_in(directory)
-    if tag:
-        return require_tag(tag)
-    manifests = []
-    for path in paths:
+    return require_tag(tag) if tag else tag_of(project, None, versions_of(readable(paths, archive)))
+
+
+def readable(packages: Iterable[Path], archive: Archive) -> list[Manifest]:
+    """Return the manifests of the packages that can be read."""
+    found = []
+    for package in packages:
         with suppress(BuilderError):
-            manifests.append(manifest_of(path, archive))
-    return tag_of(project, None, versions_of(manifests))
+            found.append(manifest_of(package, archive))
+    return found
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:

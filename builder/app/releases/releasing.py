@@ -32,7 +32,7 @@ from builder.package.archive import manifest_of
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Project
-from builder.release.addresses import index_url, release_tag
+from builder.release.addresses import index_url, readable, release_tag
 from builder.release.assets import ReleaseHost, Repository
 from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag, registry_tag
@@ -79,8 +79,10 @@ def publish_on(
     write_client(wiring, index_url(project.publish, tag))
     add_inspector(wiring)
     _add_runtime_layer(wiring)
-    add_zips(wiring)
-    add_wheels(wiring)
+    packages = archives_in(wiring.dist)
+    if len(readable(packages, wiring.archive(wiring.reporter))) == len(packages):  # else publish reports them
+        add_zips(wiring)
+        add_wheels(wiring)
     ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
 

@@ -11,7 +11,13 @@ from zipfile import ZipFile
 import pytest
 
 from builder.app.releases import releasing
-from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, ValidationError
+from builder.errors import (
+    CheckFailedError,
+    ConfigError,
+    IntegrityError,
+    ReleaseConflictError,
+    ValidationError,
+)
 from builder.wheels.package_wheels import make_missing_wheels
 from builder.wheels.publishing import add_wheels
 from tests.component.wheels.test_index import Links, hashed
@@ -238,6 +244,17 @@ def test_a_damaged_wheel_is_not_released(stall: WheelShop) -> None:
         archive.writestr("onnxruntime/added.py", b"")
     with pytest.raises(IntegrityError, match=r"added\.py"):
         add_wheels(stall.shop)
+
+
+@pytest.mark.parametrize("wheels", [True, False])
+def test_every_package_that_cannot_be_read_is_told_at_once(stall: WheelShop, wheels: bool) -> None:
+    stall.set_wheels(wheels)
+    broken = [f"ortpacks-{name}-1.23.2-cuda12.9-linux-x64.tar.zst" for name in ("latest", "legacy")]
+    for name in broken:
+        (stall.dist / name).write_bytes(b"half")
+    with pytest.raises(CheckFailedError, match="cannot be released") as caught:
+        stall.mirror()
+    assert all(f"R012 {name}" in str(caught.value) for name in broken)
 
 
 def test_a_release_cannot_have_the_name_of_the_pages(stall: WheelShop) -> None:

@@ -630,7 +630,7 @@ def root(
 
 @verb(
     positional=["release"],
-    release="a tag on GitHub, a mirror's folder or URL, oci://HOST/NAME:TAG, a package or its provenance",
+    release="a tag on GitHub, a release's folder or URL/ on a mirror, oci://HOST/NAME:TAG, a package's file",
     variant="of these packages one alone",
     into="folder of what is built and fetched (default: dist/rebuild)",
     jobs="units compiled at once",

@@ -102,6 +102,18 @@ def test_the_same_bytes_are_told_so(shop: Shop) -> None:
     assert shop.asked == [["--variant", one, "--base", "assembled", "3"] for one in ("legacy", "modern")]
 
 
+def test_help_and_page_say_which_folder_and_url_of_a_mirror_are_taken(shop: Shop, copied: Place) -> None:
+    """A mirror's own folder has no packages; the URL of a folder ends with a slash."""
+    said = " ".join(copied.run("rebuild", "--help").stdout.split())
+    assert "a release's folder or URL/ on a mirror" in said
+    assert "https://HOST/PATH/TAG/ or its folder" in (ROOT / "docs/provenance.md").read_text(encoding="utf-8")
+    mirror = shop.release.rename(shop.release.with_name("TAG")).parent
+    with serving(mirror) as server:
+        for place in (str(mirror / "TAG"), f"{server.url}/TAG/"):
+            shop.rebuild(place)
+            assert f"{place}: 2 packages are bit for bit what this tree makes" in shop.lines
+
+
 def test_one_variant_and_one_file_alone(shop: Shop) -> None:
     shop.rebuild(shop.release, "modern")
     shop.rebuild(shop.release / LEGACY)

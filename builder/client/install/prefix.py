@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Union
 
 from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
-from builder.files.disk import disk_errors, remove, rename, set_mode, sync_file
+from builder.files.disk import disk_errors, remove, rename, resolved, set_mode, sync_file
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import FOLDER_MODE, LIB, PROVIDER_LIBRARIES, stem
 
@@ -87,7 +87,7 @@ def make_folders(prefix: Prefix) -> None:
 
     Raises ``DiskError`` where one lies elsewhere, because a link leads there: its content will be removed.
     """
-    root = os.path.realpath(prefix.root)  # in a circle of links Path.resolve raises no OSError
+    root = resolved(prefix.root)
     for folder in (prefix.state, prefix.versions, prefix.downloads, prefix.parts):
         if folder.exists() and folder.resolve() != root / folder.relative_to(prefix.root):
             raise DiskError(

@@ -24,7 +24,7 @@ TRANSIENT = (
 """The exceptions after which the same request may succeed later."""
 
 
-class Session(requests.Session):
+class CheckedSession(requests.Session):
     """A session that refuses a host with an empty or long part, for which urllib3 has an error of its own."""
 
     def get_adapter(self, url: str) -> BaseAdapter:

@@ -26,7 +26,7 @@ from requests.adapters import HTTPAdapter
 from builder.adapters.http_session import (
     TRANSIENT,
     Bearer,
-    Session,
+    CheckedSession,
     certificate_refused,
     is_untrusted,
     named_wait,
@@ -136,7 +136,7 @@ class Registry:
         self._schemes = ("https", "http") if insecure else ("https",)
         self._timeout = (min(_TO_CONNECT, seconds), seconds)
         self._login_lock = threading.Lock()
-        self._session = Session()
+        self._session = CheckedSession()
         for scheme in self._schemes:
             self._session.mount(f"{scheme}://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
 

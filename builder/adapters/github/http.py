@@ -17,7 +17,7 @@ from builder.adapters.github.refusals import rate_limit_wait, reason_of, refusal
 from builder.adapters.http_session import (
     TRANSIENT,
     Bearer,
-    Session,
+    CheckedSession,
     certificate_refused,
     is_untrusted,
     named_wait,
@@ -90,7 +90,7 @@ class GitHubHttp:
         self._retrier = Retrier(reporter=reporter, sleep=sleep, policy=policy or RetryPolicy())
         self._clock = clock
         self._last_write: float | None = None
-        self._session = Session()
+        self._session = CheckedSession()
         self._answered = False
 
     @property

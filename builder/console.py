@@ -13,6 +13,8 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from builder.formats.text import redacted
+
 _LOCK = threading.Lock()
 _MB = 1_000_000
 _SECONDS_A_LINE = 60
@@ -74,14 +76,14 @@ class Console:
 
     def say(self, line: str) -> None:
         """See ``ports.Reporter.say``."""
-        self._write(f"  {line}")
+        self._write(f"  {redacted(line)}")
 
     def warn(self, line: str) -> None:
         """See ``ports.Reporter.warn``."""
         if self._github:
-            self._put(f"::warning::{_escaped(self._prefix + line)}\n")
+            self._put(f"::warning::{_escaped(self._prefix + redacted(line))}\n")
         else:
-            self._write(f"  ! {line}")
+            self._write(f"  ! {redacted(line)}")
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from builder.errors import TransferError
 from builder.files.http_client import Web, read_small
 from builder.files.http_opener import open_url, trusted_certificates
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 
@@ -48,7 +48,7 @@ class PackageIndex:
         found = dict(_wheels(self._page(url), requirement))
         if not found:
             raise TransferError(
-                f"{without_secrets(url)} lists no wheel of {requirement} for Linux on x86-64 with its size "
+                f"{redacted(url)} lists no wheel of {requirement} for Linux on x86-64 with its size "
                 "and sha256.",
                 advice="Name an index that does in PIP_INDEX_URL: PyPI, or a mirror of it with PEP 700.",
             )
@@ -66,7 +66,7 @@ class PackageIndex:
             return json.loads(read_small(url, _LIMIT, web))
         except (ValueError, RecursionError) as error:
             raise TransferError(
-                f"{without_secrets(url)} is no JSON of PEP 691.",
+                f"{redacted(url)} is no JSON of PEP 691.",
                 advice="Name an index that has it in PIP_INDEX_URL, as PyPI does.",
             ) from error
 

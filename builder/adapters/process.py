@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.errors import CommandError, ToolMissingError
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.ports import Completed
 
 TAIL_LINES = 30
@@ -128,7 +128,7 @@ def _failure(argv: Sequence[str], done: Completed) -> CommandError:
     output = (done.stderr.strip() or done.stdout.strip()).splitlines()
     how = f"was ended by signal {-done.code}" if done.code < 0 else f"exited with {done.code}"
     # URLs of mirrors and indexes may contain passwords, which messages must not show.
-    shown = [without_secrets(word) for word in argv]
-    tail = [without_secrets(line) for line in output[-TAIL_LINES:]]
+    shown = [redacted(word) for word in argv]
+    tail = [redacted(line) for line in output[-TAIL_LINES:]]
     message = f"{Path(argv[0]).name} {how}: {' '.join(shown)}"
     return CommandError(message, argv=shown, code=done.code, tail=tail)

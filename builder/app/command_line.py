@@ -24,7 +24,7 @@ from invoke.program import Program
 from builder.app.flags import ROOT
 from builder.builds.wiring import without_secrets
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
-from builder.formats.text import nearest
+from builder.formats.text import nearest, redacted
 
 INTERRUPTED = 130
 
@@ -105,7 +105,7 @@ class Verbs(Program):
             sys.exit(BuilderError.exit_code)
         except (BuilderError, OSError) as error:
             failure = error if isinstance(error, BuilderError) else _failure(error)
-            sys.stderr.write(f"error: {failure}\n")
+            sys.stderr.write(f"error: {redacted(str(failure))}\n")
             sys.exit(failure.exit_code)
 
     def execute(self) -> None:

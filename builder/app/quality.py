@@ -18,7 +18,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError, os_error
 from builder.files.disk import is_writable
 from builder.formats.package_names import Host, Profile
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.onnxruntime.toolchain import widened
 from builder.pipeline.plan import Decision, PlanOptions, decide
 from builder.pipeline.render import render
@@ -174,7 +174,7 @@ def doctor(wiring: Wiring, *, as_json: bool) -> bool:
         "inputs.lock": lambda: _pins(wiring.lock),
         "engine": lambda: _engine(wiring),
         "mmdebstrap": lambda: _mmdebstrap(wiring.env["PATH"]),
-        "mirror": lambda: without_secrets(", ".join(wiring.mirrors.find())),
+        "mirror": lambda: redacted(", ".join(wiring.mirrors.find())),
         "cache": lambda: _space(wiring.cache),
         "dist": lambda: _space(wiring.dist),
     }

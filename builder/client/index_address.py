@@ -12,7 +12,7 @@ from builder.errors import ConfigError, TransferError
 from builder.files.disk import absolute
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.package_names import INDEX
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 
 _RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
 
@@ -77,7 +77,7 @@ def _offline(text: str) -> Path:
     """Return the folder or archive of ``--offline``. Raises ``ConfigError`` where it does not exist."""
     path = None if is_url(text) else absolute(Path(text))
     if path is None or not path.exists():
-        named = without_secrets(text)
+        named = redacted(text)
         raise ConfigError(f"--offline {named}: a folder with index.json, or a package's archive, is wanted.")
     return path
 
@@ -90,7 +90,7 @@ def place(text: str) -> Union[str, Path]:
     """
     if not is_url(text):
         if _SCHEME.match(text):  # as a path it would be shown with its login
-            what = f"{without_secrets(text)}: only http, https and oci are fetched."
+            what = f"{redacted(text)}: only http, https and oci are fetched."
             raise TransferError(what, advice="A file or folder is named by its path.")
         return absolute(Path(text))
     address, _, pin = text.partition("#")
@@ -119,4 +119,4 @@ def is_url(text: str) -> bool:
 def _without_login(text: str) -> str:
     """Return an address without a login, also where a part of ``://`` is missing."""
     whole = "://" in text or "@" not in text
-    return without_secrets(text) if whole else f"…@{text.rpartition('@')[2]}"
+    return redacted(text) if whole else f"…@{text.rpartition('@')[2]}"

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Optional, TextIO, Tuple, Union
 
-from builder.formats.text import shown
+from builder.formats.text import redacted, shown
 
 _ESCAPES = "ortpacks"
 """The name under which ``_escape`` is registered with ``codecs``."""
@@ -41,8 +41,8 @@ class Output:
         _write(self._stdout, f"{text}\n")
 
     def say(self, text: str) -> None:
-        """Write lines to stderr, with control characters as escapes. Errors of writing are ignored."""
-        self.write(f"{shown(text)}\n")
+        """Write redacted lines to stderr, control characters as escapes. Errors of writing are ignored."""
+        self.write(f"{shown(redacted(text))}\n")
 
     def move(self, line: str) -> None:
         """Write a progress line to stderr over the one before. The last one ends with a line break."""

@@ -16,7 +16,7 @@ from yaml.reader import ReaderError
 
 from builder.config.document import Document, Location, Place, Problem, key_path, shorten
 from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.project.kinds import Unread
 
 _DEEPEST = 16
@@ -137,7 +137,7 @@ def _place(document: Document, location: Location, node: yaml.Node, noun: str) -
 def _scalar_text(node: yaml.ScalarNode) -> str:
     if node.tag == f"{_TAG}null" and node.style is None:
         return "nothing"
-    value = shorten(without_secrets(str(node.value)))
+    value = shorten(redacted(str(node.value)))
     return value if node.style is None and value.isprintable() else json.dumps(value)
 
 

@@ -26,7 +26,7 @@ from builder.files.http_client import (
     send_request,
 )
 from builder.files.http_opener import Response, TooSlowError
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
@@ -42,7 +42,7 @@ class WantedFile:
     @property
     def shown(self) -> str:
         """Return the URL as messages show it, without a login."""
-        return without_secrets(self.url)
+        return redacted(self.url)
 
 
 def fetch(wanted: WantedFile, part: Path, web: Web) -> None:

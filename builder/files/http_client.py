@@ -15,7 +15,7 @@ from urllib.error import HTTPError, URLError
 
 from builder.errors import TransferError
 from builder.files.http_opener import LEAST_BYTES, NO_TLS, TLS_BROKE_OFF, Open, Response
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 
 SILENT_SECONDS = 5.0
 """Seconds without an answer after which the user gets a message."""
@@ -123,11 +123,11 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
         try:
             return read_body(response, limit + 1)
         except (OSError, HTTPException) as error:
-            raise TransientError(f"{without_secrets(url)}: {error}") from error
+            raise TransientError(f"{redacted(url)}: {error}") from error
 
     content = retried(once, lambda: 0, web)
     if len(content) > limit:
-        raise too_large(without_secrets(url), limit, web.hint)
+        raise too_large(redacted(url), limit, web.hint)
     return content
 
 
@@ -172,7 +172,7 @@ def send_request(url: str, headers: Dict[str, str], web: Web) -> Response:
 
     Raises ``TransientError``, or ``TransferError`` where no retry can help.
     """
-    shown = without_secrets(url)
+    shown = redacted(url)
     try:
         with _announced(f"{shown}: no answer yet", web):
             return web.open(url, headers)
@@ -180,7 +180,7 @@ def send_request(url: str, headers: Dict[str, str], web: Web) -> Response:
         error.close()
         raise _refusal(shown, error, web) from error
     except URLError as error:
-        why = without_secrets(str(error.reason))
+        why = redacted(str(error.reason))
         if isinstance(error.reason, OSError) and not _final(error.reason):
             unknown = isinstance(error.reason, gaierror) and error.reason.errno == EAI_NONAME
             raise (UnknownHostError if unknown else TransientError)(f"{shown}: {why}") from error
@@ -222,7 +222,7 @@ def _final(error: OSError) -> bool:
 
 
 def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
-    message = f"{shown}: HTTP {error.code} {without_secrets(str(error.reason))}"
+    message = f"{shown}: HTTP {error.code} {redacted(str(error.reason))}"
     if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return RangeRefusedError(message)
     if error.code in TRANSIENT:

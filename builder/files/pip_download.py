@@ -7,7 +7,7 @@ from typing import List, Sequence, Union
 
 from builder.errors import DiskError, IntegrityError, TransferError
 from builder.files.disk import says_full
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 
 NO_PIP = 97
 """Exit code of an interpreter that has no pip."""
@@ -59,7 +59,7 @@ def refusal(name: str, output: Sequence[str], advice: str) -> Union[DiskError, I
     ``advice`` is for a wheel that is not available. Logins in the output are left out: an index without a
     host makes pip print its URL as it was given.
     """
-    last = [without_secrets(line.strip()) for line in output if line.strip()][-_TAIL:]
+    last = [redacted(line.strip()) for line in output if line.strip()][-_TAIL:]
     tail = "\n".join(f"    {line}" for line in last)
     if "DO NOT MATCH THE HASHES" in " ".join(" ".join(output).split()):
         return IntegrityError(f"{name}: the package index serves other bytes. pip says:\n{tail}")

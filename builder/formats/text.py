@@ -38,10 +38,10 @@ def abridged(names: Sequence[str], most: int) -> str:
 
 _MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")
 
-_USERINFO = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s:\[]*:(?!\d*(?:[/?#\s]|\Z)).*)@")
+_USERINFO = re.compile(r"(?:(?<=://)|(?<=[a-z]{2}:/))(?:[^/?#\s]*|[^/?#\s:\[]*:(?!\d*(?:[/?#\s]|\Z)).*)@")
 """Userinfo of a URL, up to the last ``@`` before the path, because a password may contain ``@``. Behind a
 colon that no port follows, up to the last ``@`` of the line: a password with a slash or a blank is hidden
-too, though the URL is invalid."""
+too, though the URL is invalid. ``Path`` leaves one of its two slashes."""
 
 _QUERY = re.compile(r"(?<=://)[^\s'\"]+\?[^\s'\"]+")
 
@@ -56,7 +56,7 @@ def may_carry_a_token(url: str) -> bool:
     return _MAY_CARRY_A_TOKEN.match(url) is not None
 
 
-def without_secrets(text: str) -> str:
+def redacted(text: str) -> str:
     """Return the text with ``…`` for logins (``user:password@``) and signatures of queries in every URL."""
     bare = _USERINFO.sub("…@", text)
     return _QUERY.sub(lambda found: _SIGNATURE.sub(r"\1…", found[0]), bare)

@@ -22,7 +22,7 @@ from builder.errors import CheckFailedError, IntegrityError, ValidationError
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64, REDUCED
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.package.attestations import Part
 from builder.pipeline.render import template_environment
 from builder.ports import NEWEST_MTIME, PushedImage
@@ -96,7 +96,7 @@ def require_repository(text: str) -> str:
     host = text.partition("/")[0]
     if not _REPOSITORY.fullmatch(text) or not ("." in host or ":" in host or host == "localhost"):
         raise ValidationError(
-            f"--push {without_secrets(text)!r} is no REGISTRY/NAME",
+            f"--push {redacted(text)!r} is no REGISTRY/NAME",
             cause="a registry's host and a name in lower case are wanted, without a scheme or a tag",
             advice="Like ghcr.io/owner/ortpacks or localhost:5000/ortpacks; tags follow from the package.",
         )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
 from builder.files.http_client import NotThereError
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.project.inputs import Input, Pin
 
 
@@ -35,7 +35,7 @@ class DebianSource:
             except NotThereError:
                 continue
             return dest
-        tried_mirrors = without_secrets(" or ".join(mirrors))
+        tried_mirrors = redacted(" or ".join(mirrors))
         raise TransferError(
             f"{item.key} is not on {tried_mirrors}",
             cause="the archive has moved on",

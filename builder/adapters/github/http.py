@@ -27,7 +27,7 @@ from builder.adapters.http_session import (
 )
 from builder.adapters.retries import Retrier, RetryPolicy, TransientFailure
 from builder.errors import ConfigError, TransferError
-from builder.formats.text import may_carry_a_token, without_secrets
+from builder.formats.text import may_carry_a_token, redacted
 from builder.ports import Reporter
 from builder.project.kinds import API, API_FORM
 
@@ -77,7 +77,7 @@ class GitHubHttp:
         """
         if API.fullmatch(api.rstrip("/")) is None:
             raise ConfigError(
-                f"--api (or publish.api of variants.yaml) is {without_secrets(api)!r}",
+                f"--api (or publish.api of variants.yaml) is {redacted(api)!r}",
                 cause="the token would go there",
                 advice=f"Allowed: {API_FORM}.",
             )

@@ -17,7 +17,7 @@ from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
 from builder.adapters.retries import FileBody, TransientFailure
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.ports import Reporter
 from builder.project.kinds import REPOSITORY
 from builder.release.assets import Asset, Release, matches, require_size
@@ -45,7 +45,7 @@ class GitHub:
         if REPOSITORY.fullmatch(repository) is None:
             raise ConfigError(
                 f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
-                f"{without_secrets(repository)!r}, not owner/name."
+                f"{redacted(repository)!r}, not owner/name."
             )
         self._repository = repository
         self._root = f"/repos/{repository}/releases"

@@ -27,7 +27,7 @@ from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
 from builder.files.disk import disk_errors
 from builder.formats.oci import is_oci, parse_address
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.ports import CompileCache
 
 _SECONDS = 5
@@ -68,7 +68,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
         )
     if cache is None:
         raise ValidationError(
-            f"{where} {without_secrets(address)!r} is no compile cache",
+            f"{where} {redacted(address)!r} is no compile cache",
             advice="Like redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.",
         )
     return cache

@@ -29,7 +29,7 @@ from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
 from builder.formats.package_names import MANIFEST, PARTS_SUFFIX
-from builder.formats.text import printable, without_secrets
+from builder.formats.text import printable, redacted
 from builder.ports import Reporter
 
 Library = tuple[str, Path]
@@ -130,7 +130,7 @@ def is_url(source: str) -> bool:
 
 def shown(source: str) -> str:
     """Return a source as messages and reports name it, without secrets of a URL and control characters."""
-    return printable(without_secrets(source))
+    return printable(redacted(source))
 
 
 def require_path(source: str) -> Path:

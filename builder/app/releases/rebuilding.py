@@ -27,7 +27,7 @@ from builder.files.http_opener import open_url, trusted_certificates
 from builder.files.oci_opener import OciOpener
 from builder.formats.index import INDEX_LIMIT, IndexPackage
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.package.provenance import SUFFIX
 from builder.package.recipe import Recipe, build_arguments, read_recipe, tree_differences
 from builder.pipeline.compare_packages import differences
@@ -70,7 +70,7 @@ def rebuild_release(
     found = released(wiring, release, web, trust)
     packages = [one for one in found if variant in (None, one.recipe.variant)]
     if not packages:
-        what = f"{without_secrets(release)} has no package{f' {variant}' if variant else ''}."
+        what = f"{redacted(release)} has no package{f' {variant}' if variant else ''}."
         raise NothingToDoError(what, advice="Name a release of ./run publish or mirror, or a package.")
     checks: list[Checked] = []
     ordered = sorted(packages, key=lambda one: (one.recipe.variant, one.recipe.command))
@@ -88,7 +88,7 @@ def rebuild_release(
 
 def require_same(wiring: Wiring, release: str, answer: ChecksAnswer) -> None:
     """Say that all packages are the same. Raises ``CheckFailedError`` with every difference."""
-    shown = without_secrets(release)
+    shown = redacted(release)
     differing = [problem for one in answer.checks for problem in one.problems]
     if differing:
         raise CheckFailedError(f"{shown} is not what this tree makes", differing)

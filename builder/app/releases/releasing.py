@@ -26,7 +26,7 @@ from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.oci import OciAddress, is_oci, parse_address
 from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
 from builder.pipeline.verify import verify
@@ -222,7 +222,7 @@ def mirror_release(wiring: Wiring, options: PublishOptions, to: str) -> ReleaseS
         return mirror_to_registry(wiring, options, to)
     if "://" in to:
         raise ValidationError(
-            f"--to {without_secrets(to)} is neither a folder nor oci://HOST/NAME",
+            f"--to {redacted(to)} is neither a folder nor oci://HOST/NAME",
             advice="Name the folder that the web server shows.",
         )
     return mirror_dist(wiring, options, Path(to))

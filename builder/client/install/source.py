@@ -18,7 +18,7 @@ from builder.files.http_client import NotThereError, Web, read_small, too_large
 from builder.formats.index import INDEX_LIMIT, Index, loads
 from builder.formats.oci import is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
-from builder.formats.text import without_secrets
+from builder.formats.text import redacted
 
 if TYPE_CHECKING:  # as in builder.client.context
     from builder.client.install.signed import Trust
@@ -101,7 +101,7 @@ def _neighbour(url: str, name: str) -> str:
 
 def shown_place(place: Place) -> str:
     """Return a place as messages show it: a URL without login and fragment, a path, which may hold a #."""
-    return str(place) if isinstance(place, Path) else without_secrets(urldefrag(place).url)
+    return str(place) if isinstance(place, Path) else redacted(urldefrag(place).url)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _fetched(url: str, web: Web) -> bytes:
     Raises ``ConfigError`` for any other fragment, ``IntegrityError`` or ``TransferError``.
     """
     address, pin = urldefrag(url)
-    shown, split, promised = without_secrets(address), urlsplit(address), _PIN.fullmatch(pin)
+    shown, split, promised = redacted(address), urlsplit(address), _PIN.fullmatch(pin)
     if pin and promised is None:
         raise ConfigError(f"{shown}#{pin}: what stands behind # is sha256= and 64 hexadecimal digits.")
     if split.scheme == "http" and promised is None and _THIS_MACHINE.fullmatch(split.hostname or "") is None:

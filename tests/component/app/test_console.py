@@ -44,6 +44,15 @@ def test_a_step_is_its_title_what_happens_and_its_seconds() -> None:
     assert written.getvalue() == "• plan legacy\n  base     assembled: asked for\n✓ plan legacy 1.5 s\n"
 
 
+@pytest.mark.parametrize("env", [{}, GITHUB])
+def test_no_line_has_a_login_or_a_signature(env: Mapping[str, str]) -> None:
+    shown, written = console(env)
+    shown.say("from https://user:s3cret@host/x?sig=s3cret")
+    shown.warn("https://user:s3cret@host/x?sig=s3cret fails")
+    assert written.getvalue().count("https://…@host/x?sig=…") == 2
+    assert "s3cret" not in written.getvalue()
+
+
 @pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), KeyboardInterrupt()])
 def test_a_step_that_fails_is_marked_and_the_error_goes_on(error: BaseException) -> None:
     shown, written = console()

@@ -208,6 +208,14 @@ def test_links_that_lead_in_a_circle_are_told(copied: Place, tmp_path: Path, cod
     assert copied.fails(code, *(there.get(word, word) for word in words.split())).startswith("error: ")
 
 
+@pytest.mark.parametrize("words", ["check --package", "wheel", "lock --check", "plan --variant"])
+def test_a_login_in_a_wrong_place_is_not_repeated(copied: Place, words: str) -> None:
+    done = copied.run(*words.split(), "https://user:s3cret@host/x")
+    assert done.returncode != 0
+    assert "…@host/x" in done.stderr, done.stderr
+    assert "s3cret" not in done.stdout + done.stderr
+
+
 def test_a_file_that_is_no_package_is_told(copied: Place, tmp_path: Path) -> None:
     (tmp_path / GARBAGE).write_bytes(b"garbage")
     said = copied.fails(7, "verify", "--package", str(tmp_path / GARBAGE), "--dist", str(tmp_path))

@@ -186,6 +186,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
         (["install", "--index", "RELEASE", "--layout", "thin"], 9, "--layout thin"),
         (["install", "--index", "RELEASE", "--wheels", "/no/such"], 2, "--wheels /no/such: no such folder"),
+        (["install", "--index", "RELEASE", "--wheels", "https://u:s3cret@h/x"], 2, "https:/…@h/x"),
         (["install", "--index", "RELEASE", "--look-in", "/no/such"], 2, "/no/such: no such folder"),
         (["install", "--index", "DAMAGED"], 7, "wanted: "),
         (["install", "--index", "RELEASE", "--prefix", "/proc/x"], 11, "/proc/x"),

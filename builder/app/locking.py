@@ -11,6 +11,7 @@ from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
 from builder.files.atomic_write import write_file
+from builder.files.disk import resolved
 from builder.findings.finding import require_no_errors
 from builder.formats.text import nearest
 from builder.gpu.architectures import Capability
@@ -105,7 +106,7 @@ def _present_lock(wiring: Wiring) -> Lock:
 
 
 def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
-    write_file(wiring.lock_file, render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+    write_file(resolved(wiring.lock_file), render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
 
 
 def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:

@@ -14,7 +14,7 @@ from builder.config.new_variant import with_variant
 from builder.console import Console
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
-from builder.files.disk import absolute, remove
+from builder.files.disk import absolute, remove, resolved
 from builder.onnxruntime.explain import Explanation, explain
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.project.build_plan import BuildPlan
@@ -66,7 +66,7 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
     path = wiring.project_file
     text, wiring.project = with_variant(wiring.project_text, path.name, name, sm)
     VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
-    write_file(path, text.encode())
+    write_file(resolved(path), text.encode())
     wiring.reporter.say(
         f"{path.name} has {name}; what follows from it: `./run docs`, `./run render --golden`"
     )

@@ -70,7 +70,9 @@ class Opener:
             manifests = [one for one in named if _is_manifest(*one)]
             libraries = [one for one in named if one not in manifests]
             if not libraries:
-                raise NothingToDoError(f"No shared library in {shown(source)}", advice=f"Name {_TAKEN}.")
+                raise NothingToDoError(
+                    f"No library for Linux or Windows in {shown(source)}", advice=f"Name {_TAKEN}."
+                )
             yield SourceFiles(libraries, manifests)
 
     @contextmanager

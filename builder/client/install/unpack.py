@@ -17,7 +17,7 @@ from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from builder.client.install.decompress import AGAIN, open_tar
 from builder.client.install.prefix import INFO
-from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.errors import ConfigError, IntegrityError, SchemaError, TransferError
 from builder.files.digest import chunks_in, sha256_of, size_of, write_new
 from builder.files.disk import Sync, disk_errors, set_mode, sync_file
 from builder.files.package_tar import (
@@ -122,14 +122,16 @@ def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: st
 
 
 def _parse(content: bytes, top: str) -> Manifest:
-    """Return the manifest. Raises ``IntegrityError`` where a sha256 is not 64 hexadecimal digits.
+    """Return the manifest. Raises ``IntegrityError`` where it has wrong keys or values.
 
-    The check matters because hashes become parts of file names and of pip's arguments.
+    The check of each sha256 matters because hashes become parts of file names and of pip's arguments.
     """
     try:
         manifest = loads(content.decode(), top)
     except UnicodeDecodeError as error:
         raise bad_package(top, f"{MANIFEST} is not UTF-8 text") from error
+    except SchemaError as error:
+        raise bad_package(top, f"{MANIFEST} has wrong keys or values", error.problems) from error
     hashes = [entry.sha256 for entry in manifest.files] + [wheel.sha256 for wheel in manifest.wheels]
     for sha256 in hashes:
         if SHA256.fullmatch(sha256) is None:

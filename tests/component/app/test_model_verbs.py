@@ -287,7 +287,7 @@ LACKS = (
             ValidationError,
             "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
         ),
-        ({"README": b"text"}, NothingToDoError, "No shared library in "),
+        ({"README": b"text"}, NothingToDoError, "No library for Linux or Windows in "),
     ],
 )
 def test_what_is_no_package_for_cuda(

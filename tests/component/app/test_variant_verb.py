@@ -36,6 +36,15 @@ def test_a_file_of_windows_line_ends_keeps_them(place: Place) -> None:
     assert head + tail == before
 
 
+def test_a_link_to_the_file_stays_one(place: Place) -> None:
+    path, elsewhere = place.folder / "variants.yaml", place.folder / "elsewhere.yaml"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere.name)
+    assert place.run(*ADD, "--sm", "75").returncode == 0
+    assert path.is_symlink()
+    assert "  tiny:\n" in elsewhere.read_text()
+
+
 def test_a_file_of_another_encoding_is_told(place: Place) -> None:
     path = place.folder / "variants.yaml"
     path.write_bytes(path.read_bytes() + "# f\u00fcr".encode("latin-1"))

@@ -168,7 +168,7 @@ def test_documents_of_something_else_make_no_image(
 
 
 def test_an_image_without_libraries_holds_none(holds: Holds) -> None:
-    with pytest.raises(NothingToDoError, match=r"^No shared library in "):
+    with pytest.raises(NothingToDoError, match=r"^No library for Linux or Windows in "):
         holds(docker_save([LOWER, files({".wh..wh..opq": b""})]))
 
 

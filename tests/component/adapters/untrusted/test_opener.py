@@ -515,8 +515,8 @@ def test_what_holds_no_library_is_told_and_what_could(opener: Opener, work: Path
     (work / "empty.zip").write_bytes(zipped({}))
     (work / "none.tar.gz").write_bytes(gzip.compress(files({"README": b"text"})))
     assert said(opener, work / name, NothingToDoError) == (
-        f"No shared library in {work / name}. Name a library, a folder, a wheel, a zip or tar archive, a "
-        "container image's file, or the URL of one."
+        f"No library for Linux or Windows in {work / name}. Name a library, a folder, a wheel, a zip or tar "
+        "archive, a container image's file, or the URL of one."
     )
 
 

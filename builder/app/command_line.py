@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -82,6 +83,23 @@ _UNKNOWN = re.compile(r"No idea what '(?P<word>.*)' is!", re.DOTALL)
 _NO_VALUE = re.compile(r"Flag <Argument: (?P<name>\S+)> needed value and was not given one!")
 
 
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does: with them the programs that the verb has started.
+
+    By default Python would end at once, and BuildKit go on compiling for hours. A signal that is ignored,
+    as SIGHUP is below ``nohup``, stays so.
+    """
+    found = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in found:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in found:
+            signal.signal(one, signal.SIG_DFL)
+
+
 class Verbs(Program):
     """Invoke's program, with ``with_flags`` applied to the words of the first verb.
 
@@ -96,7 +114,7 @@ class Verbs(Program):
         """
         try:
             try:
-                with without_secrets():
+                with without_secrets(), _ended_as_by_ctrl_c():
                     super().run(argv, exit)
             finally:
                 sys.stdout.flush()

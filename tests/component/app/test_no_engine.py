@@ -165,8 +165,11 @@ def test_builders_that_are_not_there_are_told_before_anything_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["docker"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "build"])
-def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [("plan", signal.SIGINT), ("build", signal.SIGINT), ("build", signal.SIGTERM), ("build", signal.SIGHUP)],
+)
+def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str, number: signal.Signals) -> None:
     """The engine accepts the connection and never answers."""
     address = tmp_path / "e.sock"
     with socket.socket(socket.AF_UNIX) as engine:
@@ -175,7 +178,7 @@ def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> 
         place.env["DOCKER_HOST"] = f"unix://{address}"
         process = place.start(verb, "--variant", "legacy")
         with engine.accept()[0]:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, said = process.communicate(timeout=20)
     assert process.returncode == 130, said
     assert said == "interrupted; the same command goes on from here\n"

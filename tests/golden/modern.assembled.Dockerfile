@@ -128,9 +128,10 @@ set(onnxruntime_ENABLE_CPUINFO "OFF" CACHE BOOL "only the host library asks for 
 set(CMAKE_PROJECT_onnxruntime_INCLUDE /src/units.cmake CACHE FILEPATH "units without a kernel")
 set(onnxruntime_CUDA_HOME /usr/local/cuda CACHE PATH "")
 set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its wheel")
-foreach(language C CXX CUDA)
-  set(CMAKE_${language}_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
+foreach(language C CXX)
+  set(CMAKE_${language}_COMPILER_LAUNCHER "unit;env;--unset=CCACHE_DEPEND;ccache" CACHE STRING "" FORCE)
 endforeach()
+set(CMAKE_CUDA_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 if(NOT "$ENV{AHEAD}" STREQUAL "")
   set(CMAKE_CUDA_COMPILER_LAUNCHER unit CACHE STRING "the object is empty: ccache is to have its pieces alone" FORCE)
 endif()
@@ -192,8 +193,9 @@ if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
     find /build -mindepth 1 -delete
     printf '%s' "$toolchain" >/build/.toolchain
 fi
-# Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, and only as
-# the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
+# Depend mode for CUDA units: otherwise ccache preprocesses first, and only as the device compiler sees it: an edit
+# under #ifndef __CUDA_ARCH__ would give the old object. C++ units are preprocessed first (--unset): variants and
+# profiles differ in -D, and share every unit whose text is the same.
 export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=e09f9280
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
 export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime

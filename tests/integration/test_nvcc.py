@@ -196,6 +196,25 @@ def toolchain(container: Toolchain) -> Toolchain:
     return container
 
 
+def test_a_unit_of_cpp_is_found_under_other_defines_that_it_does_not_use(toolchain: Toolchain) -> None:
+    """Variants and profiles differ in ``-D``; the launcher is the template's."""
+    template = (ROOT / "templates/variant.Dockerfile.j2").read_text()
+    launcher = re.findall(r'C CXX\)\n.*_LAUNCHER "unit;([^"]+)"', template)[0].replace(";", " ")
+    (toolchain.folder / "plain.cc").write_text("int answer() { return ANSWER; }\n")
+
+    def made(defines: str) -> tuple[str, bytes]:
+        compiling = f"{launcher} g++-12 {defines} -MD -MF plain.d -c plain.cc -o plain.o"
+        done = toolchain.sh(f"rm -f stats.log\nexport CCACHE_STATSLOG=/unit/stats.log\n{compiling}")
+        assert done.returncode == 0, done.stderr
+        return (toolchain.folder / "stats.log").read_text(), (toolchain.folder / "plain.o").read_bytes()
+
+    first, alone = made("-DANSWER=1 -DUSE_FLASH_ATTENTION=1")
+    again, shared = made("-DANSWER=1")
+    other, _ = made("-DANSWER=2")
+    assert ("cache_miss" in first, "preprocessed_cache_hit" in again, "cache_miss" in other) == (True,) * 3
+    assert alone == shared
+
+
 def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> None:
     (toolchain.folder / "unit.cu").write_text(WITH_CUB)
     own = toolchain.compile(LEGACY)

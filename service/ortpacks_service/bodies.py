@@ -144,7 +144,16 @@ def _require_room(together: int, most: int) -> None:
         raise RequestError(full, 503, 1)
 
 
-async def object_of(request: Request) -> Mapping[str, Any]:
+class JsonObject(dict[str, Any]):
+    """The JSON object of a body, which counts as memory until nothing refers to the object."""
+
+    def __init__(self, values: Mapping[str, Any], body: Body) -> None:
+        super().__init__(values)
+        self._body = body
+        body.content = b""  # the values are what is in memory now
+
+
+async def object_of(request: Request) -> JsonObject:
     """Return the body's JSON object. Raises ``RequestError`` for anything else."""
     body = await body_of(request)
     require_room_for_json(request, body, len(body.content))
@@ -154,7 +163,7 @@ async def object_of(request: Request) -> Mapping[str, Any]:
         raise RequestError(f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise RequestError("the body: a JSON object is wanted")
-    return found
+    return JsonObject(found, body)
 
 
 def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:

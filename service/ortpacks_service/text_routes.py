@@ -28,7 +28,8 @@ def _json(value: object) -> Response:
 async def embed(request: Request) -> Response:
     """Answer ``{"texts": text or [text, …]}`` with ``{"embeddings": [[…], …], …}``."""
     service: Service = request.app.state.service
-    texts = texts_of(await object_of(request), "texts", service.options.texts)
+    body = await object_of(request)  # it counts as memory up to the answer
+    texts = texts_of(body, "texts", service.options.texts)
     found = await service.embed(texts)
     return _json(
         {
@@ -81,7 +82,8 @@ async def openai_models(request: Request) -> Response:
 async def add(request: Request) -> Response:
     """Answer ``{"texts": …}`` with ``{"ids": [1, 2, …]}``, after the texts are on disk."""
     service: Service = request.app.state.service
-    texts = texts_of(await object_of(request), "texts", service.options.texts)
+    body = await object_of(request)  # it counts as memory up to the answer
+    texts = texts_of(body, "texts", service.options.texts)
     found = await service.embed(texts)
     return _json({"ids": await service.in_store(lambda store: store.add(texts, found.vectors))})
 

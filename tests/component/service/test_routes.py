@@ -110,6 +110,27 @@ def test_values_fill_the_memory_for_bodies_until_they_are_gone(start: Start) -> 
     assert bodies.grow(0) == 0
 
 
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [("/embed", "texts"), ("/v1/embeddings", "input"), ("/add", "texts"), ("/search", "text")],
+)
+def test_texts_fill_the_memory_for_bodies_while_they_wait(
+    start: Start, monkeypatch: pytest.MonkeyPatch, path: str, key: str
+) -> None:
+    service, waiting = start(), []
+    inner = service.app.state.service  # type: ignore[attr-defined]
+    embed = inner.embed
+
+    async def embed_later(texts: list[str]) -> object:
+        waiting.append(inner.bodies.grow(0))
+        return await embed(texts)
+
+    monkeypatch.setattr(inner, "embed", embed_later)
+    assert service.post(path, json={key: "east " * 2_000}).status_code == 200
+    assert waiting[0] > 10_000
+    assert inner.bodies.grow(0) == 0
+
+
 def test_what_is_not_there_is_told_as_json(service: TestClient) -> None:
     lost = service.get("/embed/all")
     assert (lost.status_code, lost.json()["error"]["message"]) == (404, "GET /embed/all: Not Found")

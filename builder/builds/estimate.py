@@ -2,8 +2,8 @@
 
 The table (``builder/inside/costs.tsv``) is for ORT 1.21.0, measured in a full build of ``legacy`` on a busy
 machine; units that ccache has take less time. Flash and lean attention's 34 units are from a build of
-``modern`` and ``latest`` (2026-11-26): all of ``latest``'s, and 15 of ``modern``'s, whose others are estimated
-from these.
+``modern`` and ``latest`` (2026-11-26): all of ``latest``'s, and 15 of ``modern``'s, from which the others'
+are estimated.
 """
 
 from __future__ import annotations

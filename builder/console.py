@@ -13,7 +13,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from builder.formats.text import redacted
+from builder.formats.text import redacted_message
 
 _LOCK = threading.Lock()
 _MB = 1_000_000
@@ -76,14 +76,14 @@ class Console:
 
     def say(self, line: str) -> None:
         """See ``ports.Reporter.say``."""
-        self._write(f"  {redacted(line)}")
+        self._write(f"  {redacted_message(line)}")
 
     def warn(self, line: str) -> None:
         """See ``ports.Reporter.warn``."""
         if self._github:
-            self._put(f"::warning::{_escaped(self._prefix + redacted(line))}\n")
+            self._put(f"::warning::{_escaped(self._prefix + redacted_message(line))}\n")
         else:
-            self._write(f"  ! {redacted(line)}")
+            self._write(f"  ! {redacted_message(line)}")
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -25,7 +25,7 @@ from invoke.program import Program
 from builder.app.flags import ROOT
 from builder.builds.wiring import without_secrets
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
-from builder.formats.text import nearest, redacted
+from builder.formats.text import nearest, redacted_message
 
 INTERRUPTED = 130
 
@@ -123,7 +123,7 @@ class Verbs(Program):
             sys.exit(BuilderError.exit_code)
         except (BuilderError, OSError) as error:
             failure = error if isinstance(error, BuilderError) else _failure(error)
-            sys.stderr.write(f"error: {redacted(str(failure))}\n")
+            sys.stderr.write(f"error: {redacted_message(str(failure))}\n")
             sys.exit(failure.exit_code)
 
     def execute(self) -> None:

@@ -21,7 +21,7 @@ from builder.client.index_address import index_address, shipped
 from builder.client.install.prefix import Prefix, default_prefix
 from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
-from builder.formats.text import redacted, shown
+from builder.formats.text import redacted_message, shown
 
 INTERRUPTED = 130
 
@@ -90,7 +90,7 @@ def quiet(context: CommandContext) -> CommandContext:
 
 
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:
-    message = redacted(message)
+    message = redacted_message(message)
     err(f"ortpacks: {message}")
     if as_json:
         command = next((word for word in argv if word in COMMANDS), "")

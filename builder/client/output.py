@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Optional, TextIO, Tuple, Union
 
-from builder.formats.text import redacted, shown
+from builder.formats.text import redacted_message, shown
 
 _ESCAPES = "ortpacks"
 """The name under which ``_escape`` is registered with ``codecs``."""
@@ -42,7 +42,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """Write redacted lines to stderr, control characters as escapes. Errors of writing are ignored."""
-        self.write(f"{shown(redacted(text))}\n")
+        self.write(f"{shown(redacted_message(text))}\n")
 
     def move(self, line: str) -> None:
         """Write a progress line to stderr over the one before. The last one ends with a line break."""

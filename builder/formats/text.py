@@ -43,6 +43,9 @@ _USERINFO = re.compile(r"(?:(?<=://)|(?<=[a-z]{2}:/))(?:[^/?#\s]*|[^/?#\s:\[]*:(
 colon that no port follows, up to the last ``@`` of the line: a password with a slash or a blank is hidden
 too, though the URL is invalid. ``Path`` leaves one of its two slashes."""
 
+_LOGIN = re.compile(r"(?:(?<=://)|(?<=[a-z]{2}:/))(?!USER:PASSWORD@)[^/?#\s@]+:[^/?#\s@]+@")
+"""A login in a whole message, whose advice may hold a placeholder and any ``@`` further on."""
+
 _QUERY = re.compile(r"(?<=://)[^\s'\"]+\?[^\s'\"]+")
 
 _SIGNATURE = re.compile(
@@ -58,8 +61,16 @@ def may_carry_a_token(url: str) -> bool:
 
 def redacted(text: str) -> str:
     """Return the text with ``…`` for logins (``user:password@``) and signatures of queries in every URL."""
-    bare = _USERINFO.sub("…@", text)
-    return _QUERY.sub(lambda found: _SIGNATURE.sub(r"\1…", found[0]), bare)
+    return _unsigned(_USERINFO.sub("…@", text))
+
+
+def redacted_message(text: str) -> str:
+    """Return a message as ``redacted`` does; a login that is no valid part of a URL stays."""
+    return _unsigned(_LOGIN.sub("…@", text))
+
+
+def _unsigned(text: str) -> str:
+    return _QUERY.sub(lambda found: _SIGNATURE.sub(r"\1…", found[0]), text)
 
 
 def amount(size: int) -> str:

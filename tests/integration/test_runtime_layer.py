@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.error
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from builder.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
-from tests.component.service.test_process import service
+from tests.component.service.test_process import Running, service
 from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import full_package, manifest, unpack
@@ -127,13 +128,22 @@ def embedder(tmp_path: Path) -> Path:
     return folder.parent
 
 
+def embeds(running: Running, provider: str) -> bool:
+    """Return whether a text is embedded by ``provider``; a virtual card's vectors are zeros, and refused."""
+    if provider == "cpu":
+        return bool(running.post("/embed", {"texts": "a"})["provider"] == provider)
+    with pytest.raises(urllib.error.HTTPError) as told:
+        running.post("/embed", {"texts": "a"})
+    return "the model returns only zeros for it" in told.value.read().decode()
+
+
 def test_on_a_faked_5_2_the_service_runs_on_legacys_provider(embedder: Path, tmp_path: Path) -> None:
     user = _application(full_package("legacy"), tmp_path / "application")
     with service(embedder, tmp_path / "data", user.world(VirtualCard(capability="5.2"))) as running:
         report = running.get("/providers")[EMBEDDER]
         assert (report["provider"], report["proved"]) == ("cuda", True)
         assert report["nodes"]["CUDAExecutionProvider"] > 180
-        assert running.post("/embed", {"texts": "a"})["provider"] == "cuda"
+        assert embeds(running, "cuda")
 
 
 @pytest.mark.parametrize(("capability", "provider"), [("5.2", "cpu"), ("8.6", "cuda"), ("12.0", "cuda")])
@@ -144,7 +154,7 @@ def test_the_service_runs_where_the_package_does_and_says_so(
     with service(embedder, tmp_path / "data", world) as running:
         report = running.get("/providers")[EMBEDDER]
         assert (report["provider"], report["proved"]) == (provider, True)
-        assert running.post("/embed", {"texts": "a"})["provider"] == provider
+        assert embeds(running, provider)
         refused = [step["reason"] for step in report["steps"] if step["provider"] == "cuda"]
         assert ("has no code for" in refused[0]) == (provider == "cpu")
         assert (report["nodes"].get("CUDAExecutionProvider", 0) > 180) == (provider == "cuda")

@@ -86,7 +86,9 @@ def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType(
                 try:
                     running.post("/embed", {"texts": "east"})
                     break
-                except OSError:
+                except OSError as error:
+                    if isinstance(error, urllib.error.HTTPError) and error.code == 400:
+                        break  # a virtual card computes nothing, and the service refuses vectors of zeros
                     assert process.poll() is None, process.communicate()
                     assert time.monotonic() < deadline
                     time.sleep(0.05)

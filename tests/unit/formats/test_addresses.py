@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.formats.text import may_carry_a_token, redacted
+from builder.formats.text import may_carry_a_token, redacted, redacted_message
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,22 @@ from builder.formats.text import may_carry_a_token, redacted
 )
 def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, shown: str) -> None:
     assert redacted(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://u:s3cret@h/x?sig=5ecret fails", "https://…@h/x?sig=… fails"),
+        ("https:/u:s3cret@h/x is no package", "https:/…@h/x is no package"),
+        ("Name it https://USER:PASSWORD@HOST/PATH.", "Name it https://USER:PASSWORD@HOST/PATH."),
+        (
+            "http://h:abc/x: no URL. / and @ are written %2F and %40",
+            "http://h:abc/x: no URL. / and @ are written %2F and %40",
+        ),
+    ],
+)
+def test_a_message_keeps_its_advice(text: str, shown: str) -> None:
+    assert redacted_message(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,11 @@ _USERINFO = re.compile(r"(?:(?<=://)|(?<=[a-z]{2}:/))(?:[^/?#\s]*|[^/?#\s:\[]*:(
 colon that no port follows, up to the last ``@`` of the line: a password with a slash or a blank is hidden
 too, though the URL is invalid. ``Path`` leaves one of its two slashes."""
 
-_LOGIN = re.compile(r"(?:(?<=://)|(?<=[a-z]{2}:/))(?!USER:PASSWORD@)[^/?#\s@]+:[^/?#\s@]+@")
-"""A login in a whole message, whose advice may hold a placeholder and any ``@`` further on."""
+_LOGIN = re.compile(
+    r"(?<![a-z])((?!ssh:)[a-z][a-z0-9+.-]+:/{1,2})(?!USER:PASSWORD@)[^/?#\s]+@", re.IGNORECASE
+)
+"""A login in a whole message, whose advice may hold a placeholder and any ``@`` further on. For ssh it is
+a name."""
 
 _QUERY = re.compile(r"(?<=://)[^\s'\"]+\?[^\s'\"]+")
 
@@ -66,7 +69,7 @@ def redacted(text: str) -> str:
 
 def redacted_message(text: str) -> str:
     """Return a message as ``redacted`` does; a login that is no valid part of a URL stays."""
-    return _unsigned(_LOGIN.sub("…@", text))
+    return _unsigned(_LOGIN.sub(r"\1…@", text))
 
 
 def _unsigned(text: str) -> str:

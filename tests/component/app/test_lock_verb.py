@@ -138,6 +138,16 @@ def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     assert all(pin.sha256 or pin.revision for pin in made.values())
 
 
+def test_a_link_to_the_lock_stays_one(shop: Wiring) -> None:
+    locking.lock_inputs(shop, refresh=False)
+    elsewhere = shop.lock_file.rename(shop.lock_file.with_name("elsewhere.lock"))
+    shop.lock_file.symlink_to(elsewhere.name)
+    elsewhere.write_text(render_lock(Lock(pins={})))
+    locking.lock_inputs(shop, refresh=False)
+    assert shop.lock_file.is_symlink()
+    assert GIT in elsewhere.read_text()
+
+
 def test_a_second_lock_changes_no_byte_and_fetches_nothing(
     shop: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:

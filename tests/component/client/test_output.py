@@ -175,3 +175,9 @@ def test_a_system_that_gives_no_more_is_told_without_a_traceback(
     assert "no more memory or threads" in machine.err
     assert machine.litter() == []
     assert machine.run("install", "--index", str(index)) == 0, machine.err
+
+
+def test_what_is_said_has_no_login() -> None:
+    stderr = io.StringIO()
+    Output(None, stderr).say("from https://user:s3cret@host/x?sig=s3cret or https://USER:PASSWORD@HOST")
+    assert stderr.getvalue() == "from https://…@host/x?sig=… or https://USER:PASSWORD@HOST\n"

@@ -73,6 +73,12 @@ def world() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def customized(folder: Path, code: str) -> dict[str, str]:
+    """Return an environment in which Python runs ``code`` before the service."""
+    (folder / "sitecustomize.py").write_text(code)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), world()["PYTHONPATH"]])}
+
+
 @contextmanager
 def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType({})) -> Iterator[Running]:
     port = free_port()
@@ -135,14 +141,14 @@ def test_a_run_that_does_not_end_holds_up_no_end(models: Path, tmp_path: Path) -
 
 
 def test_process_1_of_a_container_waits_for_no_batch_either(models: Path, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
+    env = customized(
+        tmp_path,
         "import signal, time\n"
         "from ortpacks_service.embedding import Embedder\n"
         "signal.raise_signal = lambda _: None  # as Linux does for process 1\n"
         "embed = Embedder.embed\n"
-        "Embedder.embed = lambda own, texts: time.sleep(20 * ('north' in texts)) or embed(own, texts)\n"
+        "Embedder.embed = lambda own, texts: time.sleep(20 * ('north' in texts)) or embed(own, texts)\n",
     )
-    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
     with service(models, tmp_path / "data", env) as running:
         asking = threading.Thread(target=lambda: _ignored(running, "/embed", {"texts": ["north", "east"]}))
         asking.start()
@@ -342,10 +348,7 @@ def test_an_answer_does_not_wait_for_the_clients_next_packet(shared: Running) ->
 def test_a_connection_whose_request_does_not_come_is_closed(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "from ortpacks_service import connections\nconnections._HEAD_SECONDS = 1\n"
-    )
-    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
+    env = customized(tmp_path, "from ortpacks_service import connections\nconnections._HEAD_SECONDS = 1\n")
     with service(models, tmp_path / "data", env) as running:
         for begin in (b"", PING, b"GET /"):
             began = time.monotonic()
@@ -362,14 +365,14 @@ def test_a_connection_whose_request_does_not_come_is_closed(
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
 def test_a_client_that_does_not_read_its_answer_is_left(models: Path, tmp_path: Path) -> None:
     """Such answers, 32 MiB or more each, stayed in memory as long as the client's machine ran."""
-    (tmp_path / "sitecustomize.py").write_text(
+    env = customized(
+        tmp_path,
         "import socket\n"
         "own = socket.socket.setsockopt\n"
         "def shorter(self, level, name, value):\n"
         "    own(self, level, name, 1000 if name == socket.TCP_USER_TIMEOUT and value == 30_000 else value)\n"
-        "socket.socket.setsockopt = shorter\n"
+        "socket.socket.setsockopt = shorter\n",
     )
-    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), world()["PYTHONPATH"]])}
     size = 16 << 20
     ids = {"name": "input_ids", "datatype": "INT64", "shape": [1, size // 8]}
     head = json.dumps(

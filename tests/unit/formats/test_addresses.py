@@ -46,6 +46,8 @@ def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, shown: 
     [
         ("https://u:s3cret@h/x?sig=5ecret fails", "https://…@h/x?sig=… fails"),
         ("https:/u:s3cret@h/x is no package", "https:/…@h/x is no package"),
+        ("HTTPS://ghp_t0ken@h/x, oci://u:p@ss@h", "HTTPS://…@h/x, oci://…@h"),
+        ("ssh://me@far does not answer: C:/a@b", "ssh://me@far does not answer: C:/a@b"),
         ("Name it https://USER:PASSWORD@HOST/PATH.", "Name it https://USER:PASSWORD@HOST/PATH."),
         (
             "http://h:abc/x: no URL. / and @ are written %2F and %40",

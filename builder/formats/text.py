@@ -44,15 +44,15 @@ colon that no port follows, up to the last ``@`` of the line: a password with a 
 too, though the URL is invalid. ``Path`` leaves one of its two slashes."""
 
 _LOGIN = re.compile(
-    r"(?<![a-z])((?!ssh:)[a-z][a-z0-9+.-]+:/{1,2})(?!USER:PASSWORD@)[^/?#\s]+@", re.IGNORECASE
+    r"(?<![a-z])((?!ssh:)[a-z][a-z0-9+.-]{1,20}:/{1,2})(?!USER:PASSWORD@)[^/?#\s]+@", re.IGNORECASE
 )
 """A login in a whole message, whose advice may hold a placeholder and any ``@`` further on. For ssh it is
 a name."""
 
-_QUERY = re.compile(r"(?<=://)[^\s'\"]+\?[^\s'\"]+")
+_WORD = re.compile(r"[^\s'\"]+")
 
 _SIGNATURE = re.compile(
-    r"([?&][^=&#]*(?:sig|token|key|credential|secret|passw|auth)[^=&#]*=)[^&#]*", re.IGNORECASE
+    r"([?&][^?=&#]{0,40}?(?:sig|token|key|credential|secret|passw|auth)[^?=&#]{0,40}=)[^&#]*", re.IGNORECASE
 )
 """A value in a URL's query that may be a secret: stores of artifacts sign addresses there."""
 
@@ -73,7 +73,7 @@ def redacted_message(text: str) -> str:
 
 
 def _unsigned(text: str) -> str:
-    return _QUERY.sub(lambda found: _SIGNATURE.sub(r"\1…", found[0]), text)
+    return _WORD.sub(lambda word: _SIGNATURE.sub(r"\1…", word[0]) if "://" in word[0] else word[0], text)
 
 
 def amount(size: int) -> str:

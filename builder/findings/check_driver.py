@@ -44,9 +44,9 @@ ADVICE = CheckAdvice(
         ),
         "D005": Advice(
             Severity.WARNING,
-            "The variable hides every GPU from CUDA: it takes numbers or UUIDs of GPUs that are there, and "
-            "the first that fits none ends the list.",
-            "Unset CUDA_VISIBLE_DEVICES, or name a GPU of `nvidia-smi -L`.",
+            "The variable hides every GPU from CUDA: it takes numbers or UUIDs of GPUs or MIG instances that "
+            "are there, the first that fits none ends the list, and one that comes twice empties it.",
+            "Unset CUDA_VISIBLE_DEVICES, or name a GPU or an instance of `nvidia-smi -L` once.",
         ),
         "D006": Advice(
             Severity.ERROR,

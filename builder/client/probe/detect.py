@@ -243,20 +243,34 @@ def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Devic
 def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device, ...]:
     """Return the devices that ``CUDA_VISIBLE_DEVICES`` leaves visible, by CUDA's own rule.
 
-    The devices come in the order named, up to the first name that fits no GPU. Where the first name is a MIG
-    instance's, all are returned. A number is the probe's index, which follows PCI addresses; CUDA's numbers
-    do so only with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+    The devices come in the order named, up to the first name that fits no GPU; there is none where a GPU is
+    named twice. Where the first name is a MIG instance's, all are returned. A number is the probe's index,
+    which follows PCI addresses; CUDA's numbers do so only with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
     wanted = env.get(VARIABLE)
-    if wanted is None or wanted.startswith("MIG-"):
+    if wanted is None:
         return tuple(devices)
-    shown = []
+    if wanted.startswith("MIG-"):
+        return tuple(devices) if _may_be_instance(wanted.partition(",")[0].strip(), devices) else ()
+    shown: List[Device] = []
     for name in wanted.split(","):
         match = [device for device in devices if _named(device, name.strip())]
         if len(match) != 1:
             break
+        if match[0] in shown:
+            return ()
         shown += match
     return tuple(shown)
+
+
+def _may_be_instance(name: str, devices: Sequence[Device]) -> bool:
+    """Return whether a name, ``MIG-…``, is an instance's; true where the instances' names are not known.
+
+    Those are not known in the older form, ``MIG-GPU-…/1/0``, nor from nvidia-smi. An instance gets another
+    name when it is made again, and none outlives a restart of the machine.
+    """
+    unknown = name.startswith("MIG-GPU-") or any(device.mig == () for device in devices)
+    return unknown or any(one.startswith(name) for device in devices for one in device.mig or ())
 
 
 def _filtered(probe: Probe, env: Mapping[str, str]) -> Probe:

@@ -73,6 +73,8 @@ def test_a_program_that_ends_and_leaves_its_pipe_to_another_is_not_waited_for(
         ("GPU-bbbb", ["GPU-bbbb"]),
         ("1,0", ["GPU-bbbb", "GPU-aaaa"]),
         ("0,7,1", ["GPU-aaaa"]),
+        ("1,0,1", []),
+        ("GPU-bbbb,GPU-bbbb", []),
         ("", []),
         ("-1", []),
     ],
@@ -80,6 +82,8 @@ def test_a_program_that_ends_and_leaves_its_pipe_to_another_is_not_waited_for(
 def test_cuda_visible_devices_is_respected_without_libcuda(
     tmp_path: Path, visible: str, uuids: list[str]
 ) -> None:
+    """The rule is that of ``_parse_visible_devices`` in PyTorch's ``torch/cuda/__init__.py``, which follows
+    CUDA: a repeated number or UUID leaves no GPU."""
     smi = program(tmp_path, TWO_CARDS)
     found = detect(machine(tmp_path, smi=(smi,), env={"CUDA_VISIBLE_DEVICES": visible}))
     assert [card.uuid for card in found.devices] == uuids

@@ -183,6 +183,24 @@ def test_a_divided_card_has_the_memory_of_its_largest_instance(tmp_path: Path, n
     assert card.mig == ("MIG-feb88891-0321-5fef-9c87-d4af3b54259e",)
 
 
+@pytest.mark.parametrize(
+    ("named", "count"),
+    [
+        ("MIG-feb88891-0321-5fef-9c87-d4af3b54259e", 1),
+        ("MIG-GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16/1/0", 1),
+        ("MIG-00000000-0321-5fef-9c87-d4af3b54259e", 0),
+    ],
+)
+def test_an_instance_that_is_no_longer_there_hides_every_gpu(
+    tmp_path: Path, cuda_so: str, nvml_so: str, named: str, count: int
+) -> None:
+    """NVIDIA's MIG User Guide: instances do not persist across a restart, and CUDA_VISIBLE_DEVICES takes the
+    names ``MIG-<UUID>`` and, as before driver 470, ``MIG-<GPU-UUID>/<GI>/<CI>``."""
+    env = {"FAKE_CUDA": "100", "FAKE_MIG": "1", "CUDA_VISIBLE_DEVICES": named}
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env))
+    assert (len(found.devices), "hides" in probes(found)["NVML"].detail) == (count, not count)
+
+
 @pytest.mark.parametrize("who", ["FAKE_CUDA", "FAKE_NVML"])
 def test_a_library_that_crashes_takes_only_its_own_answer_down(
     tmp_path: Path, cuda_so: str, nvml_so: str, who: str

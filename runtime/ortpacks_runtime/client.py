@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,16 @@ except BuilderError as error:
     print(json.dumps({"error": {"message": str(error)}}))
 """
 """A program that reads a model with the client's own reader, which no command of the client runs alone."""
+
+_IMPLY = """\
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import implied
+known = {Capability.parse(name): support for name, support in json.loads(sys.argv[2]).items()}
+print(json.dumps({"support": implied(known, Capability.parse(sys.argv[3]))}))
+"""
+"""A program that asks the client's own rule, by which ``select`` serves a GPU that a package predates."""
 
 _GENERAL = ("D401",)
 """Code of a finding that only says that a session fails, without a cause."""
@@ -58,6 +68,16 @@ def describe(model: Path) -> dict[str, Any]:
     Raises ``ClientError``, also for a file that is cut short or lacks its weights.
     """
     return _answer(["-I", "-S", "-c", _READ_MODEL, _client(), str(model)])
+
+
+def implied(capabilities: Mapping[str, str], capability: str) -> str:
+    """Return the support of a GPU that ``capabilities`` of a package do not name, as they imply it.
+
+    Raises ``ClientError``.
+    """
+    return str(
+        _answer(["-I", "-S", "-c", _IMPLY, _client(), json.dumps(capabilities), capability])["support"]
+    )
 
 
 def _answer(arguments: Sequence[str]) -> dict[str, Any]:

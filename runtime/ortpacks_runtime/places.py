@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ortpacks_runtime import libraries
-from ortpacks_runtime.client import ClientError, devices
+from ortpacks_runtime.client import ClientError, devices, implied
 from ortpacks_runtime.options import Profile
 from ortpacks_runtime.providers import ProviderError
 from ortpacks_runtime.settings import Settings
@@ -82,6 +82,10 @@ def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:
 
     A wheel that does not state its capabilities counts as native.
     """
+    capability = device["capability"]
     if found.capabilities is None:
         return 0
-    return _RANKS.get(found.capabilities.get(device["capability"] or "", "none"), len(_RANKS))
+    if not capability:
+        return len(_RANKS)
+    support = found.capabilities.get(capability) or implied(found.capabilities, capability)
+    return _RANKS.get(support, len(_RANKS))

@@ -69,6 +69,20 @@ ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 PRODUCT = ROWS @ np.arange(8, dtype=np.float32).reshape(4, 2)
 
 
+@asking
+def test_a_gpu_that_the_package_predates_is_taken_as_select_takes_it() -> None:
+    """NVIDIA's compatibility guides: SASS runs on a higher minor version, PTX on any newer GPU. Defect:
+    ``select`` installed the package for such a GPU, and sessions went on with the CPU: it had no code."""
+    package = Libraries("ours", Path(), {"8.6": "native", "9.0": "native", "10.3": "jit", "12.0": "jit"})
+    old, new, newest = (
+        {"name": "a card", "uuid": None, "memory_mib": 8192, "capability": capability, "profile": None}
+        for capability in ("3.5", "8.8", "13.0")
+    )
+    assert [places.fitting([one], package, Settings()).jit for one in (new, newest)] == [False, True]
+    with pytest.raises(ProviderError, match=r"ours has no code for a card, compute capability 3\.5"):
+        places.fitting([old], package, Settings())
+
+
 def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
     def threads(session: Session) -> int:
         return int(session.inner.get_session_options().intra_op_num_threads)

@@ -13,6 +13,8 @@ from builder.app.documentation.pages import pages, rendered
 from builder.builds.wiring import Wiring
 from builder.client import arguments
 from builder.errors import BuilderError, ConfigError
+from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import NATIVE, implied
 from builder.gpu.table import LISTED_GPUS
 from builder.package.build_record import builds_page
 from builder.report.card_grid import page as grid_page
@@ -58,6 +60,24 @@ def test_the_grid_of_cards_has_todays_head_and_a_row_for_each_listed_gpu() -> No
     for table in text.split("\n## ")[1:]:
         _, _, *rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
         assert [row[1] for row in rows] == devices
+
+
+def test_gpus_that_no_package_lists_are_served_as_the_guide_to_variants_says() -> None:
+    """What packages list is read from the grid of cards. Defect: 8.8 "takes the CPU", where ``select``
+    follows NVIDIA's rule that code for 8.6 runs there."""
+    served: dict[str, dict[Capability, str]] = {}
+    for table in (ROOT / "docs/cards.md").read_text(encoding="utf-8").split("\n## ortpacks-")[1:]:
+        rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
+        served[table.partition("-")[0]] = {
+            Capability.parse(row[1]): row[4].replace("no", "none") for row in rows
+        }
+    guide = (ROOT / "docs/variants.md").read_text(encoding="utf-8")
+    for device in ("8.8", "10.7"):
+        takers = [
+            name for name, found in served.items() if implied(found, Capability.parse(device)) == NATIVE
+        ]
+        (said,) = re.findall(rf"^\| {device} \| [^|]* \| ([^|]*) \|", guide, re.MULTILINE)
+        assert said == (f"`{takers[0]}`, natively" if takers else "no")
 
 
 def test_every_stored_result_is_shown_and_every_generator_used() -> None:

@@ -52,7 +52,7 @@ ADVICE = CheckAdvice(
             Severity.WARNING,
             "Below compute capability 5.3 a GPU has no half-precision arithmetic, and some of ONNX Runtime's "
             "half-precision kernels are empty there: they return zeros, without an error.",
-            "Use models in single precision (fp32), or in int8, on this GPU.",
+            "Use models in single precision (fp32) on this GPU.",
         ),
         "D208": Advice(
             Severity.WARNING,

@@ -181,7 +181,7 @@ def _half(path: str, sm: Sequence[Arch]) -> Iterator[Finding]:
             code=Code.C006,
             path=path,
             message=f"{HALF_IN_CONTRIB.what} ({HALF_IN_CONTRIB.source}). fp16 models may give wrong numbers "
-            "there: ship fp32 or int8",
+            "there: ship fp32",
             wanted="fp16 models only on sm_53 and newer" + (f", or the set {kept}" if kept else ""),
             got=sm_names(weak),
             severity=Severity.WARNING,

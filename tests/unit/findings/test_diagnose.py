@@ -11,6 +11,9 @@ from builder.findings import check_container, check_cuda, check_driver, check_li
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Code, Finding, Severity
 from builder.findings.observations import Observations, Probe, Shadow
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.device_profiles import profile_of
+from builder.onnxruntime.versions import check_version
 from tests.support import ROOT
 from tests.unit.findings.doctor_cases import BARE, CASES, NO_DEVICE, OWN, WELL, WSL_500
 from tests.unit.selection.select_cases import gpu
@@ -129,6 +132,18 @@ def test_the_generations_that_580_is_the_last_driver_of(device: int, *, old: boo
 def test_half_precision_begins_at_5_3(capability: str, *, warned: bool) -> None:
     codes = {finding.code.name for finding in diagnose(replace(WELL, devices=(gpu(capability),)))}
     assert ("D207" in codes) == warned
+
+
+def test_a_gpu_without_fp16_is_given_no_number_type_that_its_profile_leaves_out() -> None:
+    """ONNX Runtime's OperatorKernels.md: CUDA has no DynamicQuantizeLinear, and MatMulInteger of int8 alone.
+    Defect: "or in int8", whose nodes run on the CPU."""
+    known = {types for level in profile_of(Capability(5, 2), 8192).dtypes.values() for types in level}
+    for text in (
+        ADVICE["D207"].do,
+        next(check_version("sm", [Arch(5, 2)], "1.21.0", "12.9", compiling=True)).message,
+    ):
+        named = set(re.findall(r"\b(?:fp32|int8|bf16)\b", text))
+        assert named == known == {"fp32"}
 
 
 def test_the_worst_comes_first() -> None:

@@ -81,6 +81,14 @@ ADVICE = CheckAdvice(
             "`nvidia-smi` lists the programs that have it: end them. Else take a smaller model, batch or "
             "number type.",
         ),
+        "D034": Advice(
+            Severity.ERROR,
+            "The loader finds the CUDA toolkit's stub of libcuda.so.1 before the driver's library. Programs "
+            "are linked with a stub; it runs nothing.",
+            "Take folders named stubs out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and remove a link "
+            "libcuda.so.1 to a stub; in a container, start a new one with its GPUs (`docker run --gpus "
+            "all`).",
+        ),
         "D013": Advice(
             Severity.ERROR,
             "The driver hangs: a GPU that is lost, a reset that does not end, or a broken update.",
@@ -124,6 +132,7 @@ ADVICE = CheckAdvice(
 
 _CODES: Dict[int, str] = {
     2: "D033",
+    34: "D034",
     35: "D021",
     209: "D022",
     222: "D023",
@@ -159,7 +168,7 @@ def failures(observed: Observations) -> List[NumberedFailure]:
 
 
 def numbered_failures(observed: Observations) -> Iterator[Finding]:
-    """Yield D021 to D030, D033 or D105 where CUDA, NVML or a session fails with a number."""
+    """Yield D021 to D030, D033, D034 or D105 where CUDA, NVML or a session fails with a number."""
     by_code: Dict[str, List[str]] = {}
     for failure in failures(observed):
         by_code.setdefault(failure.code, []).append(failure.text)

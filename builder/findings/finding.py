@@ -103,6 +103,7 @@ class Code(Enum):
     D031 = "the driver is below the floor of the package, or of CUDA 12"
     D032 = "a driver above the ceiling of the package in use"
     D033 = "CUDA failure 2"
+    D034 = "CUDA failure 34"
     D101 = "a container with the host's card in sight, and no /dev/nvidiactl"
     D102 = "the container was told to get no GPU"
     D103 = "a container with a GPU, and no libcuda.so.1"

@@ -311,6 +311,8 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         {"D021", "D403"},
     ),
     "2": (trying("CUDA failure 2: out of memory", 2), {"D033", "D403"}),
+    # cuda.h: the application has loaded a stub library; NVIDIA/warp#219 had its folder on the search path
+    "34": (failing(34, "CUDA_ERROR_STUB_LIBRARY"), {"D034"}),
     "209": (trying("CUDA failure 209: no kernel image is available for execution", 209), {"D022", "D403"}),
     "222": (trying("CUDA failure 222: the provided PTX was compiled with", 222), {"D023", "D403"}),
     "803": (failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), {"D024"}),

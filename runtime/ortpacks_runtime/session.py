@@ -33,7 +33,8 @@ log = logging.getLogger("ortpacks_runtime")
 _NVIDIA = (CUDA, TENSORRT)
 
 _MEMORY = re.compile(
-    r"out of memory|Failed to allocate memory|is smaller than requested bytes|ALLOC_FAILED|CUDA failure 2:"
+    r"out of memory|Failed to allocate memory|is smaller than requested bytes|CUDA failure 2:"
+    r"|ALLOC_FAILED|DEVICE_ALLOCATION_FAILED"
 )
 """Messages of ONNX Runtime, CUDA, cuDNN and cuBLAS for a GPU whose memory, or the limit on it, is full."""
 

@@ -300,10 +300,12 @@ def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False, recording: bool = Fal
 FULL = "Non-zero status code … BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"
 LIMITED = "… AllocateRawInternal Available memory of 0 is smaller than requested bytes of 2048"
 """ONNX Runtime's message when ``gpu_mem_limit`` is reached: microsoft/onnxruntime#23121."""
+CUDNN_9 = "CUDNN failure 4004: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ; GPU=0 ; hostname=x"
+"""cudnn_graph.h of cuDNN 9.10.2. Defect: cuDNN 8's name alone was known, and the session left the GPU."""
 DEAD = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=x"
 
 
-@pytest.mark.parametrize("says", [FULL, LIMITED])
+@pytest.mark.parametrize("says", [FULL, LIMITED, CUDNN_9])
 def test_a_batch_that_the_memory_does_not_hold_is_halved(model: Path, says: str) -> None:
     gpu = Gpu(1, says)
     session = on_gpu(gpu, model)

@@ -102,7 +102,7 @@ class Code(Enum):
     D030 = "NVML or nvidia-smi 15"
     D031 = "the driver is below the floor of the package, or of CUDA 12"
     D032 = "a driver above the ceiling of the package in use"
-    D033 = "CUDA failure 2"
+    D033 = "CUDA failure 2, or another message for full memory"
     D034 = "CUDA failure 34"
     D101 = "a container with the host's card in sight, and no /dev/nvidiactl"
     D102 = "the container was told to get no GPU"

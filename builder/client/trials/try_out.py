@@ -45,7 +45,17 @@ _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
 _BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
 """ONNX Runtime's message for a kernel that does not start, with the error's name in driver_types.h."""
 
+_FULL = re.compile(
+    r"Failed to allocate memory for requested buffer|is smaller than requested bytes"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"
+)
+"""Messages of ONNX Runtime's arena, of cuBLAS and of cuDNN 9 for a GPU whose memory is full."""
+
+_OUT_OF_MEMORY = 2
+
 _NAMED = {
+    "cudaErrorMemoryAllocation": _OUT_OF_MEMORY,
+    "cudaErrorStubLibrary": 34,
     "cudaErrorInsufficientDriver": 35,
     "cudaErrorNoDevice": 100,
     "cudaErrorNoKernelImageForDevice": 209,
@@ -187,7 +197,7 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
 
 
 def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
-    """Return the failure and CUDA's number of it, if there is one.
+    """Return the failure and CUDA's number of it, if there is one; that of full memory whoever tells of it.
 
     The failure is CUDA's error, else the loader's message in ``log``, else the whole ``message``.
     """
@@ -197,7 +207,9 @@ def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     if named and named[1] in _NAMED:
         number = _NAMED[named[1]]
         return f"CUDA failure {number}: {named[2].strip()}", number
-    return ((loader[1] or loader[2]).strip() if loader else " ".join(message.split())), None
+    if loader:
+        return (loader[1] or loader[2]).strip(), None
+    return " ".join(message.split()), _OUT_OF_MEMORY if _FULL.search(message) else None
 
 
 def _advice(failure: str) -> str:

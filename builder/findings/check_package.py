@@ -56,7 +56,8 @@ ADVICE = CheckAdvice(
         ),
         "D208": Advice(
             Severity.WARNING,
-            "There is an NVIDIA GPU, and the package in use does not use it.",
+            "There is an NVIDIA GPU, and the package in use has no CUDA: with one for the CPU the GPU is not "
+            "used, with one for DirectML it is used by DirectX 12.",
             "Run `install` again: with the GPU in sight it may take another package. `select` says why it "
             "does not.",
         ),

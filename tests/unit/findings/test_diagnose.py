@@ -146,6 +146,13 @@ def test_a_gpu_without_fp16_is_given_no_number_type_that_its_profile_leaves_out(
         assert named == known == {"fp32"}
 
 
+def test_a_package_for_directml_is_not_said_to_leave_the_gpu_unused() -> None:
+    """ONNX Runtime's page on its DirectML provider: it runs on any GPU for DirectX 12, NVIDIA's too. Defect:
+    "the package in use does not use it", of each NVIDIA GPU on Windows without the variant ``windows``."""
+    found = only(CASES["Windows with DirectML and an old driver"][0])
+    assert "with one for DirectML it is used by DirectX 12" in found.means
+
+
 def test_the_worst_comes_first() -> None:
     observed = replace(WELL, devices=(gpu("5.2"),), noexec=("/tmp",))
     found = [(finding.severity, finding.code.name) for finding in diagnose(observed)]

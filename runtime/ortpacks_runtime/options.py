@@ -48,7 +48,7 @@ def dtype_of(file: Path) -> str | None:
 def provider_options(provider: str, ordinal: int, level: str, profile: Profile | None) -> dict[str, str]:
     """Return the provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
 
-    TensorRT's flags are ``True`` and ``False``, CUDA's ``1`` and ``0``; each provider refuses the other form.
+    TensorRT's flags are ``True`` and ``False``; it refuses ``1`` and ``0``, which CUDA takes as well.
 
     Raises ``ProviderError`` if TensorRT's engines cannot be kept.
     """

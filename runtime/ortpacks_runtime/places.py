@@ -45,12 +45,10 @@ def prepare(name: str, wanted: Settings) -> Place:
         answer = asking.submit(devices)
         found = libraries.find()
     try:
-        known = answer.result()
+        place = fitting(answer.result(), found, wanted)
+        libraries.load(found, name)
     except ClientError as error:
         raise ProviderError(str(error)) from error
-    try:
-        place = fitting(known, found, wanted)
-        libraries.load(found, name)
     except ProviderError as error:
         raise ProviderError("; ".join(filter(None, (error.what, found.note))), error.do) from error
     return replace(place, note=found.note, cannot_run=found.cannot_run)
@@ -59,7 +57,8 @@ def prepare(name: str, wanted: Settings) -> Place:
 def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:
     """Return the requested GPU, else the one that the libraries serve best; of equals, that with most memory.
 
-    Raises ``ProviderError`` if there is no such GPU, or if the libraries have no code for it.
+    Raises ``ProviderError`` if there is no such GPU, or if the libraries have no code for it, and
+    ``ClientError`` if the client does not tell whether they have.
     """
     numbered = list(enumerate(known))
     if not numbered:

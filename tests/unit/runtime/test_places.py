@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ortpacks_runtime import libraries, places
 from ortpacks_runtime.libraries import Libraries
 from ortpacks_runtime.options import model_file, provider_options
 from ortpacks_runtime.places import fitting
@@ -41,6 +42,16 @@ def test_native_code_goes_before_jit_and_before_memory() -> None:
     assert fitting(THREE[:2], PACKAGE, Settings()).ordinal == 1
     assert [fitting(known, PACKAGE, Settings()).jit for known in (THREE, THREE[:2])] == [False, True]
     assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
+
+
+def test_a_client_that_cannot_judge_a_gpu_which_the_package_predates_leaves_the_provider_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
+    monkeypatch.setattr(places, "devices", lambda: (gpu("8.8", 8192),))
+    monkeypatch.setattr(libraries, "find", lambda: PACKAGE)
+    with pytest.raises(ProviderError, match="the ortpacks client is not at /no/such"):
+        places.prepare("cuda", Settings())
 
 
 @pytest.mark.parametrize("device", [0, MAXWELL])

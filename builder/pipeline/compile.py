@@ -3,7 +3,7 @@
 Inputs are hard links into the cache, so the context needs no disk space. BuildKit's cache mounts keep ccache
 and the Ninja tree, so a killed build continues from there. ``advice`` searches the last lines of a failed
 compile. Each of its patterns is printed by the tool itself: nvcc 12.4 and GCC 12, with a planted fault
-(tests/integration/test_compile_faults.py).
+(tests/integration/test_compile_faults.py), and the last one by BuildKit (``util/progress/logs``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from builder.project.variants import Origin
 
 _USER = "ortpacks: "
 
-_MARKED_LINE = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK})(?P<what>.*)")
-"""A line for the user, or a status, from ``builder/inside``, after BuildKit's step number and seconds."""
+_MARKED_LINE = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK}(?=.*}}$))(?P<what>.*)")
+"""A line for the user, or a whole status, from ``builder/inside``, after BuildKit's step number and seconds.
+
+BuildKit cuts off what a step prints beyond 2 MiB, perhaps within a status.
+"""
 
 
 def lay_out(
@@ -253,6 +256,11 @@ _KNOWN_FAILURES: tuple[_KnownFailure, ...] = (
         ),
         "A compiler crashed. Run the same command again: finished units are kept. If the same unit crashes "
         "again, it is a fault of the compiler: another version of it, or a patch to that unit, is needed.",
+    ),
+    _KnownFailure(
+        re.compile(r"^\[output clipped, log limit", re.MULTILINE),
+        "The engine keeps no more of a step's output (its BUILDKIT_STEP_LOG_MAX_SIZE), so the reason is "
+        "missing. Run the same command again: finished units are kept, and the others alone print less.",
     ),
 )
 

@@ -353,6 +353,15 @@ def test_a_status_of_the_build_container_is_shown_and_not_logged(yard: Yard) -> 
     assert yard.place.log.read_text() == f"{yard.lines[0]}\n"
 
 
+@pytest.mark.parametrize("cut", ['{"done":55,"to', "{", ""])
+def test_a_status_that_the_engine_has_cut_off_ends_no_build(yard: Yard, cut: str) -> None:
+    """BuildKit cuts a step's output off at a number of bytes (``util/progress/logs``)."""
+    yard.lay_out()
+    yard.lines = [f"#23 2.0 ortpacks-progress: {cut}", "#23 2.0 [output clipped, log limit 2MiB reached]"]
+    yard.export()
+    assert yard.reporter.lines == []
+
+
 def test_an_interrupt_says_what_is_kept(yard: Yard) -> None:
     built(yard).failure = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):

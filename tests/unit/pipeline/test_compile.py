@@ -75,6 +75,12 @@ def test_what_of_variants_yaml_to_change_is_named(log: str, told: tuple[str, ...
     assert all(part in advised(log) for part in told)
 
 
+def test_a_reason_that_the_engine_did_not_keep_is_found_by_the_next_run() -> None:
+    cut = "[output clipped, log limit 2MiB reached]"
+    assert "Run the same command again" in advised(cut)
+    assert "out of memory" in advised(f"Killed\n{cut}")
+
+
 @pytest.mark.parametrize(
     "log",
     [

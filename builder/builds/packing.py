@@ -39,7 +39,7 @@ from builder.package.provenance import (
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
-from builder.pipeline.gather import PackageSources, gather, originals
+from builder.pipeline.gather import PackageSources, gather, originals, our_licence
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import PlanOptions
 from builder.pipeline.verify import verify
@@ -66,11 +66,16 @@ class Packer:
     reporter: Reporter
 
     def prepare(self) -> None:
-        """Make cuobjdump and try it before hours of compiling, so that a failure comes early.
+        """Look for our licence, and try cuobjdump, before hours of compiling, so that a failure comes early.
 
-        See ``check``.
+        See ``check``. Raises ``ConfigError`` without the licence.
         """
+        our_licence(self._licence)
         _ = self._inspector
+
+    @property
+    def _licence(self) -> Path:
+        return self.wiring.root / self.plan.project.bundle.licence
 
     @cached_property
     def _inspector(self) -> Inspector | None:
@@ -133,7 +138,7 @@ class Packer:
         sources = PackageSources(
             tree=self.store.unpack,
             artifact=artifact.folder() if self.plan.origin is Origin.SOURCE else None,
-            licence=self.wiring.root / self.plan.project.bundle.licence,
+            licence=self._licence,
             directml=self.wiring.templates / "directml.txt",
             relocate=self.wiring.patchelf.with_runpath,
         )

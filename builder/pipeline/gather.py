@@ -44,7 +44,7 @@ def gather(plan: BuildPlan, sources: PackageSources) -> tuple[Member, ...]:
         else member
         for member in found
     ]
-    texts = [_our_licence(sources.licence)]
+    texts = [our_licence(sources.licence)]
     if plan.variant.provider == DIRECTML:
         texts.append(_our_text(DIRECTML_LICENCE, sources.directml))
     return tuple(sorted([*members, *texts], key=lambda member: member.path))
@@ -110,7 +110,8 @@ def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
     return member.path in (f"{LIB}{PROVIDER}", f"{LIB}{TENSORRT}") and not ours
 
 
-def _our_licence(file: Path) -> Member:
+def our_licence(file: Path) -> Member:
+    """Return our licence as a member. Raises ``ConfigError`` if ``file`` is no file."""
     if not file.is_file():
         raise ConfigError(
             f"variants.yaml: bundle.licence: {file} is not a file",

@@ -288,6 +288,13 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(own_site: Si
     assert own_site.built() == []
 
 
+def test_a_licence_that_is_not_there_is_told_before_hours_of_compiling(own_site: Site) -> None:
+    (own_site.shop.root / "LICENSE").unlink()
+    with pytest.raises(ConfigError, match=r"bundle\.licence: .*LICENSE is not a file"):
+        variant_build(own_site).build()
+    assert "artifact" not in own_site.built()
+
+
 def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(built: Site) -> None:
     flagged(built, force=True, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy").build()
     (request,) = built.engine.builds

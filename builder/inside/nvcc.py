@@ -399,7 +399,7 @@ def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterato
 
     argv = ["unit", "--spare", output]
     pipe = subprocess.PIPE
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(max(1, count)) as threads:  # a slot without a thread would be held unused
         slots = [subprocess.Popen(argv, stdin=pipe, stdout=pipe) for _ in range(count)]
         futures = [threads.submit(work_on, slot) for slot in slots]
         try:

@@ -82,8 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_PUT(self) -> None:
-        value = self.rfile.read(int(self.headers["Content-Length"]))
-        is_kept = len(value) < agent.LARGEST and self._ask(self._request() + value) == YES
+        size = int(self.headers["Content-Length"])
+        value = self.rfile.read(size)
+        fits = len(value) == size < agent.LARGEST  # shorter if ccache was killed
+        is_kept = fits and self._ask(self._request() + value) == YES
         self._reply(HTTPStatus.CREATED if is_kept else HTTPStatus.INSUFFICIENT_STORAGE)
 
     def _request(self) -> bytes:

@@ -25,6 +25,9 @@ from builder.ports import CompileCache, CompileCaches, Reporter
 
 _REQUEST = re.compile(rb"(GET|HEAD|PUT) ([0-9a-z]{2}/[0-9a-z]{10,100})\n")
 
+_LONGEST = 75
+"""Most bytes of the temporary folder's path: that of a socket in it has at most 107, on a Mac 103."""
+
 T = TypeVar("T")
 
 
@@ -36,7 +39,8 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     which ``caches.into`` failed, or ``CheckFailedError`` if that cache got nothing.
     """
     requests = _RequestServer(caches, reporter)
-    with tempfile.TemporaryDirectory(prefix="ortpacks-") as folder:
+    is_long = len(tempfile.gettempdir().encode()) > _LONGEST
+    with tempfile.TemporaryDirectory(prefix="ortpacks-", dir="/tmp" if is_long else None) as folder:  # noqa: S108
         path = Path(folder, "socket")
         with ThreadingUnixStreamServer(str(path), partial(_Handler, requests.answer)) as server:
             server.daemon_threads = True

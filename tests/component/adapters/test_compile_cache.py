@@ -4,6 +4,7 @@ agent here."""
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -134,6 +135,26 @@ def test_an_object_that_no_message_can_hold_is_not_kept(tmp_path: Path) -> None:
         assert one.ask("GET", KEY)[0] == 404
         assert one.ask("PUT", KEY, large[:-100]) == (201, b"")
         assert one.ask("GET", KEY) == (200, large[:-100])
+
+
+def test_an_object_of_which_a_part_came_is_not_kept(tmp_path: Path) -> None:
+    """ccache is killed, say because the machine has no memory left."""
+    with ccache(CompileCaches(shared=FolderCache(tmp_path))) as one:
+        port = int(one.variables["CCACHE_SECONDARY_STORAGE"].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(f"PUT /{KEY} HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf".encode())
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(100).startswith(b"HTTP/1.1 507 ")
+    assert not (tmp_path / KEY).exists()
+
+
+def test_a_temporary_folder_whose_path_no_socket_may_have_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (long := tmp_path / ("x" * 100)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with ccache(CompileCaches(shared=FolderCache(tmp_path / "cache"))) as one:
+        assert one.ask("PUT", KEY, b"made") == (201, b"")
 
 
 def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:

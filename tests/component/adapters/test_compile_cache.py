@@ -4,6 +4,7 @@ agent here."""
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +146,15 @@ def test_an_object_of_which_a_part_came_is_not_kept(tmp_path: Path) -> None:
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(100).startswith(b"HTTP/1.1 507 ")
     assert not (tmp_path / KEY).exists()
+
+
+def test_a_temporary_folder_whose_path_no_socket_may_have_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (long := tmp_path / ("x" * 100)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with ccache(CompileCaches(shared=FolderCache(tmp_path / "cache"))) as one:
+        assert one.ask("PUT", KEY, b"made") == (201, b"")
 
 
 def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:

@@ -177,7 +177,7 @@ def write_record(file: Path, tree: Path) -> None:
         "jobs": max((run.jobs for run in begun), default=0),
         "busy_percent": round(100 * sum(run.busy for run in runs) / room) if room else 0,
         "peak_mib": peak_mib(log),
-        "longest_unit_s": round(max((line.end - line.start for line in log), default=0) / 1000, 1),
+        "longest_unit_s": round(max(map(_ran, log), default=0) / 1000, 1),
     }
     file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
@@ -197,11 +197,16 @@ def read_runs(file: Path, log: Sequence[Line]) -> list[NinjaRun]:
 def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
     return NinjaRun(
         start=start,
-        end=max((unit.end for unit in units), default=start),
+        end=max([start, *(unit.end for unit in units)]),
         jobs=jobs,
         units=len(units),
-        busy=sum(unit.end - unit.start for unit in units),
+        busy=sum(map(_ran, units)),
     )
+
+
+def _ran(unit: Line) -> int:
+    """Return the milliseconds that a unit ran; 0 if the clock was set back meanwhile."""
+    return max(0, unit.end - unit.start)
 
 
 def cache_hits(log: str) -> int:

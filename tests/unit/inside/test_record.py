@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside.costs import Line, begin_run, cache_misses, peak_mib, read_runs, write_record
+from builder.package.build_record import loads_compile
 
 GIB = 1 << 20
 """A gibibyte in KiB, the kernel's unit."""
@@ -97,6 +98,14 @@ def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
     with (tmp_path / "runs.log").open("a") as file:
         file.write("100000")
     assert len(read_runs(tmp_path / "runs.log", [])) == 1
+
+
+def test_a_clock_that_was_set_back_while_a_unit_ran_leaves_a_record_that_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "units.log").write_text("9001000 5402000 900 1024 0 a.o\n5402000 5403000 900 1024 0 b.o\n")
+    begin_run(tmp_path, 9000.0, 2)
+    write_record(tmp_path / "record.json", tmp_path)
+    record = loads_compile((tmp_path / "record.json").read_bytes(), "record.json")
+    assert (record.units, record.wall_s, record.busy_percent, record.longest_unit_s) == (2, 0, 0, 1)
 
 
 def test_a_cache_that_wrote_no_log_had_no_hits(tmp_path: Path) -> None:

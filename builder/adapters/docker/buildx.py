@@ -137,12 +137,18 @@ def _argv(request: ImageBuild) -> list[str]:
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.args.items())]
     if request.output is not None:
-        argv.append(f"--output=type=local,dest={request.output}")
+        argv.append(f"--output=type=local,{_field(f'dest={request.output}')}")
     if request.tags:
         argv += ["--load", *(f"--tag={tag}" for tag in request.tags)]
     if request.push:
         argv += ["--push", *(f"--tag={reference}" for reference in request.push)]
     return [*argv, str(request.context)]
+
+
+def _field(text: str) -> str:
+    """Return a field of a line of CSV, which buildx reads there: a path may hold a comma."""
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if {",", '"'}.intersection(text) else text
 
 
 def _caching(cache: str | None) -> list[str]:

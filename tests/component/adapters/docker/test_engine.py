@@ -150,6 +150,7 @@ def test_podman_is_told_by_its_name() -> None:
             {"contexts": {"b": Path("/two"), "a": Path("/one")}, "output": Path("out")},
             ["--build-context=a=/one", "--build-context=b=/two", "--output=type=local,dest=out"],
         ),
+        ({"output": Path('/a,b=c/"out"')}, ['--output=type=local,"dest=/a,b=c/""out"""']),
         ({"network": False, "tags": ("o/x:1",)}, ["--network=none", "--load", "--tag=o/x:1"]),
         ({"tags": ("o/x:1", "o/x:2")}, ["--load", "--tag=o/x:1", "--tag=o/x:2"]),
         (

@@ -16,7 +16,7 @@ from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
 from builder.files.disk import absolute, remove, resolved
 from builder.onnxruntime.explain import Explanation, explain
-from builder.pipeline.bake import BAKE_FILE, write_bake
+from builder.pipeline.bake import BAKE_FILE, is_bakes, write_bake
 from builder.project.build_plan import BuildPlan
 
 BAKE_FOLDER = "bake"
@@ -80,7 +80,7 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     """
     folder = absolute(Path(out)) if out else wiring.dist / BAKE_FOLDER
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not is_free and not (folder / BAKE_FILE).is_file():
+    if not is_free and not is_bakes(folder):
         raise ValidationError(
             f"--out {folder}", cause="what lies there is not bake's", advice="Name a folder that is new."
         )

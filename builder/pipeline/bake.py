@@ -17,8 +17,19 @@ from builder.project.inputs import Input
 
 BAKE_FILE = "docker-bake.json"
 
+_WHEELS = "wheels"
+
 _STEP = re.compile(r"^RUN ", re.MULTILINE)
 """The beginning of a step in a Dockerfile; no script in our Dockerfiles has such a line."""
+
+
+def is_bakes(folder: Path) -> bool:
+    """Return whether a folder has what ``bake`` writes alone: a project may have a file of that name too."""
+    try:
+        ours = {BAKE_FILE, _WHEELS, *json.loads((folder / BAKE_FILE).read_bytes())["target"]}
+        return ours.issuperset(entry.name for entry in folder.iterdir())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> None:
@@ -29,7 +40,7 @@ def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> 
     """
     wheels = {wheel for one in rendered.values() for wheel in one.contexts.values()}
     for wheel in wheels:
-        link_tree(store.unpack(wheel), folder / "wheels" / wheel.spec)
+        link_tree(store.unpack(wheel), folder / _WHEELS / wheel.spec)
     for name, one in rendered.items():
         if not one.network:
             _take_network(Workplace(folder / name).dockerfile)
@@ -51,7 +62,7 @@ def _target(name: str, contexts: Mapping[str, Input]) -> dict[str, object]:
     return {
         "context": str(place.context),
         "dockerfile": f"../{place.dockerfile.name}",  # relative to its context
-        "contexts": {context: f"wheels/{wheel.spec}" for context, wheel in contexts.items()},
+        "contexts": {context: f"{_WHEELS}/{wheel.spec}" for context, wheel in contexts.items()},
         "target": "artifact",
         "attest": ["type=provenance,disabled=true"],
         "output": [f"type=local,dest={place.artifact}"],

@@ -93,6 +93,16 @@ def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: 
     assert thesis.read_text() == "years of work"
 
 
+@pytest.mark.parametrize("text", ['{"target": {"app": {}}}', '{"target": []}', "[]", "target", ""])
+def test_a_project_with_a_bake_file_of_its_own_stays(site: Site, tmp_path: Path, text: str) -> None:
+    """Docker gives the file its name."""
+    (tmp_path / "home" / "src").mkdir(parents=True)
+    (tmp_path / "home" / "docker-bake.json").write_text(text)
+    with pytest.raises(ValidationError, match="what lies there is not bake's"):
+        baked(site, "legacy", out=tmp_path / "home")
+    assert (tmp_path / "home" / "src").is_dir()
+
+
 def test_packages_that_nothing_is_compiled_for_are_nothing_to_bake(site: Site) -> None:
     with pytest.raises(NothingToDoError):
         baked(site, "cpu", "directml")

@@ -377,10 +377,10 @@ def archive_purl(url: str) -> str:
 
 
 def image_purl(spec: str) -> str:
-    """Return an image's purl from ``owner/name:tag``."""
+    """Return an image's purl from ``owner/name:tag`` or ``owner/name@sha256:…``."""
     owner, _, image = spec.rpartition("/")
-    name, _, tag = image.partition(":")
-    return PackageURL("docker", owner, name, tag).to_string()
+    name, _, version = image.partition("@" if "@" in image else ":")
+    return PackageURL("docker", owner, name, version).to_string()
 
 
 def deb_purl(name: str, version: str, arch: str) -> str:

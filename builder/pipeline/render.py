@@ -268,9 +268,9 @@ def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]
 
 
 def _reference(image: Input, lock: Lock) -> str:
-    """Return the image by its digest, or by its tag if ``inputs.lock`` has no digest."""
+    """Return the image by its digest, or as ``variants.yaml`` names it if ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
-    return f"{image.spec}@{digest}" if digest else image.spec
+    return f"{image.spec.partition('@')[0]}@{digest}" if digest else image.spec
 
 
 def _dependencies(base: TarballSource) -> list[tuple[str, str]]:

@@ -260,6 +260,7 @@ def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:
             "pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04",
         ),
         (image_purl("ubuntu:22.04"), "pkg:docker/ubuntu@22.04"),
+        (image_purl("nvidia/cuda@sha256:244fd47e07d1"), "pkg:docker/nvidia/cuda@sha256:244fd47e07d1"),
         (
             debian_purl("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
             "pkg:deb/debian/nvidia-cuda-toolkit@12.4.131~12.4.1-2?arch=amd64",

@@ -13,9 +13,9 @@ from jinja2 import FileSystemLoader
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.render import render
-from builder.project.bases import ImageToolkit, SuiteSystem
+from builder.project.bases import ImageSystem, ImageToolkit, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import Lock, Pin
+from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import Origin, Project
 from tests.support import ROOT
 from tests.support.factories import packages
@@ -189,6 +189,17 @@ def test_resolved_images_are_built_by_digest(project: Project, lock: Lock) -> No
     )
     assert f"FROM nvidia/cuda:12.9.1-devel-ubuntu22.04@{digest} AS toolchain\n" in made.dockerfile
     assert f"FROM ubuntu:22.04@{digest} AS bare\n" in made.runtime_dockerfile
+
+
+def test_an_image_that_is_named_by_its_digest_keeps_one_digest(project: Project, lock: Lock) -> None:
+    digest = f"sha256:{'a' * 64}"
+    image = Input(InputKind.IMAGE, f"nvidia/cuda@{digest}")
+    base = project.bases["nvidia"]
+    assert isinstance(base.system, ImageSystem)
+    bases = {"nvidia": replace(base, system=replace(base.system, image=image))}
+    plan = decided(replace(project, bases=bases), "nvidia")
+    made = rendered(plan, repinned(lock, {image.key: Pin(revision=digest)}))
+    assert f"FROM nvidia/cuda@{digest} AS toolchain\n" in made.dockerfile
 
 
 def test_the_host_library_comes_out_only_when_it_is_compiled(project: Project, lock: Lock) -> None:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -61,7 +61,8 @@ class _Handler(StreamRequestHandler):
         super().__init__(request, address, server)
 
     def handle(self) -> None:
-        agent.serve(self.rfile, self.wfile, self._answer)
+        with suppress(OSError):  # the build has ended meanwhile, say by Ctrl-C
+            agent.serve(self.rfile, self.wfile, self._answer)
 
 
 class _RequestServer:

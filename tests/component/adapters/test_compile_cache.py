@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -18,7 +19,7 @@ import pytest
 from builder.adapters.shared_cache.cache_server import served
 from builder.adapters.shared_cache.compile_cache import FolderCache, compile_cache
 from builder.errors import BuilderError, CheckFailedError, DiskError, TransferError, ValidationError
-from builder.inside import storage
+from builder.inside import agent, storage
 from builder.ports import CompileCaches
 from tests.support.cache_servers import KEYS
 from tests.support.fakes.ports import FakeReporter
@@ -205,6 +206,28 @@ def test_an_agent_that_is_asked_for_anything_else_refuses(tmp_path: Path) -> Non
         client.connect(str(path))
         client.sendall(b"\0\0\0\1\13")  # SSH_AGENTC_REQUEST_IDENTITIES
         assert client.recv(100) == b"\0\0\0\1\5", "SSH_AGENT_FAILURE"
+
+
+def test_a_container_that_is_killed_while_it_is_answered_leaves_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after Ctrl-C."""
+    cache, ended = FolderCache(tmp_path), threading.Event()
+    cache.put(KEY, bytes(10 << 20))
+
+    def end(_: ThreadingUnixStreamServer, request: socket.socket) -> None:
+        request.close()
+        ended.set()
+
+    monkeypatch.setattr(ThreadingUnixStreamServer, "shutdown_request", end)
+    with served(CompileCaches(shared=cache), FakeReporter()) as path:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            request = agent.sign_request(agent.string(b"key"), f"GET {KEY}\n".encode())
+            connection.sendall(agent.string(request))
+            assert connection.recv(1)
+        assert ended.wait(10)
+    assert capfd.readouterr().err == ""
 
 
 def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:

@@ -124,10 +124,7 @@ class DebianRootfs:
 
     def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.slim_packages``."""
-        with tarfile.open(self.slim(suite, packages, arch), "r:") as archive:
-            names = [name.removeprefix("./") for name in archive.getnames()]
-            told = (_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/"))
-            return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
+        return _listed(self.slim(suite, packages, arch), _slim_packages)
 
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
         """Return the tar of a recipe, which ``make`` writes unless the cache has it."""
@@ -143,7 +140,7 @@ class DebianRootfs:
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.packages``."""
-        return _installed_packages(self.tar(suite, packages))
+        return _listed(self.tar(suite, packages), _installed_packages)
 
     def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
         if self._offline:
@@ -294,6 +291,26 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}", advice="Run the same command again."
         )
+
+
+def _listed(tar: Path, read: Callable[[Path], tuple[DebianPackage, ...]]) -> tuple[DebianPackage, ...]:
+    """Return the packages that ``read`` finds in a tar of the cache; one that is not whole is removed."""
+    try:
+        return read(tar)
+    except IntegrityError:
+        tar.unlink(missing_ok=True)
+        raise
+
+
+def _slim_packages(tar: Path) -> tuple[DebianPackage, ...]:
+    """Return every package of a slim system's tar, sorted. Raises ``IntegrityError`` for a damaged one."""
+    try:
+        with tarfile.open(tar, "r:") as archive:
+            names = [name.removeprefix("./") for name in archive.getnames()]
+            told = [_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/")]
+    except (OSError, tarfile.TarError) as error:
+        raise _not_whole(str(error)) from error
+    return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
 
 
 def _installed_packages(tar: Path) -> tuple[DebianPackage, ...]:

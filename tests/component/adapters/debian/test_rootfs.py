@@ -290,6 +290,27 @@ def test_a_system_with_a_package_of_unknown_origin_is_never_used(tmp_path: Path)
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize("slim", [False, True])
+def test_a_damaged_system_in_the_cache_is_told_and_made_anew_by_the_same_command(
+    tmp_path: Path, slim: bool
+) -> None:
+    """A cache of CI, say, that was not restored to its end."""
+    made = rootfs(tmp_path, Tools())
+
+    def read() -> tuple[DebianPackage, ...]:
+        if slim:
+            return made.slim_packages("bookworm", ["patch"], "amd64")
+        return made.packages("bookworm", ["patch"])
+
+    listed = read()
+    (path,) = (tmp_path / "rootfs").glob("*.tar")
+    for damaged in (b"", path.read_bytes()[:700]):
+        path.write_bytes(damaged)
+        with pytest.raises(IntegrityError, match=r"not whole: .*Run the same command again"):
+            read()
+        assert read() == listed
+
+
 def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
     """A system from the archive of another day is in the cache, but must not be used."""
     tools = Tools()

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from builder.builds.wiring import Wiring
-from builder.errors import TransferError, ValidationError
+from builder.errors import DiskError, TransferError, ValidationError
+from builder.files.disk import is_writable
 from builder.package.build_record import SUFFIX, loads
 from builder.ports import CompileCache, CompileCaches
 
@@ -15,7 +16,8 @@ def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: st
     """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, all of which answer.
 
     A shared cache that does not answer is left out with a warning, since the build works without it. Raises
-    ``ValidationError``, and ``TransferError`` if the cache of ``--from`` or ``--into`` does not answer.
+    ``ValidationError``, ``DiskError`` for a folder of ``--into`` that may not be written, and
+    ``TransferError`` if the cache of ``--from`` or ``--into`` does not answer.
     """
     if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
         raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
@@ -23,6 +25,8 @@ def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: st
     found = {where: _opened(wiring, text, where) for where, text in named.items() if text is not None}
     for cache in found.values():
         cache.require()
+    if into is not None and "://" not in into and not is_writable(Path(into)):
+        raise DiskError(f"--into {into} may not be written", advice="Name another folder, or allow it.")
     return CompileCaches(
         shared=shared_cache(wiring, shared), ahead=found.get("--from"), into=found.get("--into")
     )

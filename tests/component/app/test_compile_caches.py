@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from builder.adapters.shared_cache.compile_cache import FolderCache
-from builder.app.compile_caches import named_cache, shared_cache, show_caches
+from builder.app.compile_caches import named_cache, named_caches, shared_cache, show_caches
 from builder.builds.wiring import Wiring
 from builder.console import Console
-from builder.errors import ToolMissingError, TransferError, ValidationError
+from builder.errors import DiskError, ToolMissingError, TransferError, ValidationError
 from builder.package.build_record import dumps, record_name
 from builder.ports import EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
@@ -113,3 +114,14 @@ def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path,
     (warned,) = reported(away)
     assert warned.startswith("! redis://127.0.0.1:1 does not answer: Error 111 connecting to 127.0.0.1:1.")
     assert warned.endswith("Connection refused. The build goes on without it.")
+
+
+def test_a_folder_for_results_that_may_not_be_written_is_refused_before_the_compile(
+    full: tuple[Wiring, FolderCache], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiring, cache = full
+    assert named_caches(wiring, None, cache.name, cache.name).into is not None
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert named_caches(wiring, None, cache.name, None).ahead is not None, "which is only read"
+    with pytest.raises(DiskError, match=rf"^--into {cache.name} may not be written\. Name another"):
+        named_caches(wiring, None, None, cache.name)

@@ -200,7 +200,7 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
 @contextmanager
 def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
     """Yield a function that logs each line, and reports the lines that have a mark for the user."""
-    with log.open("a", buffering=1, encoding="utf-8") as file, ExitStack() as display:
+    with log.open("ab", buffering=0) as file, ExitStack() as display:  # nothing is left that close() writes
         show: Callable[[float, str], None] | None = None
 
         def follow(line: str) -> None:
@@ -211,7 +211,8 @@ def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
                 now = status.read(told["what"])
                 show(now.share, str(now))
                 return
-            file.write(line + "\n")
+            with disk_errors(log):
+                file.write(f"{line}\n".encode())
             if told is not None:
                 reporter.say(told["what"])
 

@@ -362,6 +362,13 @@ def test_a_status_that_the_engine_has_cut_off_ends_no_build(yard: Yard, cut: str
     assert yard.reporter.lines == []
 
 
+def test_a_log_that_does_not_fit_is_named(yard: Yard) -> None:
+    yard.lay_out()
+    yard.place.log.symlink_to("/dev/full")
+    with pytest.raises(DiskError, match=r"^\S+/build\.log does not fit: the disk or a quota was full"):
+        yard.export()
+
+
 def test_an_interrupt_says_what_is_kept(yard: Yard) -> None:
     built(yard).failure = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):

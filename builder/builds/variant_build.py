@@ -36,12 +36,14 @@ from builder.builds.packing import Packer
 from builder.builds.side_by_side import side_by_side
 from builder.builds.wiring import Wiring
 from builder.errors import (
+    FULL_DISK,
     BuilderError,
     CheckFailedError,
     IntegrityError,
     NothingToDoError,
     ToolMissingError,
     ValidationError,
+    os_error,
 )
 from builder.findings.finding import require_no_errors
 from builder.formats.package_names import CUDA, LINUX, SERVED
@@ -265,6 +267,12 @@ class VariantBuild:
         except BuilderError as error:
             self._reporter.warn(str(error))
             raise
+        except OSError as error:
+            if error.filename is None and error.errno not in FULL_DISK:
+                raise  # a bug
+            failure = os_error(error)
+            self._reporter.warn(str(failure))
+            raise failure from error
 
     def check(self) -> None:
         """Check the libraries of the last build against the variant.

@@ -3,6 +3,7 @@ is reported."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from collections.abc import Callable
@@ -169,6 +170,32 @@ def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
     assert caught.value.exit_code == 5
     (told,) = [line for line in site.reporter.lines if line.startswith("! nvcc")]
     assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "a file or the output: No space left on device."),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied."),
+    ],
+)
+def test_a_disk_that_fails_one_of_two_is_told_with_what_was_made(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    export = site.engine.on_build
+
+    def fail_modern(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if "modern" in str(request.output):
+            raise error
+        export(request, on_line)
+
+    site.engine.on_build = fail_modern
+    with pytest.raises(VariantsFailedError, match="not made: 1 of 2 variants") as caught:
+        build_two(site)
+    assert f"  made      legacy   {site.dist / PACKAGE}" in str(caught.value)
+    assert f"  not made  modern   {told}" in str(caught.value)
+    assert caught.value.exit_code == 11
+    assert any(line.startswith(f"! {told}") for line in site.reporter.lines)
 
 
 def test_variants_that_do_not_fit_together_are_not_begun(

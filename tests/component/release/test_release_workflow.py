@@ -118,6 +118,19 @@ def test_a_build_takes_what_was_compiled_before_and_says_when_its_time_is_up(
     )
 
 
+def test_what_one_job_alone_has_compiled_is_taken_too(root: Path, tmp_path: Path) -> None:
+    """A pattern that one artifact matches gives it no folder of its own (actions/download-artifact#419)."""
+    for name in ("ab/first", "cd/second"):
+        (tmp_path / "stores" / name).parent.mkdir(parents=True)
+        (tmp_path / "stores" / name).touch()
+    stand_in(tmp_path, "exit 0")
+    build = script(root, "build", numbered(root, "./run build"))
+    assert run(build, tmp_path, {"VARIANT": "latest", "BASE": "redist"}).returncode == 0
+    store = tmp_path / "store"
+    found = sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
+    assert found == ["ab/first", "cd/second"]
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="runners have jq, this machine has not")
 def test_what_is_attested_of_an_archive_is_its_own_provenance_and_sbom(root: Path, tmp_path: Path) -> None:
     dist = tmp_path / "dist"
@@ -166,6 +179,18 @@ def test_the_packages_of_all_jobs_lie_in_one_folder_with_one_list(root: Path, tm
     damaged.write_text("cut")
     (tmp_path / "dist/ortpacks-legacy.tar.zst").unlink()
     assert run(gather, tmp_path).returncode != 0
+
+
+def test_the_only_package_of_a_fork_is_gathered_too(root: Path, tmp_path: Path) -> None:
+    """One artifact alone has no folder of its own (actions/download-artifact#419)."""
+    (tmp_path / "dist").mkdir()
+    built = tmp_path / "built"
+    built.mkdir()
+    (built / "ortpacks-legacy.tar.zst").write_text("legacy")
+    (built / "SHA256SUMS").write_text(sums(built, "ortpacks-legacy.tar.zst"))
+    done = run(script(root, "publish", 2), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "dist/ortpacks-legacy.tar.zst").read_text() == "legacy"
 
 
 def test_the_attestation_is_listed_beside_what_it_is_of(root: Path, tmp_path: Path, dist: Path) -> None:

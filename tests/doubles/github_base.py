@@ -33,7 +33,8 @@ class Fault:
     Routes: ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``,
     ``delete``, ``publish`` (any PATCH), ``immutable`` (the setting), ``ref`` (of a tag).
 
-    Kinds for any route: a status (``500``, ``502``, ``401`` ...), ``hangup`` (no answer), ``retry-after``
+    Kinds for any route: a status (``500``, ``502``, ``401`` ...), ``502-cut`` (502 with half of its body),
+    ``hangup`` (no answer), ``retry-after``
     (403 with the seconds to wait), ``429`` (the same with 429), ``429-bare`` (429 without a time),
     ``503-later`` (503 with seconds), ``date`` (429 with a date), ``reset`` (403, used-up rate limit),
     ``secondary`` (403, secondary rate limit), ``echo`` (422 that repeats the token), ``elsewhere`` (302 to
@@ -170,6 +171,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(302 if fault.kind == "elsewhere" else 307, {}, {"Location": target})
         elif fault.kind == "half":
             self.answer(200, '{"full_na')
+        elif fault.kind == "502-cut":
+            self.read_body()
+            self.send_response(502)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"<html>")
+            self.hang_up()
         elif (refusal := self._refusal(fault)) is not None:
             status, message, headers = refusal
             self.answer(status, {"message": message}, headers)

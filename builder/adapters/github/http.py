@@ -156,8 +156,8 @@ class GitHubHttp:
         Raises what ``attempt`` raises, and ``TransferError`` for more than ``limit`` bytes.
         """
         with self._send("GET", url, _headers(_BYTES), stream=True) as response:
-            self._require(response, (_OK,))
             try:
+                self._require(response, (_OK,))
                 return read_at_most(response, limit)
             except requests.RequestException as error:
                 raise self._unanswered(error, response.url) from None

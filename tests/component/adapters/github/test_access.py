@@ -165,7 +165,7 @@ def test_publishing_whose_answer_is_lost_is_not_asked_for_twice(double: GitHubDo
     assert [seen.method for seen in double.writes()] == ["PATCH"]
 
 
-@pytest.mark.parametrize("kind", [None, "direct", "502", "hangup", "429", "cut", "corrupt"])
+@pytest.mark.parametrize("kind", [None, "direct", "502", "502-cut", "hangup", "429", "cut", "corrupt"])
 def test_an_assets_bytes_come_from_the_object_store_which_never_sees_the_token(
     double: GitHubDouble, kind: str | None
 ) -> None:

@@ -195,13 +195,14 @@ class GitHubDouble:
                 self.publish(release)
             return release
 
-    def publish(self, release: StoredRelease) -> None:
+    def publish(self, release: StoredRelease, *, newest: bool = True) -> None:
         with self.lock:
             release.draft = False
             made = release.target if re.fullmatch("[0-9a-f]{40}", release.target) else HEAD
             self.tags.setdefault(release.tag, made)
             release.immutable = self.immutable
-            release.order = next(self._ids)
+            if newest:
+                release.order = next(self._ids)
 
     def store(
         self, release: StoredRelease, name: str, data: bytes | Path, *, state: str = "uploaded"

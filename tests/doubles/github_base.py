@@ -100,7 +100,7 @@ class StoredRelease:
     immutable: bool = False
     prerelease: bool = False
     order: int = 0
-    """Number that is higher for a release published later; ``latest`` compares it."""
+    """Number that is higher for a release made the newest later; ``latest`` compares it."""
     assets: dict[int, StoredAsset] = field(default_factory=dict)
 
 

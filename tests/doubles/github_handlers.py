@@ -141,7 +141,7 @@ class ApiHandler(Handler):
         if content.get("draft") is False and release.draft:
             if self.double.published(release.tag):
                 return self.invalid("Release", "already_exists")
-            self.double.publish(release)
+            self.double.publish(release, newest=content.get("make_latest") != "false")
         if kind == "mutable":
             release.immutable = False
         if kind == "retag-late":

@@ -51,6 +51,8 @@ class GitHub:
         self._root = f"/repos/{repository}/releases"
         self._http = http
         self._reporter = reporter
+        self._older: set[int] = set()
+        """The ids of releases that were withdrawn and were not the newest."""
 
     def require_access(self) -> None:
         """See ``release.assets.ReleaseHost.require_access``.
@@ -149,9 +151,14 @@ class GitHub:
         self._http.call("DELETE", f"{self._root}/assets/{asset.id}", wanted=(_NO_CONTENT, _NOT_FOUND))
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
-        """See ``release.assets.ReleaseHost.publish``."""
+        """See ``release.assets.ReleaseHost.publish``.
+
+        GitHub makes what is published the newest release, unless ``make_latest`` says otherwise.
+        """
         ours = {"tag_name": release.tag, "name": title, "body": body, "prerelease": False}
         content = {**ours, "draft": False, **_target(commit)}
+        if release.id in self._older:
+            content["make_latest"] = "false"
         published = self._http.retry(
             f"publish {release.tag}",
             lambda: self._change(release, content),
@@ -166,6 +173,9 @@ class GitHub:
 
     def withdraw(self, release: Release) -> Release:
         """See ``release.assets.ReleaseHost.withdraw``."""
+        newest = self.latest()
+        if newest is not None and newest.id != release.id:
+            self._older.add(release.id)
         withdrawn = self._http.retry(
             f"withdraw {release.tag}",
             lambda: self._change(release, {"tag_name": release.tag, "draft": True}),

@@ -46,6 +46,19 @@ def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
     assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
+def test_an_older_release_that_is_replaced_does_not_become_the_newest(desk: Desk) -> None:
+    """``self-update`` of clients, and the notes of the next release, go by the newest."""
+    desk.publish()
+    newest = desk.publish(PublishOptions(tag="gpu-libs-v1.23.3"))
+    desk.rebuild(*OTHERS)
+    assert desk.publish(REPLACE).state == ReleaseState.PUBLISHED
+    latest = desk.github.latest()
+    assert latest is not None
+    assert latest.tag == newest.tag
+    desk.publish(PublishOptions(tag=newest.tag, replace=True))
+    assert desk.github.latest() is latest
+
+
 def test_replace_of_an_equal_release_does_nothing(desk: Desk) -> None:
     desk.publish()
     before = len(desk.github.writes())

@@ -304,8 +304,8 @@ def root_change(root_keys: Sequence[str], release_keys: Sequence[str], threshold
 def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None:
     """Write the next root if ``change`` has a change, sign the newest root, and report whether it is valid.
 
-    Raises ``ConfigError``, and ``NothingToDoError`` without a change or, for a signature, without keys and a
-    root.
+    Raises ``ConfigError``, ``NothingToDoError`` without a change or, for a signature, without keys and a
+    root, and ``IntegrityError`` for a change of a root that still needs signatures.
     """
     folder, roots = wiring.root / ROOTS, roots_in(wiring.root / ROOTS)
     for number, content in enumerate(roots, start=1):
@@ -318,7 +318,9 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
         )
     if change != RootChange():
         before = roots[-1] if roots else None
-        roots.append(envelope(next_root(before, change, datetime.now(UTC))))
+        made = envelope(next_root(before, change, datetime.now(UTC)))
+        _require_signed_roots(folder, roots)
+        roots.append(made)
     folder.mkdir(exist_ok=True)
     file = folder / root_name(len(roots))
     write_file(file, with_signatures(roots[-1], who))
@@ -329,3 +331,15 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
         wiring.reporter.warn(f"{file}: more signatures are needed: {error}")
     else:
         wiring.reporter.say(f"{file} is signed: commit it")
+
+
+def _require_signed_roots(folder: Path, roots: Sequence[bytes]) -> None:
+    """Raise ``IntegrityError`` unless a root may follow: only the newest one can be given signatures."""
+    try:
+        read_roots(roots)
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"{folder} has a root that still needs signatures, so none can follow it",
+            cause=str(error),
+            advice="Sign it first (--sign alone), or remove its file and make it anew.",
+        ) from error

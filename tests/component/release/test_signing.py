@@ -258,6 +258,17 @@ def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) 
     assert "No such file" in place.fails(2, "root", "--sign=/nowhere")
 
 
+def test_no_root_follows_one_that_still_needs_signatures(keys: dict[str, Path], place: Place) -> None:
+    """A second root would be the newest, and nobody could sign the first one any more."""
+    who = [f"--root-key={keys['pem.pub']}", f"--root-key={keys['ssh.pub']}"]
+    mine = f"--sign={keys['pem']}"
+    place.run("root", *who, f"--release-key={keys['pem.pub']}", "--threshold=2", mine)
+    told = place.fails(7, "root", "--threshold=1", mine)
+    assert "still needs signatures, so none can follow it: 1.root.json is signed by 1" in told
+    assert [path.name for path in (place.folder / ROOTS).iterdir()] == ["1.root.json"]
+    assert "commit it" in place.run("root", f"--sign={keys['ssh']}").stdout
+
+
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"signed": 1, "signatures": []}'])
 def test_a_damaged_root_is_named_and_left_as_it_is(
     keys: dict[str, Path], place: Place, damage: bytes

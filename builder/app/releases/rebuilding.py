@@ -21,6 +21,7 @@ from builder.client.install.signed import Trust
 from builder.client.install.source import FilesBeside, Located, locate
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
 from builder.files.digest import Digest, other_bytes
+from builder.files.disk import resolved
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, read_small
 from builder.files.http_opener import open_url, trusted_certificates
@@ -63,8 +64,9 @@ def rebuild_release(
 ) -> ChecksAnswer:
     """Rebuild each package of ``release`` and return the comparison of each.
 
-    Raises ``NothingToDoError`` if there is no package, ``IntegrityError`` if an archive is not the one that
-    its provenance names or ``trust`` requires, and what fetching and building raise.
+    Raises ``NothingToDoError`` if there is no package, ``ValidationError`` if ``folder`` is the release's,
+    ``IntegrityError`` if an archive is not the one that its provenance names or ``trust`` requires, and what
+    fetching and building raise.
     """
     web = _web(wiring)
     found = released(wiring, release, web, trust)
@@ -72,6 +74,13 @@ def rebuild_release(
     if not packages:
         what = f"{redacted(release)} has no package{f' {variant}' if variant else ''}."
         raise NothingToDoError(what, advice="Name a release of ./run publish or mirror, or a package.")
+    if any(
+        isinstance(one.place, Path) and resolved(one.place.parent) == resolved(folder) for one in packages
+    ):
+        raise ValidationError(
+            f"{folder} is the release's own folder: its packages would be compared with themselves.",
+            advice="Name another folder with --into.",
+        )
     checks: list[Checked] = []
     ordered = sorted(packages, key=lambda one: (one.recipe.variant, one.recipe.command))
     for (_, command), group in groupby(ordered, key=lambda one: (one.recipe.variant, one.recipe.command)):

@@ -17,7 +17,7 @@ from builder.app.verb_answers import dumps
 from builder.builds.wiring import Wiring
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
-from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, TransferError
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, TransferError, ValidationError
 from builder.formats.trust import TARGETS
 from builder.release.prepare import ROOTS
 from tests.doubles.release import FILES, name_of, serving, write_release
@@ -112,6 +112,16 @@ def test_help_and_page_say_which_folder_and_url_of_a_mirror_are_taken(shop: Shop
         for place in (str(mirror / "TAG"), f"{server.url}/TAG/"):
             shop.rebuild(place)
             assert f"{place}: 2 packages are bit for bit what this tree makes" in shop.lines
+
+
+def test_a_release_is_not_rebuilt_into_its_own_folder(shop: Shop) -> None:
+    """A build there finds its packages up to date, and each would be the same as itself."""
+    (shop.into.parent / "link").symlink_to(shop.release)
+    for folder in (shop.release, shop.into.parent / "link"):
+        shop.into = folder
+        with pytest.raises(ValidationError, match=r"is the release's own folder.*another folder with --into"):
+            shop.rebuild(shop.release / LEGACY)
+    assert shop.asked == []
 
 
 def test_one_variant_and_one_file_alone(shop: Shop) -> None:

@@ -32,6 +32,7 @@ from builder.release.preflight import (
     Candidate,
     Leniency,
     check_complete,
+    check_count,
     check_files,
     check_index,
     check_packages,
@@ -147,6 +148,7 @@ def prepare(
         if not options.dry_run:
             require_no_errors([_unsigned_finding(error)], what)
         ports.reporter.warn(f"not signed: {error}")
+    require_no_errors(check_count(files), what)  # with those that were written here
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import CheckFailedError
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, file_digest
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import BaseEntry, Driver, Manifest
 from builder.formats.parts import StoredFile
@@ -214,6 +214,17 @@ def test_at_most_1000_assets() -> None:
     files = [LocalFile(Path(f"f{number}"), 1, SHA) for number in range(1001)]
     assert codes(files[:1000]) == []
     assert codes(files) == ["R006"]
+
+
+def test_the_files_that_publish_itself_writes_count_too(desk: Desk) -> None:
+    """SBOMs, licences page, index, sums and signatures come to the packages and the files that are listed."""
+    for number in range(995):
+        extra = desk.dist / f"guide-{number}.txt"
+        extra.write_text("read me")
+    lines = [f"{file_digest(path).sha256}  {path.name}\n" for path in sorted(desk.dist.glob("guide-*"))]
+    with (desk.dist / "SHA256SUMS").open("a") as sums:
+        sums.writelines(lines)
+    assert "R006 the release: too many files" in refused(desk)
 
 
 def test_notes_github_takes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -204,6 +205,13 @@ def test_the_service_and_its_models_lie_below_the_package(serving: Site) -> None
     assert request.tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
     images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
+
+
+def test_docker_asks_the_service_itself_also_where_a_proxy_is_set(serving: Site) -> None:
+    """The CLI gives containers the proxy of its config.json, and busybox's wget reads no ``no_proxy``."""
+    road(serving, "cpu").image(ImageOptions(service=True))
+    text = (serving.dist / "cpu/image.Dockerfile").read_text()
+    assert re.search(r"^HEALTHCHECK [^\n]*\\\n    CMD wget -Y off -q ", text, re.MULTILINE)
 
 
 def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(

@@ -14,7 +14,9 @@ from typing import Protocol
 from builder.errors import ConfigError, TransferError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import CHECKSUMS, INDEX
+from builder.formats.text import redacted
 from builder.formats.trust import TARGETS
+from builder.project.kinds import REPOSITORY
 
 UPLOADED = "uploaded"
 """The state of a complete asset. A failed upload leaves ``starter``."""
@@ -192,6 +194,16 @@ def require_tag(tag: str) -> str:
             f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
         )
     return tag
+
+
+def require_repository(repository: str) -> str:
+    """Return ``repository`` if it is ``owner/name``. Raises ``ConfigError`` if not."""
+    if REPOSITORY.fullmatch(repository) is None:
+        raise ConfigError(
+            f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
+            f"{redacted(repository)!r}, not owner/name."
+        )
+    return repository
 
 
 def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[AssetStatus, str]:

@@ -15,12 +15,10 @@ from urllib.parse import quote
 from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
 from builder.adapters.retries import FileBody, TransientFailure
-from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.errors import IntegrityError, TransferError
 from builder.files.digest import LocalFile
-from builder.formats.text import redacted
 from builder.ports import Reporter
-from builder.project.kinds import REPOSITORY
-from builder.release.assets import Asset, Release, matches, require_size
+from builder.release.assets import Asset, Release, matches, require_repository, require_size
 
 _PAGE = 100
 
@@ -42,12 +40,7 @@ class GitHub:
 
     def __init__(self, *, repository: str, http: GitHubHttp, reporter: Reporter) -> None:
         """Raise ``ConfigError`` for a repository that is not ``owner/name``."""
-        if REPOSITORY.fullmatch(repository) is None:
-            raise ConfigError(
-                f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
-                f"{redacted(repository)!r}, not owner/name."
-            )
-        self._repository = repository
+        self._repository = require_repository(repository)
         self._root = f"/repos/{repository}/releases"
         self._http = http
         self._reporter = reporter

@@ -33,7 +33,7 @@ from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Project
 from builder.release.addresses import index_url, readable, release_tag
-from builder.release.assets import ReleaseHost, Repository
+from builder.release.assets import ReleaseHost, Repository, require_repository
 from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag, registry_tag
 from builder.release.prepare import ROOTS, PublishOptions, PublishPorts, ReleaseState, ReleaseStatus
@@ -164,10 +164,12 @@ def github_host(wiring: Wiring, project: Project) -> Repository:
 def with_target(wiring: Wiring, api: str | None = None, repository: str | None = None) -> Project:
     """Return the project with another API root or repository to publish to than ``variants.yaml`` names.
 
-    Without ``repository``, that of ``GITHUB_REPOSITORY`` is taken, if it is set.
+    Without ``repository``, that of ``GITHUB_REPOSITORY`` is taken, if it is set. Raises ``ConfigError`` for
+    one that is not ``owner/name``: clients get it as the place of their release, from a mirror too.
     """
     configured = wiring.project.publish
-    repository = repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
+    named = repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
+    repository = require_repository(named)
     return replace(
         wiring.project, publish=replace(configured, api=api or configured.api, repository=repository)
     )
@@ -240,11 +242,12 @@ def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> Rele
             f"--to {address.shown}: a registry's host and a name are wanted, without tag and login.",
             advice="The tag is --tag or publish.tag of variants.yaml; log in with `docker login HOST`.",
         )
+    project = with_target(wiring)
     tag = release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag)
     host = registry_releases(wiring, address)
     registry_tag(tag)
     host.require_access()
-    done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
+    done = publish_on(wiring, project, host, replace(options, tag=tag))
     _say_state(wiring, done)
     return done
 
@@ -267,6 +270,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> ReleaseSta
     """
     folder = MirrorFolder(to)
     host = FolderHost(folder, wiring.reporter)
+    project = with_target(wiring)
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
     require_place(folder, wheels=wiring.project.bundle.wheels)
@@ -274,7 +278,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> ReleaseSta
     waits = f"waiting: another run writes to {folder.root}"
     # A dry run writes nothing, so it needs no lock
     with nullcontext() if options.dry_run else folder.locked(lambda: wiring.reporter.say(waits)):
-        done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
+        done = publish_on(wiring, project, host, replace(options, tag=tag))
         if done.state in (ReleaseState.PUBLISHED, ReleaseState.UNCHANGED):
             folder.finish(tag)
             write_mirror_pages(folder)

@@ -16,6 +16,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError
 from builder.files.digest import file_digest
 from tests.support.factories import official_wheels as official
+from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter, reported
 
 
@@ -107,3 +108,14 @@ def test_a_zip_larger_than_the_budget_is_told_and_left_out(shop: Wiring) -> None
     assert list(shop.dist.glob("*.zip")) == []
     told = [line for line in reported(shop) if "is left out: it is larger than bundle.budget" in line]
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("to", ["mirror", "oci://127.0.0.1:1/a/b"])
+def test_a_mirrors_client_gets_no_place_that_is_no_repository(place: Place, tmp_path: Path, to: str) -> None:
+    """The client has the address of its release on GitHub inside, whatever mirror it lies on."""
+    official.write_package(tmp_path / "dist")
+    place.env["GITHUB_REPOSITORY"] = "https://github.com/ada/ortpacks"
+    told = place.fails(2, "mirror", f"--to={to}", f"--dist={tmp_path / 'dist'}")
+    assert "GITHUB_REPOSITORY" in told
+    assert "'https://github.com/ada/ortpacks', not owner/name" in told
+    assert not (tmp_path / "dist/ortpacks.pyz").exists()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 import yaml
 
-from builder.app.releases.release_matrix import matrix_legs
-from builder.project.variants import Project
+from builder.app.releases.release_matrix import architecture_legs, matrix_json, matrix_legs
+from builder.project.variants import Origin, Project
 from tests.support import ROOT
 
 WORKFLOWS = ("check", "release", "canary")
@@ -149,6 +150,13 @@ def test_what_is_built_is_asked_of_the_project() -> None:
         "architectures": "${{ steps.legs.outputs.architectures }}",
     }
     assert [name for name in ("legacy", "modern", "latest") if name in text("release")] == []
+
+
+def test_a_release_of_official_wheels_alone_compiles_nothing(project: Project) -> None:
+    """A job with an empty matrix fails, and its run with it."""
+    wheels = replace(project, onnxruntime=replace(project.onnxruntime, origin=Origin.WHEEL))
+    nothing = matrix_json(architecture_legs(matrix_legs(wheels)))
+    assert jobs()["compile"]["if"] == f"needs.matrix.outputs.architectures != '{nothing}'"
 
 
 def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins() -> None:

@@ -201,6 +201,18 @@ def test_the_attestation_is_listed_beside_what_it_is_of(root: Path, tmp_path: Pa
     assert (tmp_path / "attested").read_text() == before
 
 
+def test_a_rebuilt_release_is_compared_without_what_is_made_anew_each_time(
+    root: Path, tmp_path: Path, dist: Path
+) -> None:
+    """GitHub's attestation is in a release's sums, and nobody else can make it."""
+    run(script(root, "publish", -2), tmp_path, {"BUNDLE": str(tmp_path / "bundle.jsonl")})
+    shutil.copytree(dist, dist / "rebuild", ignore=shutil.ignore_patterns("*.sigstore.json"))
+    page = (root / "docs/provenance.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("curl -fsSL URL/SHA256SUMS")]
+    done = run(line.replace("curl -fsSL URL/SHA256SUMS", "cat dist/SHA256SUMS"), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "index.json: OK\nortpacks-legacy.tar.zst: OK\n")
+
+
 def test_only_a_complete_draft_with_the_bytes_that_were_signed_is_made_public(
     root: Path, tmp_path: Path, dist: Path
 ) -> None:

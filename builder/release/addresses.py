@@ -64,6 +64,10 @@ def downloads(publishing: Publish, tag: str) -> str:
 
 
 def web_root(api: str) -> str:
-    """Return the web address of an API's host: github.com for api.github.com, else the server itself."""
+    """Return the web address of an API's host: github.com for api.github.com, else the server itself.
+
+    A server with ``/api/v3`` may be called ``api.…``.
+    """
     split = urlsplit(api)
-    return f"{split.scheme}://{split.netloc.removeprefix('api.')}"
+    host = split.netloc if split.path.strip("/") else split.netloc.removeprefix("api.")
+    return f"{split.scheme}://{host}"

@@ -32,7 +32,7 @@ from builder.package.archive import manifest_of
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Project
-from builder.release.addresses import index_url, readable, release_tag
+from builder.release.addresses import index_url, readable, release_tag, web_root
 from builder.release.assets import ReleaseHost, Repository, require_repository
 from builder.release.dist_files import archives_in
 from builder.release.mirror import mirror_tag, registry_tag
@@ -50,8 +50,6 @@ from builder.release.signing import (
 from builder.wheels.publishing import add_wheels, require_place, write_mirror_pages
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
-
-_PUBLIC_API = "api.github.com"
 
 
 def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> ReleaseStatus:
@@ -181,8 +179,7 @@ def _token(wiring: Wiring, api: str) -> str:
         return found
     if API.fullmatch(api.rstrip("/")) is None:
         return ""  # GitHubHttp refuses the address
-    server = urlsplit(api).hostname or ""
-    host = "github.com" if server == _PUBLIC_API else server
+    host = urlsplit(web_root(api)).hostname or ""
     try:
         done = wiring.runner.run(["gh", "auth", "token", "--hostname", host], check=False)
     except ToolMissingError:

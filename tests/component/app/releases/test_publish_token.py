@@ -11,6 +11,7 @@ from builder.app.releases import releasing
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ToolMissingError
 from builder.ports import Completed
+from builder.release.addresses import web_root
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
 PUBLIC = "https://api.github.com"
@@ -47,12 +48,28 @@ def test_the_environment_is_asked_first_and_gh_is_not_started(
         (PUBLIC, "github.com"),
         ("https://ghe.example/api/v3", "ghe.example"),
         ("https://ghe.example:8443/api/v3", "ghe.example"),
+        ("https://api.example.ghe.com", "example.ghe.com"),
+        ("https://api.example/api/v3", "api.example"),
     ],
 )
 def test_gh_is_asked_for_the_server_that_is_published_to(tmp_path: Path, api: str, host: str) -> None:
     found, asked = token(tmp_path, {"GITHUB_TOKEN": ""}, api, Completed(0, "gho_own\n", ""))
     assert found == "gho_own"
     assert asked == [["gh", "auth", "token", "--hostname", host]]
+
+
+@pytest.mark.parametrize(
+    ("api", "web"),
+    [
+        (PUBLIC, "https://github.com"),
+        (f"{PUBLIC}/", "https://github.com"),
+        ("https://api.example.ghe.com", "https://example.ghe.com"),
+        ("https://ghe.example:8443/api/v3", "https://ghe.example:8443"),
+        ("https://api.example/api/v3", "https://api.example"),
+    ],
+)
+def test_a_client_is_sent_to_the_server_itself(api: str, web: str) -> None:
+    assert web_root(api) == web
 
 
 @pytest.mark.parametrize("gh", [Completed(1, "", "no oauth token"), ToolMissingError("gh is not there")])

@@ -54,7 +54,7 @@ ADVICE = CheckAdvice(
         ),
         "D108": Advice(
             Severity.ERROR,
-            "The packages are built for glibc; with musl their libraries do not load, on the CPU neither.",
+            "The packages are built for glibc; with musl their libraries do not load, not even for the CPU.",
             "Use a system or an image with glibc: Debian, Ubuntu, Fedora instead of Alpine.",
         ),
         "D109": Advice(

@@ -47,7 +47,7 @@ ADVICE = CheckAdvice(
         ),
         "D026": Advice(
             Severity.ERROR,
-            "A symbol is missing: at the start the driver's libraries are there in part, at a kernel the "
+            "A symbol is missing. At the start, the driver's libraries are incomplete; at a kernel, the "
             "CUDA libraries in use are older than those the package was built with.",
             "Install the driver again, and take other CUDA libraries out of LD_LIBRARY_PATH.",
         ),
@@ -58,16 +58,16 @@ ADVICE = CheckAdvice(
         ),
         "D028": Advice(
             Severity.ERROR,
-            "The driver says no more than that. Often the module nvidia_uvm or /dev/nvidia-uvm is missing, "
-            "or the machine has been asleep.",
+            "The driver gives no cause (unknown error). Often the module nvidia_uvm or /dev/nvidia-uvm is "
+            "missing, or the machine has been asleep.",
             "`sudo nvidia-modprobe -u -c 0`; after sleep `sudo rmmod nvidia_uvm && sudo modprobe "
             "nvidia_uvm`, or restart. `sudo dmesg | grep -i nvrm` has the driver's own words.",
         ),
         "D029": Advice(
             Severity.ERROR,
-            "The driver's libraries are there and CUDA does not come up.",
-            "`sudo dmesg | grep -i nvrm` has the driver's own words. A restart, or the driver installed "
-            "anew, helps with most of them.",
+            "The driver's libraries are there, but CUDA does not start.",
+            "`sudo dmesg | grep -i nvrm` has the driver's own words. A restart or a new installation of the "
+            "driver repairs most of these failures.",
         ),
         "D030": Advice(
             Severity.ERROR,
@@ -76,8 +76,8 @@ ADVICE = CheckAdvice(
         ),
         "D033": Advice(
             Severity.ERROR,
-            "The GPU's memory is full: other programs have it, or the model and its batch take more than "
-            "there is.",
+            "The GPU's memory is full: other programs have it, or the model and its batch need more than it "
+            "has.",
             "`nvidia-smi` lists the programs that have it: end them. Else take a smaller model, batch or "
             "number type.",
         ),
@@ -108,23 +108,23 @@ ADVICE = CheckAdvice(
         ),
         "D402": Advice(
             Severity.ERROR,
-            "The package does not even run on the CPU: its host library is damaged, or another one is "
+            "The package does not run on the CPU either: its host library is damaged, or another one is "
             "loaded.",
             "Run `install` again.",
         ),
         "D403": Advice(
             Severity.NOTE,
-            "ONNX Runtime's Python goes on with the CPU when a provider does not load, and says so in its "
-            "log alone; get_available_providers() lists what was compiled in, not what works.",
+            "When a provider does not load, ONNX Runtime's Python module continues on the CPU and says so "
+            "only in its log; get_available_providers() lists what was compiled in, not what works.",
             "After making a session compare session.get_providers() with what was asked for, or set the "
             "session option session.disable_cpu_ep_fallback to 1: then it is an error.",
         ),
         "D404": Advice(Severity.ERROR, NO_KERNEL, CURE),
         "D405": Advice(
             Severity.ERROR,
-            "The CUDA provider is there without a library that it is linked with: the package has lost it, "
-            "or a Python wheel's provider is used, which brings none.",
-            "Run `install` again: what is missing is fetched. In a container, start the image as it was "
+            "A library that the CUDA provider is linked with is missing: the package has lost it, or the "
+            "provider of a Python wheel is used, which brings none.",
+            "Run `install` again: it fetches what is missing. In a container, start the image as it was "
             "built. For the wheel's provider: `pip install onnxruntime-gpu[cuda,cudnn]`.",
         ),
     }

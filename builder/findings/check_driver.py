@@ -26,7 +26,8 @@ ADVICE = CheckAdvice(
         ),
         "D002": Advice(
             Severity.ERROR,
-            "nouveau is the free driver. It has no CUDA, and NVIDIA's cannot have the card at the same time.",
+            "nouveau is the free driver. It has no CUDA, and NVIDIA's driver cannot use a card that nouveau "
+            "has.",
             "Install NVIDIA's driver, which puts nouveau on its blacklist, and restart; in a container, "
             "do it on the host.",
         ),
@@ -38,8 +39,8 @@ ADVICE = CheckAdvice(
         ),
         "D004": Advice(
             Severity.NOTE,
-            "What was stated counts, and the machine was not asked for its GPUs: what is said here is about "
-            "the stated machine.",
+            "The stated values are used, and the machine was not asked for its GPUs: these findings are "
+            "about the stated machine.",
             "Unset the variable to have this machine examined.",
         ),
         "D005": Advice(
@@ -50,7 +51,7 @@ ADVICE = CheckAdvice(
         ),
         "D006": Advice(
             Severity.ERROR,
-            "The driver is loaded and its device files have not been made, so that no program reaches it.",
+            "The driver is loaded, but its device files do not exist, so no program reaches it.",
             "`sudo nvidia-modprobe -c 0 -u` makes them, and so does one run of nvidia-smi as root.",
         ),
         "D007": Advice(
@@ -67,8 +68,8 @@ ADVICE = CheckAdvice(
         ),
         "D009": Advice(
             Severity.ERROR,
-            "The driver is there and CUDA may use none of its GPUs: all are in MIG mode without an instance, "
-            "in compute mode `Prohibited`, or kept from this process.",
+            "The driver is there, but CUDA may use none of its GPUs: all are in MIG mode without an "
+            "instance, in compute mode `Prohibited`, or not accessible to this process.",
             "`nvidia-smi -q -d COMPUTE` shows the mode, `nvidia-smi -L` the MIG instances; `sudo nvidia-smi "
             "-c DEFAULT` and `sudo nvidia-smi -mig 0` reset them.",
         ),
@@ -80,20 +81,20 @@ ADVICE = CheckAdvice(
         ),
         "D011": Advice(
             Severity.WARNING,
-            "The driver did not take every card: it may not know it, have failed to start it, or not have "
-            "it.",
+            "The driver did not take every card. It may not know a card, it may have failed to start it, or "
+            "another driver may have it.",
             "`sudo dmesg | grep -i nvrm` has the driver's reason.",
         ),
         "D012": Advice(
             Severity.NOTE,
-            "Its generation is older than Maxwell: CUDA 12 has no code for it, and no package does.",
+            "Its generation is older than Maxwell: neither CUDA 12 nor any package has code for it.",
             "Nothing: it cannot be used. Models run on the CPU, or on another card.",
         ),
         "D015": Advice(
             Severity.ERROR,
-            "The driver's libraries are here, and the kernel's part of it does not answer: it is not loaded, "
-            "or this container or virtual machine was not given it.",
-            "Nothing, if this machine is to have no GPU. Else `lspci -d 10de:` shows whether there is a "
+            "The driver's libraries are here, but its kernel module does not answer: the module is not "
+            "loaded, or this container or virtual machine was started without the GPU.",
+            "Nothing, if this machine has no GPU. Else `lspci -d 10de:` shows whether there is a "
             "card, `sudo modprobe nvidia` and `sudo dmesg | grep -i nvrm` what is in the way. In a "
             "container, start a new one with its GPUs (`docker run --gpus all`).",
         ),

@@ -33,7 +33,7 @@ ADVICE = CheckAdvice(
             Severity.WARNING,
             "These distributions write into the same folder, so which of them `import onnxruntime` finds is "
             "chance; often it is the one for the CPU.",
-            "`pip uninstall` all of them, then install the one that is wanted.",
+            "`pip uninstall` all of them, then install the one that you want.",
         ),
         "D305": Advice(
             Severity.ERROR,
@@ -69,7 +69,7 @@ ADVICE = CheckAdvice(
             Severity.WARNING,
             "The wheel has none of NVIDIA's libraries inside: its CUDA provider does not load, and sessions "
             "run on the CPU.",
-            "`pip install` with that Python what is named here, each of just this version.",
+            "With that Python, `pip install` the wheels that are named here, each in exactly this version.",
         ),
     }
 )

@@ -22,14 +22,13 @@ ADVICE = CheckAdvice(
         ),
         "D202": Advice(
             Severity.ERROR,
-            "The package in use is not there as it should be: an application finds no library, or another "
-            "one.",
+            "The package in use cannot be found or read: an application finds no library, or another one.",
             "Run `install` again.",
         ),
         "D203": Advice(
             Severity.ERROR,
-            "Files of the package have changed since they were proved, or are gone.",
-            "Run `install` again: what is not whole is fetched anew.",
+            "Files of the package were changed or removed after they were verified.",
+            "Run `install` again: it fetches damaged and missing files.",
         ),
         "D204": Advice(
             Severity.ERROR,

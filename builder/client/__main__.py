@@ -54,7 +54,7 @@ def run() -> int:
     except BrokenPipeError:  # the reader of stdout has closed it
         return BROKEN_PIPE
     except OSError as error:
-        output.say(f"ortpacks: the answer cannot be written: {error.strerror}. What was done stays done.")
+        output.say(f"ortpacks: the answer cannot be written: {error.strerror}. Completed changes stay.")
         return DiskError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

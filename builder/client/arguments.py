@@ -46,16 +46,16 @@ variables, --version which release this program is of.
 EXIT_CODES = {
     0: "done; also when the answer is the CPU",
     2: "wrong flag, environment variable or index",
-    3: "nothing is installed, to go back to or to remove; or you said no",
-    4: "nothing here can unpack zstd, or has pip",
+    3: "nothing is installed to use, return to or remove; or you answered no",
+    4: "no program or module that unpacks zstd, or no pip, was found",
     6: "doctor found an error",
-    7: "bytes are not what they should be",
+    7: "damaged file, or other bytes than were signed or listed",
     9: "--variant has no package for this platform, or not in that --layout",
-    10: "a download did not come through",
+    10: "a download failed",
     11: "disk full; disk or answer cannot be written; no memory or threads",
-    12: "the package is whole and does not load on this machine",
+    12: "the package is undamaged but does not load on this machine",
     130: "interrupted",
-    141: "whoever read the output went away",
+    141: "the program that read the output has ended",
 }
 
 _LISTED_CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())
@@ -189,7 +189,7 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
             "--variant", type=_text, metavar="NAME", help="take this variant, or package, whatever the GPU"
         )
         command.add_argument(
-            "--device", type=_text, metavar="N|UUID", help="choose for these GPUs only, commas between"
+            "--device", type=_text, metavar="N|UUID", help="choose for these GPUs only; commas separate them"
         )
 
 
@@ -250,14 +250,14 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         trials.add_argument("--said", metavar="TEXT", help=_SAID)
 
 
-_LOOK_IN = "an environment with NVIDIA's libraries, or several"
+_LOOK_IN = "an environment with NVIDIA's libraries; may be repeated"
 
-_WHEELS = "a folder with NVIDIA's wheels, or several"
+_WHEELS = "a folder with NVIDIA's wheels; may be repeated"
 
 _MODELS = "your own table of models instead of the release's"
 
-_TRY = "open this model, or with more flags a smaller one"
+_TRY = "open this model; give the flag again for smaller models"
 
 _TRY_MODEL = "open this model in the package too; may be repeated"
 
-_SAID = "an application's error: say what it means here"
+_SAID = "an application's error text, to be explained for this machine"

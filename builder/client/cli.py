@@ -145,7 +145,7 @@ def _checked(prefix: Path, command: str, platform: str) -> Path:
     apart = next((char for char in separators(platform) if char in str(prefix)), None)
     if apart and command in _LISTED:
         raise ValidationError(
-            f"--prefix {prefix}: {library_path(platform)} would take it for two folders.",
+            f"--prefix {prefix}: {library_path(platform)} would read it as two folders.",
             advice=f"Choose one without {apart!r} in its name.",
         )
     return prefix

@@ -190,7 +190,7 @@ def other_bytes(what: str, wanted: str, got: str) -> IntegrityError:
     return IntegrityError(
         f"{what}.",
         details=(f"    wanted: {wanted}", f"    got:    {got}"),
-        advice="Run the same command again. If it stays so, tell whoever publishes the file.",
+        advice="Run the same command again. If it fails again, tell the publisher of the file.",
     )
 
 

@@ -46,7 +46,7 @@ def _advice(number: int, *, folder: bool) -> str:
     if number == errno.ENOTDIR or (folder and number in {errno.ENOENT, errno.EEXIST}):
         return "No folder can be made there: choose another one."
     if number == errno.ENOENT:
-        return "The folder it belongs into is gone: let nothing else write there, and run again."
+        return "Its folder was removed meanwhile: let nothing else write there, and run again."
     return DISK_ADVICE.get(number, "")
 
 
@@ -177,5 +177,5 @@ def absolute(path: Path) -> Path:
     except (RuntimeError, KeyError) as error:  # KeyError: Python 3.9, for a user without an entry in passwd
         raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error
     except FileNotFoundError as error:
-        what = f"{path}: the current folder, which it lies in, was removed"
+        what = f"{path}: it is relative to the current folder, which was removed"
         raise ConfigError(what, advice="Change to another folder, or write the path in full.") from error

@@ -127,7 +127,7 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
             raise other_bytes(f"{wanted.shown}: size differs", f"{wanted.size} bytes", f"{announced} bytes")
         return 0
     if response.status != HTTPStatus.PARTIAL_CONTENT and not have:
-        raise TransferError(f"{wanted.shown}: HTTP {response.status}, which has no file in it.")
+        raise TransferError(f"{wanted.shown}: HTTP {response.status}, an answer without a file.")
     answered = response.headers.get("Content-Range", "")
     match = _CONTENT_RANGE.fullmatch(answered)
     known = {"*", match[2] if match and wanted.size is None else str(wanted.size)}

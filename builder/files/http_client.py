@@ -159,7 +159,7 @@ def retried(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
                 tries = meagre if meagre >= MEAGRE_TRIES else fruitless
                 raise TransferError(
                     f"{error} (tried {tries} times)",
-                    advice="Check the network. Run the command again: it goes on.",
+                    advice="Check the network. Run the command again: it continues.",
                 ) from error
             pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
             pause = min(pause, LONGEST_WAIT_SECONDS)

@@ -109,7 +109,7 @@ class _Artifact:
             if error.code != HTTPStatus.NOT_FOUND:
                 raise
             error.close()
-            what = f"{shown}: the registry has no {reference} there, or hides it from who has not logged in."
+            what = f"{shown}: the registry has no {reference} there, or hides it without a login."
             raise NotThereError(what, advice=_WRITTEN) from error
         content = read_body(answer, MANIFEST_LIMIT)
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -150,7 +150,9 @@ class _Artifact:
         realm = wanted.get("realm", "")
         if not realm.startswith(f"{self._scheme}://"):
             what = f"{self.address.shown}: the registry sends us to {realm!r} for a token."
-            raise TransferError(what, advice="Its administrator has to name a URL as safe as its own.")
+            raise TransferError(
+                what, advice="Its administrator must name a URL as safe as the registry's own."
+            )
         asked = {
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.address.name}:pull",
@@ -179,7 +181,7 @@ def _layers_in(content: bytes, shown: str) -> Dict[str, _Layer]:
         layers = manifest["layers" if manifest["artifactType"] == RELEASE_TYPE else "none of ours"]
         return dict(map(_named_layer, layers))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = f"{shown} is no release of ortpacks: its manifest names none of our files."
+        what = f"{shown} is no release of ortpacks: its manifest names no files of a release."
         raise TransferError(what, advice=_WRITTEN) from error
 
 

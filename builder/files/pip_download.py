@@ -49,7 +49,7 @@ def downloaded(folder: Path, name: str) -> Path:
     """Return the wheel in ``folder`` after pip succeeded. Raises ``TransferError`` where it left none."""
     wheel = next(iter(sorted(folder.glob("*.whl"))), None)
     if wheel is None:
-        raise TransferError(f"{name}: pip ended well and left no wheel. Run the same command again.")
+        raise TransferError(f"{name}: pip reported success and left no wheel. Run the same command again.")
     return wheel
 
 

@@ -131,7 +131,7 @@ def loads(text: str, where: str) -> Index:
     none, a name listed twice).
     """
     value = parse_json(text, where, "Was a web page saved under this name?")
-    older = "Install with the ortpacks.pyz of that very release."
+    older = "Install with the ortpacks.pyz of the same release."
     require_format(value, [_WITHOUT_KERNELS, FORMAT], where, older)
     index = from_json(Index, _upgraded(value), where)
     problems = list(_problems_of(index))

@@ -82,7 +82,7 @@ def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
     found: Dict[str, object] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} is there twice")
+            raise ValueError(f"the key {key!r} occurs twice")
         found[key] = value
     return found
 

@@ -303,7 +303,7 @@ def _not_onnx(path: Path, data: Bytes) -> ValidationError:
         )
     return ValidationError(
         f"{_name(path)} is not an ONNX model",
-        cause="it does not begin with one's fields",
+        cause="it does not begin with the fields of an ONNX model",
         advice=_NAME_THE_FILE,
     )
 

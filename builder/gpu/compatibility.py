@@ -45,7 +45,7 @@ NATIVE, JIT, PARTIAL, NONE = SUPPORT = ("native", "jit", "partial", "none")
 
 
 def implied(known: Mapping[Capability, str], device: Capability) -> str:
-    """Return the support of a device that is not among ``known``, as these imply it.
+    """Return the support that the devices in ``known`` imply for a device that is not among them.
 
     ``known``: one of ``SUPPORT`` by capability. SASS without a suffix also runs
     on higher minor versions. PTX that runs on several major versions has no suffix, so a driver compiles it

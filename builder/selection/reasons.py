@@ -109,7 +109,7 @@ def driver_refusal(package: IndexPackage, device: Device) -> Optional[str]:
     try:
         return _outside(device.driver, package.driver)
     except ValueError as error:
-        return f"its driver window cannot be held against this driver: {error}"
+        return f"its driver window cannot be compared with this driver: {error}"
 
 
 def _outside(driver: str, window: Driver) -> Optional[str]:

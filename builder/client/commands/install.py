@@ -109,7 +109,7 @@ def _result_lines(result: InstallResult) -> List[str]:
     done = "Installed" if result.fresh else "Already installed, every file verified"
     lines.append(f"{done}: {result.folder}")
     if result.previous is not None:
-        lines.append(f"The one before stays for rollback: {result.previous}")
+        lines.append(f"The previous package stays for rollback: {result.previous}")
     if result.dropped:
         lines.append(f"Removed, {amount(result.freed)} freed: {', '.join(result.dropped)}")
     return lines

@@ -92,7 +92,7 @@ def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandA
         if problems:
             raise IntegrityError(
                 f"{target.name} is damaged, so {now} stays in use: {'; '.join(problems)}",
-                advice="`install --index` with the index of its release brings it anew.",
+                advice="`install --index` with the index of its release installs it again.",
             )
         switch(prefix, target, context.symlink)
     value = {**head("rollback"), "from": now, "to": target.name, "folder": str(target)}
@@ -126,7 +126,7 @@ def answer_uninstall(context: CommandContext, options: ClientOptions) -> Command
         "in_use": now,
         "left": [str(path) for path in left],
     }
-    left_over = ["what installs left that broke off"] if arrived else []
+    left_over = ["leftovers of interrupted installs"] if arrived else []
     removed = f"Removed, {amount(freed)} freed: {', '.join([*names, *left_over]) or 'nothing'}"
     rest = [f"In use: {now}"] if now else [f"Not ours, it stays: {path}" for path in left]
     return CommandAnswer(value, (removed, *rest))
@@ -136,8 +136,8 @@ def _target(prefix: Prefix) -> Path:
     name = previous_package(prefix)
     if name is None:
         raise NothingToDoError(
-            f"{in_use(prefix)} is in use, and no package before it is here to go back to.",
-            advice="`install --index` with the index of an older release brings one.",
+            f"{in_use(prefix)} is in use, and no earlier package is here to return to.",
+            advice="`install --index` with the index of an older release installs one.",
         )
     return prefix.versions / name
 

@@ -97,7 +97,7 @@ def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> 
         )
     elif files:
         raise NothingToDoError(
-            "--try: no package is installed that a model could be opened in.", advice="Run install first."
+            "--try: no package is installed in which a model could be opened.", advice="Run install first."
         )
     return replace(observed, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
@@ -105,7 +105,7 @@ def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> 
 def examine_failure(
     context: CommandContext, options: ClientOptions, rights: Rights, said: str
 ) -> Observations:
-    """Return the machine, the package in use, and the failed session that the error text ``said`` is of.
+    """Return the machine, the package in use, and the failed session that the error ``said`` describes.
 
     The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
     blank.
@@ -115,7 +115,7 @@ def examine_failure(
     )
     words = printable(" ".join(said.split()))[:_MOST_CHARACTERS]
     if not words:
-        raise ConfigError("--said: no words. Give the error's text in quotes.")
+        raise ConfigError("--said: the text is empty. Give the error's text in quotes.")
     failure, code = reason(words, words)
     trial = SessionTrial(CUDA, failure, code)
     return replace(_machine(context, rights), installed=installed, broken=broken, trial=trial)

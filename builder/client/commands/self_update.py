@@ -34,7 +34,7 @@ _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$'
 _ROOT = "builder/client/root.json"
 """Path of the root in a client."""
 
-_KEPT_FROM_YOU = "Somebody may keep newer releases from you. To go back take it by hand."
+_KEPT_FROM_YOU = "Somebody may hide newer releases from you. To install an older client, copy it by hand."
 
 _SECONDS = 60.0
 """Time limit in seconds for the new client to print its version."""
@@ -70,7 +70,7 @@ def answer_self_update(context: CommandContext, options: ClientOptions) -> Comma
     if same:
         return CommandAnswer(value, (f"{own} is the release's own: {__version__}.",))
     if options.check:
-        what = f"The release has another {CLIENT} than this {__version__}. `self-update` takes it."
+        what = f"The release has another {CLIENT} than this {__version__}. `self-update` installs it."
         return CommandAnswer(value, (what,))
     require_yes(context, options, f"Replace {own} by that of {offer.shown}?")
     remember(context, options, offer.shown, offer.signed)  # a disk that refuses it stops before the program
@@ -78,7 +78,7 @@ def answer_self_update(context: CommandContext, options: ClientOptions) -> Comma
     before = _previous(own)
     lines = (
         f"{own} is {version} now; it was {__version__}.",
-        f"The one before is {before}: move it back to undo this.",
+        f"The previous one is {before}: move it back to undo this.",
     )
     return CommandAnswer({**value, "to": version, "previous": str(before)}, lines)
 
@@ -91,7 +91,8 @@ def _own(context: CommandContext) -> Path:
     own = context.program
     if own is None:
         raise NothingToDoError(
-            "This is no ortpacks.pyz but its sources.", advice="Update them as you got them: git pull, say."
+            "This program runs from its sources, not from an ortpacks.pyz.",
+            advice="Update the sources as you got them, for example with git pull.",
         )
     if (own.parent / "__init__.py").exists():
         raise NothingToDoError(
@@ -117,12 +118,12 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offere
         release = trust.require_release(shown, files)
         found = release.files.get(CLIENT)
         if found is None:
-            raise IntegrityError(f"{shown}: what is signed there has no {CLIENT}.")
+            raise IntegrityError(f"{shown}: the signed release has no {CLIENT}.")
         return _OfferedClient(files.place(CLIENT), shown, found.hashes.sha256, found.length, release)
     if not options.unsigned:
         raise IntegrityError(
-            f"{shown}: this client came without keys, so nothing vouches for another one.",
-            advice="Take it from the project's own page, or say --trust-unsigned.",
+            f"{shown}: this client has no keys, so it cannot verify another one.",
+            advice="Download it from the project's own page, or pass --trust-unsigned.",
         )
     sums = files(CHECKSUMS)
     if sums is None:
@@ -135,7 +136,7 @@ def _listed(sums: bytes, shown: str) -> str:
         digest, _, name = line.partition("  ")
         if name == CLIENT and SHA256.fullmatch(digest):
             return digest
-    raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
+    raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="That release has no client.")
 
 
 def _replace(

@@ -38,7 +38,7 @@ from builder.formats.package_names import Form, Layout, form_of, stem
 from builder.formats.text import amount, shortened
 from builder.selection.choice import PackageChoice
 
-_AGAIN = "What is in use is whole; run install again, with --prefix for another folder."
+_AGAIN = "The package in use is unchanged; run install again, or with --prefix for another folder."
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _upgrade(job: InstallJob, placed: PlacedPackage) -> Optional[str]:
     except (IntegrityError, ConfigError):
         return None
     found = consequence_of(old.onnxruntime.cannot_run, old.onnxruntime.host)
-    return f"{old.name} gives way to {placed.manifest.name}. {found.means}" if found else None
+    return f"{old.name} is replaced by {placed.manifest.name}. {found.means}" if found else None
 
 
 def _drop_older(job: InstallJob, placed: PlacedPackage, upgrade: Optional[str]) -> InstallResult:
@@ -165,7 +165,7 @@ def _already_installed(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Opt
         folder = job.prefix.folder(package)
         manifest = whole(folder) if folder.is_dir() else None
         if manifest is not None:
-            why = f"Layout {package.layout}: it is there."
+            why = f"Layout {package.layout}: it is installed already."
             return PlacedPackage(
                 folder, package, manifest, _try_out(job, folder, manifest), fresh=False, why=why
             )
@@ -213,7 +213,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()
-        job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is held to its sha256.")
+        job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is compared with its sha256.")
         with open_tar(archive, form_of(package.file), _digest_to_hold(job, package, archive)) as stream:
             manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)
@@ -272,7 +272,7 @@ def _within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexP
         there = ", ".join(sorted({offer.layout for offer in offers}))
         raise NoCompatiblePackageError(
             f"--layout {wish}: {offers[0].name} is released in layout {there} only.",
-            advice="Leave --layout out, or name that one.",
+            advice="Leave --layout out, or name that layout.",
         )
     return mine
 

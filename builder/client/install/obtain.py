@@ -226,7 +226,7 @@ class ProgressTally:
     def _going(self) -> Iterator[None]:
         with self._lock:
             if self._stopped.is_set():
-                raise TransferError("Stopped, because another part of the archive did not come through.")
+                raise TransferError("Stopped, because another part of the archive could not be fetched.")
             yield
 
 

@@ -100,9 +100,10 @@ class Trust:
         before = self._versions().get(place, 0)
         if found.version < before:
             raise IntegrityError(
-                f"{place} is older than what was taken from there before: version {found.version} "
-                f"of {TARGETS} after {before}.",
-                advice="Somebody may keep newer releases from you. --trust-unsigned takes it as it is.",
+                f"{place} is older than the release that was taken from there before: version "
+                f"{found.version} of {TARGETS} after {before}.",
+                advice="Somebody may hide newer releases from you. --trust-unsigned takes this release as it "
+                "is.",
             )
         return found
 
@@ -110,7 +111,8 @@ class Trust:
         """Raise ``IntegrityError`` for a release of the future, after which no real one would be newer."""
         if found.version > (self.now + _AHEAD).timestamp():
             raise IntegrityError(
-                f"{place}: version {found.version} of {TARGETS} is a time after today, {self.now:%Y-%m-%d}.",
+                f"{place}: version {found.version} of {TARGETS} is a time in the future; today is "
+                f"{self.now:%Y-%m-%d}.",
                 advice="Is this machine's clock right? --trust-unsigned takes the release as it is.",
             )
 

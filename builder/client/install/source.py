@@ -141,7 +141,7 @@ def _fetched(url: str, web: Web) -> bytes:
     address, pin = urldefrag(url)
     shown, split, promised = redacted(address), urlsplit(address), _PIN.fullmatch(pin)
     if pin and promised is None:
-        raise ConfigError(f"{shown}#{pin}: what stands behind # is sha256= and 64 hexadecimal digits.")
+        raise ConfigError(f"{shown}#{pin}: after # write sha256= and 64 hexadecimal digits.")
     if split.scheme == "http" and promised is None and _THIS_MACHINE.fullmatch(split.hostname or "") is None:
         web.say(f"{shown}: {_NOT_ENCRYPTED}")
     content = read_small(address, INDEX_LIMIT, web)
@@ -152,8 +152,8 @@ def _fetched(url: str, web: Web) -> bytes:
 
 
 _NOT_ENCRYPTED = (
-    "without https anybody on the way can change what comes, and its checksums with it. Use https, or name "
-    "the index with its sha256: …/index.json#sha256=…"
+    "without https anybody between this machine and the server can change the files and their checksums. "
+    "Use https, or name the index with its sha256: …/index.json#sha256=…"
 )
 
 

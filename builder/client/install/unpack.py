@@ -179,7 +179,7 @@ def _take(
         raise bad_package(top, f"{member.name} is a link or a device; a package has only files")
     entry = wanted.pop(parts, None)
     if entry is None:
-        raise bad_package(top, f"the archive holds {member.name}, not in its manifest or there twice")
+        raise bad_package(top, f"its manifest does not list {member.name}, or the archive holds it twice")
     if member.size != entry.size:
         raise _differs(top, entry.path, "size", str(entry.size), str(member.size))
     target = place_in(folder, parts)

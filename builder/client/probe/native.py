@@ -182,4 +182,4 @@ def _broken(name: str, answer: ProcessAnswer) -> Probe:
     died = answer.killed_by
     last = answer.stderr.strip().splitlines()[-1:]
     how = f"killed by {died}" if died else f"exit {answer.code}"
-    return Probe(name, Outcome.FAILED, " ".join(["the probe did not come through:", how, *last]), error=died)
+    return Probe(name, Outcome.FAILED, " ".join(["the probe failed:", how, *last]), error=died)

@@ -162,7 +162,7 @@ def _await_output(
     for reader in readers:
         reader.join(max(deadline - time.monotonic(), 0))
     if any(len(reader.output) > _MOST_BYTES for reader in readers):
-        raise TimeoutError(f"stopped, for it wrote more than {amount(_MOST_BYTES)}")
+        raise TimeoutError(f"stopped, because it wrote more than {amount(_MOST_BYTES)}")
     try:
         process.wait(
             0 if any(reader.is_alive() for reader in readers) else max(deadline - time.monotonic(), 0)

@@ -115,7 +115,7 @@ REFUSALS = [
     (errno.EPERM, "Fix its owner or mode"),
     (errno.EROFS, "another file system"),
     (errno.EIO, "disk may be failing"),
-    (errno.ENOENT, "is gone"),
+    (errno.ENOENT, "was removed"),
 ]
 
 

@@ -68,10 +68,10 @@ def test_a_key_that_is_there_twice_is_refused() -> None:
     assert sum(map(len, DOUBLED.values())) >= 50
     for content in DOUBLED["targets"]:
         assert json.loads(content) == json.loads(SIGNED)
-        with pytest.raises(IntegrityError, match="is there twice"):
+        with pytest.raises(IntegrityError, match="occurs twice"):
             read_targets(content, TARGETS, TRUSTED)
     for content in DOUBLED["root"]:
-        with pytest.raises(IntegrityError, match="is there twice"):
+        with pytest.raises(IntegrityError, match="occurs twice"):
             read_root(content, "1.root.json")
 
 
@@ -210,6 +210,6 @@ def test_an_index_cut_anywhere_or_longer_is_refused_signed_or_not(tmp_path: Path
 def test_a_key_twice_among_a_hundred_thousand_is_found_within_two_seconds() -> None:
     keys = ",".join(f'"{number}": 0' for number in [*range(100_000), 99_999])
     began = time.process_time()
-    with pytest.raises(ParseError, match="'99999' is there twice"):
+    with pytest.raises(ParseError, match="'99999' occurs twice"):
         parse_json(f"{{{keys}}}", "index.json")
     assert time.process_time() - began < 2

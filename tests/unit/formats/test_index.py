@@ -139,7 +139,7 @@ def test_an_index_of_format_3_that_is_none_is_told_by_key(value: dict[str, objec
 
 @pytest.mark.parametrize("found", [1, 2])
 def test_an_older_release_has_a_client_of_its_own(found: int) -> None:
-    own = rf"format {found}; .*Install with the ortpacks\.pyz of that very release"
+    own = rf"format {found}; .*Install with the ortpacks\.pyz of the same release"
     with pytest.raises(ValidationError, match=own):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
 

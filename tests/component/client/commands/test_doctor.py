@@ -137,7 +137,7 @@ def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
 
 def test_no_words_are_no_error_to_explain(home: Machine) -> None:
     assert home.run("doctor", "--said", " \n") == 2
-    assert "--said: no words" in home.err
+    assert "--said: the text is empty" in home.err
     assert home.run("doctor", "--said", "a\x1b[31mb\nc") == 6
     assert "\x1b" not in home.out
 
@@ -224,7 +224,7 @@ def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, 
     assert f"{text} is not an ONNX model" in home.err
     model = put(tmp_path / "model.onnx", ort_calls.model())
     assert home.run("doctor", "--try", str(model)) == 3
-    assert "no package is installed that a model could be opened in" in home.err
+    assert "no package is installed in which a model could be opened" in home.err
 
 
 def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None
     assert version_in_use(machine) == "1.22.0"
     assert "every file verified" in machine.out
     assert machine.run("rollback") == 3
-    assert "no package before it is here" in machine.err
+    assert "no earlier package is here" in machine.err
     assert version_in_use(machine) == "1.22.0"
 
 
@@ -174,7 +174,7 @@ def test_uninstall_takes_what_an_install_left_that_broke_off(tmp_path: Path, arg
         assert bare.run("install", "--index", f"{server.url}/") == 10
     assert bare.litter()
     assert bare.run("uninstall", *argv) == 0, bare.err
-    assert "what installs left that broke off" in bare.out
+    assert "leftovers of interrupted installs" in bare.out
     assert not bare.litter()
     assert bare.prefix.exists() == bool(argv)
 

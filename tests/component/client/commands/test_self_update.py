@@ -174,7 +174,7 @@ def test_what_nobody_signed_is_taken_only_from_a_place_of_the_users_own(desk: De
 
 def test_a_client_without_keys_takes_another_only_if_told_so(desk: Desk) -> None:
     desk.root = None
-    assert "this client came without keys" in desk.refused(7)
+    assert "this client has no keys" in desk.refused(7)
     desk.updated("--trust-unsigned")
 
 
@@ -199,7 +199,7 @@ def test_a_release_that_has_expired_or_was_rolled_back_is_refused(desk: Desk) ->
     desk.old = same
     desk.client.with_name("ortpacks.pyz.previous").unlink()
     desk.put(desk.new, now=NOW - timedelta(days=9))
-    assert "is older than what was taken from there before" in desk.refused(7)
+    assert "is older than the release that was taken from there before" in desk.refused(7)
 
 
 def test_a_client_with_older_keys_is_refused(desk: Desk) -> None:
@@ -250,7 +250,7 @@ def test_what_is_signed_and_no_newer_client_is_refused(
 
 def test_where_others_look_after_the_program_it_says_so(desk: Desk) -> None:
     desk.machine.program = None
-    assert "no ortpacks.pyz but its sources" in desk.refused(3)
+    assert "runs from its sources" in desk.refused(3)
     desk.machine.program = desk.client
     (desk.client.parent / "__init__.py").touch()
     assert desk.update() == 3

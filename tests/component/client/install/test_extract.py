@@ -48,7 +48,7 @@ def taken(members: Members, folder: Path) -> Manifest:
 
 
 HOSTILE: dict[str, tuple[Members, str]] = {
-    "not listed": ([*good(), member(f"{TOP}/lib/extra.so", b"x")], "not in its manifest"),
+    "not listed": ([*good(), member(f"{TOP}/lib/extra.so", b"x")], "its manifest does not list"),
     "other bytes": ([*good()[:2], member(f"{TOP}/lib/a.so", b"b" * 100)], "sha256 differs"),
     "longer than listed": ([*good()[:2], member(f"{TOP}/lib/a.so", b"a" * 101)], "size differs"),
     "one missing": (good()[:2], "lacks lib/a.so"),

@@ -294,7 +294,7 @@ def test_a_prefix_that_a_loader_takes_for_two_folders_is_refused(
     here = replace(machine, platform=platform)
     prefix = str(tmp_path / name)
     assert here.run("install", "--index", str(release), "--prefix", prefix) == code, here.err
-    assert ("for two folders" in here.err) == (code == 2)
+    assert ("as two folders" in here.err) == (code == 2)
     assert machine.run("uninstall", "--prefix", prefix) != 2, "what lies there can be removed"
 
 

@@ -134,7 +134,7 @@ def test_an_expired_release_is_refused(signed: Signed) -> None:
 def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
     assert signed.run("install") == 0
     signed.sign_other(now=NOW - timedelta(days=9))
-    assert "is older than what was taken from there before" in signed.refused("install")
+    assert "is older than the release that was taken from there before" in signed.refused("install")
     assert signed.run("install", signed.folder, "--trust-unsigned") == 0
 
 
@@ -150,7 +150,9 @@ def test_an_older_release_whose_signature_was_renewed_is_no_newer_one(signed: Si
         shutil.copytree(tmp_path / "old", signed.folder, dirs_exist_ok=True)
         signed.sign(now=NOW)
         for place in places:
-            assert "is older than what was taken from there before" in signed.refused("install", place)
+            assert "is older than the release that was taken from there before" in signed.refused(
+                "install", place
+            )
 
 
 def test_folders_whose_names_have_the_same_beginning_are_different_places(
@@ -174,9 +176,9 @@ def test_a_root_that_has_expired_is_refused(tmp_path: Path) -> None:
 
 
 CLOCKS = {
-    "1970": (datetime(1970, 1, 1, tzinfo=UTC), "is a time after today, 1970-01-01"),
-    "2020": (datetime(2020, 1, 1, tzinfo=UTC), "is a time after today, 2020-01-01"),
-    "three days behind": (NOW - timedelta(days=3), "is a time after today"),
+    "1970": (datetime(1970, 1, 1, tzinfo=UTC), "is a time in the future; today is 1970-01-01"),
+    "2020": (datetime(2020, 1, 1, tzinfo=UTC), "is a time in the future; today is 2020-01-01"),
+    "three days behind": (NOW - timedelta(days=3), "is a time in the future"),
     "a day behind": (NOW - timedelta(days=1), ""),
     "right": (NOW, ""),
     "729 days ahead": (NOW + timedelta(days=729), ""),
@@ -198,7 +200,7 @@ def test_a_clock_that_is_wrong_is_told(tmp_path: Path, now: datetime, why: str) 
 def test_a_stolen_key_cannot_make_all_later_releases_look_old(signed: Signed) -> None:
     """A release of the year 2100 would be newer than any that the project signs after the theft."""
     signed.sign_other(now=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "is a time after today" in signed.refused("install")
+    assert "is a time in the future" in signed.refused("install")
     signed.sign_other(now=NOW)
     assert signed.run("install") == 0
 

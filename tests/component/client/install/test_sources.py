@@ -218,7 +218,7 @@ def test_without_https_and_beyond_this_machine_a_user_is_warned(
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "")
     assert machine.run("select", "--index", url) == 10
-    assert ("anybody on the way can change what comes" in machine.err) is warned
+    assert ("can change the files and their checksums" in machine.err) is warned
     assert "s3cret" not in machine.err
 
 

@@ -54,7 +54,7 @@ def test_it_gives_way_to_the_full_one_with_a_sentence_why(machine: Machine, befo
     machine.run("install", "--index", before)
     assert machine.run("install", "--index", today) == 0, machine.err
     assert in_use(machine) == FULL_NAME
-    assert f"{LEAN_NAME} gives way to {FULL_NAME}. {FAILS}" in machine.out
+    assert f"{LEAN_NAME} is replaced by {FULL_NAME}. {FAILS}" in machine.out
     assert "ORT_ENABLE_BASIC" not in machine.out
 
 
@@ -62,13 +62,13 @@ def test_install_again_does_nothing_and_rollback_goes_back(machine: Machine, bef
     machine.run("install", "--index", before)
     first = machine.answer("install", "--index", today)
     again = machine.answer("install", "--index", today)
-    assert first["installed"]["upgrade"].startswith(f"{LEAN_NAME} gives way")
+    assert first["installed"]["upgrade"].startswith(f"{LEAN_NAME} is replaced")
     assert (again["installed"]["fresh"], again["installed"]["upgrade"]) == (False, None)
     assert machine.run("rollback") == 0, machine.err
     assert in_use(machine) == LEAN_NAME
     back = machine.answer("install", "--index", today)
     assert (back["installed"]["fresh"], in_use(machine)) == (False, FULL_NAME)
-    assert "gives way" in back["installed"]["upgrade"]
+    assert "is replaced" in back["installed"]["upgrade"]
 
 
 def test_a_release_that_has_only_the_lean_one_keeps_it(machine: Machine, before: str) -> None:

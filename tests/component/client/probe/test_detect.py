@@ -55,7 +55,7 @@ def test_a_hanging_nvidia_smi_is_stopped_with_its_children(
 def test_an_nvidia_smi_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = probes(detect(machine(tmp_path, smi=(program(tmp_path, "exec yes"),))))["nvidia-smi"]
-    assert (said.outcome, said.detail) == (Outcome.TIMEOUT, "stopped, for it wrote more than 64 MiB")
+    assert (said.outcome, said.detail) == (Outcome.TIMEOUT, "stopped, because it wrote more than 64 MiB")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024, "KiB"
 
 

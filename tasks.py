@@ -69,7 +69,7 @@ def bundle(chosen: ChosenVariants) -> None:
 
 @variant_verb(
     service="with the service and its models, which it starts",
-    push="also push it: REGISTRY/NAME; tags and digest are shown",
+    push="also push it to REGISTRY/NAME, and show its tags and digest",
     platform="linux/amd64 (default), linux/arm64 for variant cpu, or both with a comma between",
     json=JSON,
 )
@@ -92,7 +92,9 @@ def image(
         console.show(dumps(images_answer(made)))
 
 
-@variant_verb(package="hold this package or unpacked folder to its own variant, or to those named", json=JSON)
+@variant_verb(
+    package="compare this package or unpacked folder with its own variant, or with those named", json=JSON
+)
 def check(chosen: ChosenVariants, package: str | None = None, json: bool = False) -> None:
     """Compare the last build, or a package, with its variant: native reading against cuobjdump."""
     console = document_console(chosen.wiring) if json else None
@@ -115,11 +117,11 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
 
 @variant_verb(
     force="build although nothing has changed",
-    jobs="units that a machine compiles at once, of all variants together (one a core)",
-    memory="what these units may take together: 20G (what the machine has free)",
+    jobs="units that a machine compiles at once, of all variants together (default: one a core)",
+    memory="memory that these units may take together: 20G (default: the machine's free memory)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
-    from_="what other machines have compiled ahead, ./run compile --into: a folder or as --compile-cache",
+    from_="take what ./run compile --into stored: a folder, or an address as for --compile-cache",
     json=JSON,
 )
 def build(
@@ -149,11 +151,11 @@ def build(
 
 
 @variant_verb(
-    arch="what to compile of a variant's set: 90, or 90,100",
-    into="what gets what ccache has of it, for ./run build --from: a folder or as --compile-cache",
+    arch="architectures of the variant's set to compile: 90, or 90,100",
+    into="store the objects here for ./run build --from: a folder, or an address as for --compile-cache",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
-    jobs="units that a machine compiles at once (one a core)",
-    memory="what these units may take together: 20G (what the machine has free)",
+    jobs="units that a machine compiles at once (default: one a core)",
+    memory="memory that these units may take together: 20G (default: the machine's free memory)",
 )
 def compile(  # noqa: A001 - the verb's name
     chosen: ChosenVariants,
@@ -173,7 +175,7 @@ def compile(  # noqa: A001 - the verb's name
 
 @variant_verb(
     without=("builder", "context"),
-    explain="show what sets each plan apart from the official build; write nothing",
+    explain="show how each plan differs from the official build; write nothing",
     check="compare every rendering with tests/golden",
     golden="rewrite tests/golden",
 )
@@ -255,9 +257,9 @@ def verify(
     html="write a page to this file",
     svg="write a picture to this file",
     require="compute capabilities that each must run on, 5.2,8.6,12.0: exit code 6 where one does not",
-    jit_ok="with --require: by JIT is enough",
+    jit_ok="with --require: running by JIT is enough",
     sarif="write all findings to this file as SARIF 2.1.0, for code scanning",
-    diff="what sets the second of two sources apart: GPUs lost and won, bytes, what manifests say",
+    diff="how the second of two sources differs: GPUs lost and won, bytes, and manifests of packages",
     sizes="how many bytes the code for each architecture takes",
     deep="unpack every image: is it what its header says, which kernels are in it, which are stubs",
     operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
@@ -316,7 +318,7 @@ def atlas(_context: Context, add: str | None = None, dist: str | None = None) ->
 @verb(
     index="index.json, its folder or URL (default: dist)",
     prefix="where to install",
-    layout="auto, full or thin: whether NVIDIA's libraries come along or from their wheels",
+    layout="auto, full or thin: NVIDIA's libraries come with the package, or from their wheels",
 )
 def install(
     _context: Context,
@@ -439,7 +441,7 @@ def variant(
 @verb(
     refresh="pin everything anew, not only what has no pin yet",
     missing="pin what has no pin and is in reach, leave the rest, list what another machine must pin",
-    check="refuse inputs of this base that have no pin (nvidia, assembled); write nothing",
+    check="refuse inputs of this base that have no pin (nvidia, assembled or redist); write nothing",
 )
 def lock(_context: Context, refresh: bool = False, missing: bool = False, check: str | None = None) -> None:
     """Write inputs.lock, size and sha256 of every input, and the GPUs that NVIDIA's wheels do not serve."""
@@ -457,7 +459,7 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
 
 
 @verb(
-    compile_cache="the shared one, an address as for build (ORTPACKS_COMPILE_CACHE)",
+    compile_cache="the shared cache: an address as for build (default: ORTPACKS_COMPILE_CACHE)",
     json="as JSON",
 )
 def cache(
@@ -471,7 +473,7 @@ def cache(
 @verb(
     cache="also our compile caches on the engine",
     inputs="also the inputs that were downloaded and unpacked (ORTPACKS_CACHE)",
-    dry_run="say what they take; remove nothing",
+    dry_run="show what would be removed, with sizes; remove nothing",
     json=JSON,
 )
 def clean(
@@ -490,13 +492,16 @@ def clean(
         console.show(dumps(answer))
 
 
-@verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job an architecture, for ./run compile")
+@verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job for each architecture, for ./run compile")
 def matrix(_context: Context, json: bool = False, by: str | None = None) -> None:
     """Show the jobs of a release, one for each package, as release.yml builds them."""
     show_matrix(make_wiring(), as_json=json, by=by)
 
 
-@verb(fast="lint, types and contracts, unit and component tests only", only="pytest -k expression")
+@verb(
+    fast="the gates, and only the tests of tests/unit, tests/golden and the use cases",
+    only="pytest -k expression",
+)
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
     """Run lint, types and import contracts, then every test tier that this machine can run."""
     quality.test(make_wiring(), fast=fast, only=only)
@@ -510,11 +515,11 @@ _WHERE = {
 
 _ALLOW = {
     "draft": "stop before the release becomes public",
-    "allow_lean": "let packages through that hold less than the full profile",
-    "allow_unresolved": "let packages through whose base image is not pinned by digest",
-    "allow_mixed": "let packages of different ONNX Runtime, CUDA or cuDNN versions through",
-    "sign": "file of a private key that signs, or of a public one: the SSH agent signs then",
-    "allow_partial": "let a release through that lacks packages of variants.yaml",
+    "allow_lean": "allow packages that hold less than the full profile",
+    "allow_unresolved": "allow packages whose base has a part without a pin",
+    "allow_mixed": "allow packages of different ONNX Runtime, CUDA or cuDNN versions",
+    "sign": "file of a private key that signs; for a public key the SSH agent signs",
+    "allow_partial": "allow a release that lacks packages of variants.yaml",
 }
 
 
@@ -611,9 +616,9 @@ def mirror(
 
 @verb(
     iterable=["root_key", "release_key", "sign"],
-    root_key="file of a key that signs roots; all of them are given anew",
-    release_key="file of a key that signs releases; all of them are given anew",
-    threshold="how many of the root keys a root takes",
+    root_key="file of a key that signs roots; the named keys replace all earlier ones",
+    release_key="file of a key that signs releases; the named keys replace all earlier ones",
+    threshold="how many of the root keys must sign a root",
     sign=_ALLOW["sign"],
 )
 def root(
@@ -631,7 +636,7 @@ def root(
 @verb(
     positional=["release"],
     release="a tag on GitHub, a release's folder or URL/ on a mirror, oci://HOST/NAME:TAG, a package's file",
-    variant="of these packages one alone",
+    variant="rebuild only the packages of this variant",
     into="folder of what is built and fetched (default: dist/rebuild)",
     jobs="units compiled at once",
     trust_unsigned="take a release that the keys in trust/ have not signed, such as a build of your own",

@@ -204,7 +204,8 @@ DISK_ADVICE = {
     errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
     **dict.fromkeys(
         (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP),
-        "That file system cannot do it; some of a network have no locks. Choose a folder on another one.",
+        "That file system does not support this; some network file systems have no locks. Choose a folder on "
+        "another one.",
     ),
 }
 

@@ -63,7 +63,8 @@ class GitTrees:
         if pin is None or got != pin.revision:
             raise IntegrityError(
                 f"{item.key}: wanted commit {pin and pin.revision}, the tag leads to {got}",
-                advice="Somebody moved the tag. Compare the two; `./run lock --refresh` takes the new one.",
+                advice="Somebody moved the tag. Compare the two commits; `./run lock --refresh` pins the new "
+                "one.",
             )
         self._runner.run([*here, "archive", "--format=tar", f"--output={tar}", got], env=_ENVIRONMENT)
         shutil.rmtree(repository)

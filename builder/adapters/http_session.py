@@ -55,7 +55,7 @@ def read_at_most(response: requests.Response, limit: int) -> bytes:
         data += block
         if len(data) > limit:
             raise TransferError(
-                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
+                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read at most."
             )
     return bytes(data)
 

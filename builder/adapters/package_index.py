@@ -50,7 +50,7 @@ class PackageIndex:
             raise TransferError(
                 f"{redacted(url)} lists no wheel of {requirement} for Linux on x86-64 with its size "
                 "and sha256.",
-                advice="Name an index that does in PIP_INDEX_URL: PyPI, or a mirror of it with PEP 700.",
+                advice="Set PIP_INDEX_URL to an index that does: PyPI, or a mirror of it with PEP 700.",
             )
         return found
 
@@ -67,7 +67,7 @@ class PackageIndex:
         except (ValueError, RecursionError) as error:
             raise TransferError(
                 f"{redacted(url)} is no JSON of PEP 691.",
-                advice="Name an index that has it in PIP_INDEX_URL, as PyPI does.",
+                advice="Set PIP_INDEX_URL to an index that serves such JSON, for example PyPI.",
             ) from error
 
     def _url(self) -> str:

@@ -98,7 +98,7 @@ class Retrier:
             advice = f"Gave up after {number} attempts; run it again to go on."
             raise failure.error(what, cause=str(failure), advice=advice) from None
         if wait > self.policy.longest:
-            advice = f"{self.host} asks to wait {wait:.0f} s; run it again then."
+            advice = f"{self.host} asks to wait {wait:.0f} s; run it again after that."
             raise TransferError(what, cause=str(failure), advice=advice) from None
         tries = f"attempt {number + 1} of {self.policy.attempts} in {wait:.0f} s"
         self.reporter.warn(f"{what}: {failure}; {tries}")

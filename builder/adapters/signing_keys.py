@@ -67,7 +67,7 @@ class AgentSigner:
             raise self._silent("it ended the connection")
         if reply[:1] != agent.SIGN_RESPONSE:
             raise ToolMissingError(
-                "The SSH agent did not sign: it has not the key, or somebody refused.",
+                "The SSH agent did not sign: it does not have the key, or its user refused.",
                 advice="`ssh-add -l` shows its keys, `ssh-add FILE` adds one.",
             )
         return reply[-64:]  # string(string(kind) string(signature)), the signature of 64 bytes last

@@ -121,7 +121,7 @@ class FileStore:
             )
         if pin.is_open:
             raise ConfigError(
-                f"{item.key} has no pin in inputs.lock, so nothing is made of it", advice=f"{LOCK_MISSING}."
+                f"{item.key} has no pin in inputs.lock, so it is not used", advice=f"{LOCK_MISSING}."
             )
         if item.kind not in self._sources:
             raise ConfigError(

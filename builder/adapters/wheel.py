@@ -240,7 +240,7 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
     for what, found in (
         ("leads outside the wheel", outside),
         ("is not listed in RECORD", unlisted),
-        ("is listed in RECORD and not there", missing),
+        ("is listed in RECORD and missing", missing),
         ("is there twice", twice),
     ):
         if found:

@@ -61,7 +61,7 @@ ONNX Runtime GPU packages, one per GPU generation.
   ./run inspect dist/*.tar.zst           which GPUs the code in libraries runs on: anybody's, or a package's
   ./run verify                           prove each package in dist/, and run models on it
 
-./run --list has every verb, ./run build --help a verb's flags. README.md begins at the beginning.
+./run --list has every verb, ./run build --help a verb's flags. README.md is the place to start.
 """
 
 _MENDED = {
@@ -127,7 +127,7 @@ class Verbs(Program):
             sys.exit(failure.exit_code)
 
     def execute(self) -> None:
-        """See ``invoke.program.Program``, which would tell neither an interrupt nor a closed pipe."""
+        """See ``invoke.program.Program``, which would report neither an interrupt nor a closed pipe."""
         try:
             super().execute()
         except KeyboardInterrupt:

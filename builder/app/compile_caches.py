@@ -64,8 +64,8 @@ def _opened(wiring: Wiring, address: str, where: str) -> CompileCache:
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
     """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
-    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, once the engine's are
-    told.
+    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, after the engine's
+    caches are shown.
     """
     wiring.engine.facts()
     mounts = sorted(

@@ -40,12 +40,12 @@ JSON = "as JSON; messages go to standard error"
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider without `all: false` in variants.yaml; ./run matrix lists them",
-    "base": "auto (the first of variants.yaml that can be had), nvidia, assembled or redist",
+    "base": "auto (the first of variants.yaml that is available), nvidia, assembled or redist",
     "origin": "auto (wheel where it serves the whole set), wheel or source",
-    "profile": "full, lean or minimal; asking for less than full means compiling",
+    "profile": "full, lean or minimal; less than full is always compiled",
     "host": "wheel or source: where libonnxruntime.so.1 comes from",
-    "widen": "add architectures so that it runs wherever plain code for the set does",
-    "mixed": "repack the wheel of onnxruntime.version where it serves, whatever version the base compiles",
+    "widen": "add architectures so that the package runs wherever plain code for the set does",
+    "mixed": "repack the wheel of onnxruntime.version where it serves the set, whatever the base's version",
     "release": "both layouts, and refuse now what publish would refuse: less than full, unpinned bases",
     "builder": "buildx builders to compile on: NAME[,NAME...]; a variant takes the least busy one",
     "context": "Docker contexts to compile on: NAME[,NAME...]",
@@ -95,7 +95,7 @@ def plan_options(
     if mixed and release:
         raise ValidationError(
             "--mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), so "
-            "--release cannot be had with it",
+            "it does not go with --release",
             advice="Leave one of them out.",
         )
     return PlanOptions(

@@ -78,7 +78,7 @@ def lock_missing(wiring: Wiring) -> None:
             _write(wiring, {**known.pins, **pinned})
         reporter.say(f"{len(pinned)} pinned, {len(found) - len(pinned)} for another machine")
         for key in (key for key in found if key not in pinned):
-            reporter.say(f"open {key}")
+            reporter.say(f"unpinned {key}")
 
 
 def check_lock(wiring: Wiring, base: str) -> None:

@@ -67,9 +67,7 @@ def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOpti
     text, wiring.project = with_variant(wiring.project_text, path.name, name, sm)
     VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
     write_file(resolved(path), text.encode())
-    wiring.reporter.say(
-        f"{path.name} has {name}; what follows from it: `./run docs`, `./run render --golden`"
-    )
+    wiring.reporter.say(f"{path.name} has {name} now. Next run `./run docs` and `./run render --golden`")
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:
@@ -82,7 +80,7 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_free and not is_bakes(folder):
         raise ValidationError(
-            f"--out {folder}", cause="what lies there is not bake's", advice="Name a folder that is new."
+            f"--out {folder}", cause="bake did not make what is in it", advice="Name a new folder."
         )
     with scratch_folder(folder, needed=0) as fresh:
         laid_out = {name: build.lay_out(fresh / name) for name, build in builds.items()}

@@ -60,8 +60,8 @@ def require_alone(*others: object) -> None:
     """Raise ``ValidationError`` if a flag is given that does not apply to operators or a model."""
     if any(others):
         raise ValidationError(
-            "--operators and --model take one package, go without each other, and of the other flags with "
-            "--json alone",
+            "--operators and --model take one package and cannot be combined; of the other flags only --json "
+            "goes with them",
             advice="Use --json for programs.",
         )
 

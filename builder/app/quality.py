@@ -201,7 +201,7 @@ class Prerequisite:
 def _pins(lock: Lock) -> str:
     open_ = [key for key, pin in lock.pins.items() if pin.is_open]
     pinned = f"{len(lock.pins) - len(open_)} inputs pinned"
-    return f"{pinned}; open: {', '.join(open_)}. {LOCK_MISSING}" if open_ else pinned
+    return f"{pinned}; unpinned: {', '.join(open_)}. {LOCK_MISSING}" if open_ else pinned
 
 
 def _probe(name: str, probe: Callable[[], str]) -> Prerequisite:

@@ -46,7 +46,9 @@ class Builders:
             else:
                 return
         with self._taken(home) as other:
-            reporter.warn(f"{name} went away; {other} compiles now, with what its own caches have")
+            reporter.warn(
+                f"{name} does not answer any more; {other} compiles now, with the objects in its own caches"
+            )
             work(other)
 
     @contextmanager

@@ -64,7 +64,7 @@ class CheckTools:
 
     def selftest_bench(self) -> SelftestBench:
         """Return the container image, smoke program and models of the self-test."""
-        with self._reporter.step("make what it is tried out with"), self._locked():
+        with self._reporter.step("make the image and the programs of the self-test"), self._locked():
             rendered = self._rendered()
             self._export(rendered)
             image = self._image("bare", rendered)

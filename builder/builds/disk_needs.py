@@ -216,7 +216,7 @@ def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -
                 what,
                 cause=f"about {_sizes_text(found)} are needed in {disk}, "
                 f"{gigabytes(_free(disk))} GB are free",
-                advice=f"{advice}`./run clean --dry-run --cache --inputs` says what could be given back, "
+                advice=f"{advice}`./run clean --dry-run --cache --inputs` shows what can be removed, "
                 "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
                 "disks.",
             )

@@ -198,7 +198,9 @@ def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str
 
 def _unmeasured(plan: BuildPlan, costs: Mapping[str, Cost]) -> str:
     known = any(_PROVIDER.match(output) is None for output in costs)
-    return "" if known or plan.host is Host.WHEEL else " without the host library, which is in no table yet"
+    return (
+        "" if known or plan.host is Host.WHEEL else " without the host library, whose cost was not measured"
+    )
 
 
 def _with(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:

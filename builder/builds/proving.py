@@ -161,7 +161,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], plan_
         if not variants:
             raise ValidationError(
                 f"{path.name} has no {MANIFEST} to say which variant it is",
-                advice="Name one: --variant legacy, say.",
+                advice="Name one, for example --variant legacy.",
             )
         inspector = None
         if any(one.provider == CUDA for one in variants):

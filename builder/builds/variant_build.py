@@ -133,7 +133,7 @@ class VariantBuild:
         lock, project = self._wiring.lock, decided.project
         open_ = [item.key for item in base_inputs(project, decided.base, lock) if lock.is_open(item)]
         if open_ and decided.origin is Origin.SOURCE:
-            self._reporter.say(f"open     {', '.join(open_)}: no release is made of it. {LOCK_MISSING}")
+            self._reporter.say(f"unpinned {', '.join(open_)}: not usable for a release. {LOCK_MISSING}")
 
     def show_plan(self) -> None:
         """Report the plan, the GPUs that its package will run on, and the time and disk space to build it."""

@@ -68,7 +68,7 @@ def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> 
         for flag, value in (("--driver", driver), ("--grid", grid)):
             if value is not None:
                 raise ValidationError(
-                    f"{flag} {value} says something of a card: name one with --card, or --card all."
+                    f"{flag} {value} is about a card: name one with --card, or all with --card all."
                 )
         return None
     if grid is not None and ALL not in cards:
@@ -122,7 +122,7 @@ class CardBench:
         if (machine.sysname, machine.machine) != ("Linux", "x86_64"):
             raise ToolMissingError(
                 f"--card opens {manifest.name} here",
-                cause=f"that takes Linux on x86-64, not {machine.sysname} on {machine.machine}",
+                cause=f"that needs Linux on x86-64; this is {machine.sysname} on {machine.machine}",
                 advice="Run it there, or leave --card out.",
             )
         (entry,), driver = _index(manifest).packages, self.cards.driver
@@ -138,7 +138,7 @@ class CardBench:
                 names = BY_CAPABILITY[capability].cards
                 raise ValidationError(
                     f"--card {capability} --driver {driver}",
-                    cause=f"no machine has both, for drivers of this branch do not know {names}",
+                    cause=f"no machine has both, because drivers of this branch do not know {names}",
                     advice=f"Name one that does, or leave --driver out for {DRIVER}.",
                 )
 

@@ -97,6 +97,6 @@ def _yaml_word(word: str) -> str:
 
 def _not_laid_out(path: str) -> ValidationError:
     return ValidationError(
-        f"{path}: its variants do not stand a line a key, so nothing is added",
+        f"{path}: its variants are not written with each key on its own line, so nothing is added",
         advice="Write the entry by hand: name, sm, generations (docs/variants.md).",
     )

@@ -163,7 +163,7 @@ def report_units_alone(units: Iterable[str], known: Mapping[str, costs.Cost], bu
     """Print which unit takes more MiB than ``budget``, if any: it will be compiled alone."""
     heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
     if heaviest is not None and pool.peak(known, heaviest) > budget:
-        say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
+        say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than is available: it runs alone")
 
 
 def report_pieces(log: str) -> None:

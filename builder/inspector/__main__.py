@@ -24,8 +24,8 @@ from builder.inspector.sources import inspect_sources
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 _NO_ZSTD = (
-    "note: this Python reads no zstd, so images packed with it are taken to hold code. Python 3.14 reads it, "
-    "others do with the package backports.zstd"
+    "note: this Python reads no zstd, so images packed with zstd are assumed to hold code. Python 3.14 "
+    "reads it, older ones with the package backports.zstd"
 )
 
 _NO_LZ4 = "note: this Python has no package lz4, so LZ4 is unpacked by Python itself, 15 times as slowly"
@@ -120,9 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ortpacks-inspect",
         description="Shows which NVIDIA GPUs the device code in files runs on, from their bytes.",
-        epilog="Exit codes: 2 wrong words, 3 no library there, 4 zstd, which this Python does not read, "
+        epilog="Exit codes: 2 wrong arguments, 3 no library found, 4 zstd, which this Python does not read, "
         "6 a library that cannot be read, does not run where it must or is not what its manifest says, "
-        "7 damaged, 10 transfer, 11 disk.",
+        "7 damaged file, 10 failed transfer, 11 disk.",
     )
     parser.add_argument(
         "path", nargs="+", help="a library, fatbin, folder, wheel, package, zip, tar or image file, or a URL"
@@ -130,9 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--require", metavar="5.2,8.6,12.0", help="capabilities that each must run on: else exit code 6"
     )
-    parser.add_argument("--jit-ok", action="store_true", help="with --require: by JIT is enough")
+    parser.add_argument("--jit-ok", action="store_true", help="with --require: running by JIT is enough")
     parser.add_argument("--sarif", metavar="FILE", type=Path, help="write all findings as SARIF 2.1.0")
-    parser.add_argument("--diff", action="store_true", help="what sets the second of two sources apart")
+    parser.add_argument("--diff", action="store_true", help="how the second of two sources differs")
     parser.add_argument("--sizes", action="store_true", help="bytes of each architecture's code")
     parser.add_argument("--deep", action="store_true", help="unpack every image: kernels, stubs, damage")
     parser.add_argument("--json", action="store_true", help="as JSON")

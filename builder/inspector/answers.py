@@ -135,7 +135,7 @@ def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability
     """
     if text is None:
         if jit:
-            raise ValidationError("--jit-ok is for --require", advice="Say which GPUs: --require 7.5,8.6")
+            raise ValidationError("--jit-ok needs --require", advice="Name the GPUs: --require 7.5,8.6")
         return ()
     found = []
     for word in text.split(","):

@@ -245,7 +245,7 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
         lost_words = _lost_words(asked, becomes)
         yield f"sm_{asked} becomes sm_{becomes}, which runs on {_devices(becomes)}{lost_words}"
     if plan.added:
-        yield f"added for what is lost so (widen): {sm_names(plan.added)}"
+        yield f"added for the GPUs that this loses (widen): {sm_names(plan.added)}"
     if plan.profile is Profile.FULL:
         yield from _left_out(sm, version)
     for new, old in shared_ptx(sm, version).items():

@@ -287,7 +287,7 @@ def _spelling(platform: str, cuda: str) -> _Spelling:
     if found is None:
         raise ValidationError(
             f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",
-            advice="Packages can be had with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
+            advice="Packages are made with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
         )
     return found
 

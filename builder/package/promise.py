@@ -111,7 +111,7 @@ def _capability_findings(
         if held is not support and (whole or worst((held, support)) is held):
             unlike.setdefault((support, held), []).append(str(device))
     for (wanted, got), devices in unlike.items():
-        message = f"on compute capability {', '.join(devices)} the package runs otherwise than promised"
+        message = f"on compute capability {', '.join(devices)} the package does not run as promised"
         yield Finding(Code.B007, MANIFEST, message, wanted=wanted.value, got=got.value)
 
 

@@ -87,12 +87,14 @@ def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
     """
     holds_nvidia = any(entry.vendor == NVIDIA for entry in manifest.files)
     if holds_nvidia and STATEMENT not in " ".join(text.split()):
-        yield Finding(Code.B017, NOTICE, "it does not say that LICENSE leaves NVIDIA's files out", STATEMENT)
+        yield Finding(
+            Code.B017, NOTICE, "it does not say that LICENSE does not cover NVIDIA's files", STATEMENT
+        )
     listed = read_notice(text)
     for entry in manifest.files:
         if (entry.licence, entry.path, entry.source) not in listed:
             wanted = f"{entry.path}  {entry.source}, below {entry.licence}"
-            yield Finding(Code.B017, entry.path, "NOTICE does not say whose it is", wanted)
+            yield Finding(Code.B017, entry.path, "NOTICE does not name its owner", wanted)
 
 
 def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterator[Finding]:
@@ -120,7 +122,7 @@ def _why_not(path: str, manifest: Manifest) -> str:
     for entry in manifest.absent:
         if entry.path == path:
             return f"the manifest leaves it to {entry.source}"
-    return "nothing says what it is or whose"
+    return "nothing says what it is or who owns it"
 
 
 def _check_bytes(entry: FileEntry, found: Digest | None) -> Iterator[Finding]:

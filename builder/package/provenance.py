@@ -294,14 +294,14 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
         return
     got = made.get(archive)
     if got != digest.sha256:
-        what = f"{archive} changed after it was made" if got else f"it does not speak of {archive}"
+        what = f"{archive} changed after it was made" if got else f"it does not name {archive}"
         yield Finding(Code.B016, where, what, wanted=digest.sha256, got=got or ", ".join(sorted(made)))
     parts = [*_parts_of_base(json.loads(document))]
     of_before = base.name == "nvidia" and not parts  # the revision is the image's digest
     if base.revision is not None and not of_before:
         listed = base_revision(parts)
         if listed != base.revision:
-            what = "the parts of the base that it lists do not come to the base's revision in the manifest"
+            what = "the parts of the base that it lists do not give the base's revision in the manifest"
             yield Finding(Code.B016, where, what, wanted=base.revision, got=listed)
 
 
@@ -334,7 +334,7 @@ def _wrong(value: object) -> Iterator[str]:
             yield f"{key}: {expected!r} is wanted, found {at(value, key)!r}"
     for key, kind in _REQUIRED.items():
         if not isinstance(at(value, key), kind) or not at(value, key):
-            yield f"{key}: a {kind.__name__} with something in it is wanted, found {at(value, key)!r}"
+            yield f"{key}: a {kind.__name__} that is not empty is wanted, found {at(value, key)!r}"
 
 
 def _odd_subjects(subjects: object) -> list[str]:

@@ -86,7 +86,7 @@ def tree_differences(
     """Yield a sentence for each difference between this tree and the tree that made the package."""
     made = f"it was made from commit {recipe.commit}" if recipe.commit else "it was made from no git checkout"
     if recipe.dirty:
-        yield f"{made} and changes that no commit has"
+        yield f"{made} and uncommitted changes"
     if revision is None:
         yield f"{made}; this folder is no git checkout"
     elif revision.commit != recipe.commit:

@@ -280,7 +280,7 @@ def require_checked(findings: Sequence[Finding], what: str) -> None:
     failed = errors(findings)
     if failed and all(finding.code is Code.A102 for finding in failed):
         raise CommandError(
-            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
+            f"{what}, because cuobjdump could not read it: that says nothing about the package",
             tail=[str(finding) for finding in failed],
             advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
             "file, it is a limit of cuobjdump: please report the line above.",

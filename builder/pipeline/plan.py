@@ -94,7 +94,7 @@ def plan(
             _require_served(decided, native_sm(provider_in(decided, store)))
         _report_decisions(decided, reporter)
         if idle := _for_compiled_alone(options):
-            reporter.say(f"note     {', '.join(idle)}: for what is compiled, which {variant.name} is not")
+            reporter.say(f"note     {', '.join(idle)}: no effect, because {variant.name} is not compiled")
         return decided
     variant = replace(variant, widen=variant.widen or options.widen)
     read = cache(native_sm)
@@ -159,7 +159,7 @@ def _require_served(decided: BuildPlan, held: Sequence[Arch]) -> None:
     missing = _missing(replace(variant, widen=False), held)
     if missing:
         raise CompatibilityError(
-            f"variants.{variant.name}.sm: {decided.ort_wheel.spec} is too little for it",
+            f"variants.{variant.name}.sm: {decided.ort_wheel.spec} does not serve this set",
             cause=f"it lacks native code for {', '.join(missing)} and holds {sm_names(held)}",
             advice=f"Nothing is compiled for {variant.name}: change the set.",
         )
@@ -220,7 +220,7 @@ def choose_base(project: Project, options: PlanOptions, engine: Engine) -> Decis
             if options.base == name:
                 raise
             missed.append(_why_not(system.image.spec, error))
-    raise ToolMissingError(f"no base of variants.yaml can be had: {'; '.join(missed)}")
+    raise ToolMissingError(f"no base of variants.yaml is available: {'; '.join(missed)}")
 
 
 def require_base(project: Project, base: str) -> None:

@@ -152,7 +152,7 @@ def selftest(
 ) -> tuple[Finding, ...]:
     """Resolve every library's dependencies, request CUDA, and run each model, in one container.
 
-    ``package`` has the package's files by their paths below the folder ``top``, its name. ``cuda`` tells
+    ``package`` has the package's files by their paths below the folder ``top``, its name. ``cuda`` says
     whether it is for CUDA, so that its provider must be there. Findings: B018 for the loader, B010 to B013
     for the models.
     """
@@ -233,7 +233,7 @@ def judge(
 ) -> tuple[Finding, ...]:
     """Return findings on the smoke program's lines of JSON, one per model, in the order of ``references``.
 
-    ``references`` are the stock build's outputs by the model's name; ``cuda`` tells whether the CUDA provider
+    ``references`` are the stock build's outputs by the model's name; ``cuda`` says whether the CUDA provider
     must be there, ``waits`` that it cannot be loaded without a driver. A finding that holds for every model
     is returned once.
     """

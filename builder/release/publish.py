@@ -131,7 +131,10 @@ def _moved_tag(tag: str, wanted: str | None, now: str | None, then: str) -> Rele
     return ReleaseConflictError(f"{tag} names commit {now}, and the release is of {wanted}.", advice=then)
 
 
-_MOVED = "Move the tag back and run it again; or build what it names, and delete the draft if there is one."
+_MOVED = (
+    "Move the tag back and run it again; or build the commit that the tag names, and delete the draft if "
+    "there is one."
+)
 
 
 def _state_sentence(release: Release) -> str:
@@ -202,7 +205,7 @@ def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None
     _withdraw(public, ports)
     then = "Look at that setting and run it again, or pass --allow-mutable."
     raise IntegrityError(
-        f"{public.tag} came out not immutable, though the repository's releases are to be so.",
+        f"{public.tag} is not immutable, although the repository's setting demands it.",
         advice=_advice_after_withdrawal(public, then),
     )
 
@@ -227,8 +230,8 @@ def _require_replaceable(public: Release, options: PublishOptions) -> None:
     if not options.replace:
         raise ReleaseConflictError(
             state,
-            advice="People may have it: use a new --tag; or --replace, which shows nobody anything that is "
-            "not whole.",
+            advice="People may have downloaded it: use a new --tag; or --replace, which never shows an "
+            "incomplete release.",
         )
 
 

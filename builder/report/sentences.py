@@ -87,7 +87,7 @@ def promise_notes(promise: Promise) -> Iterator[str]:
             else ""
         )
         silent = [str(device) for device in CAPABILITIES if device not in promise.capabilities]
-        later = f"; it says nothing of {listed(silent)}, which it is older than" if silent else ""
+        later = f"; it says nothing of {listed(silent)}, which are newer than it" if silent else ""
         agreed = "" if promise.findings else ", and the bytes here agree"
         named = listed([f"sm_{arch}" for arch in promise.sm])
         yield f"{promise.package} promises native code for {named}{agreed}{elsewhere}{later}"

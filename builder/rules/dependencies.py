@@ -104,7 +104,7 @@ def check_one_version(code: Code, what: str, versions: Mapping[str, str | None])
         yield Finding(
             code=code,
             path=silent[0],
-            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
+            message=f"the version of {len(silent)} of {what} is unknown: it is not in their bytes, and no "
             "manifest names their wheel",
             wanted=f"a package with its manifest, to compare all of {what}",
             got=", ".join(silent),

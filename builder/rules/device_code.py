@@ -130,8 +130,8 @@ def _surplus(
         yield Finding(
             code=Code.A006,
             path=path,
-            message=f"SASS for {names(surplus)} besides what was asked for: bytes that this variant's users "
-            "download for nothing (check.extra_sm says how bad that is)",
+            message=f"SASS for {names(surplus)}, which is not in the set: users of this variant download it "
+            "for nothing (check.extra_sm sets the severity)",
             wanted=f"{names(variant.sm)} (variants.{variant.name}.sm)",
             got=names(sorted(found)),
             severity=severity,

@@ -140,7 +140,7 @@ def _not_api(library: Library) -> Iterator[Finding]:
         yield Finding(
             code=Code.E015,
             path=library.path,
-            message=f"shows {_counted(others)} besides its API: an application's of that name would clash",
+            message=f"exports {_counted(others)} besides its API: the same names in an application clash",
             wanted=f"only {api.pattern.replace('|', ', ')}, as the official build (ld --version-script)",
             got=_some(others),
         )

@@ -1,4 +1,4 @@
-"""The report tells how a session got its provider."""
+"""The report says how a session got its provider."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_each_engine_compiles_a_variant_and_one_that_dies_hands_its_own_to_the_o
         assert farm.told("legacy") == [
             "on one",
             "legacy begins",
-            "! one went away; two compiles now, with what its own caches have",
+            "! one does not answer any more; two compiles now, with the objects in its own caches",
             "on two",
             "legacy begins",
         ]

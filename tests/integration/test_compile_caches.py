@@ -95,7 +95,7 @@ def test_a_server_that_is_cut_off_is_told_once(place: Place) -> None:
 def test_a_server_that_refuses_is_told_with_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     with redis_server() as server:
         for env in ({}, {"REDISCLI_AUTH": "another"}):
-            with pytest.raises(ValidationError, match=r"refuses: .* REDISCLI_AUTH has the password"):
+            with pytest.raises(ValidationError, match=r"refuses: .* Set the password in REDISCLI_AUTH"):
                 compile_cache(f"redis://127.0.0.1:{server.port}", "--into", env).require()
     with s3_server(strangers=1) as service:
         for name, value in s3_environment(service).items():

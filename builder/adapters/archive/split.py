@@ -64,13 +64,13 @@ def parts_of(package: Path) -> Parts:
         text = file.read(format_.LIMIT + 1)
     if len(text) > format_.LIMIT:
         raise IntegrityError(
-            f"{package} has more than {format_.LIMIT:,} bytes", cause="it joins no parts of ours"
+            f"{package} has more than {format_.LIMIT:,} bytes", cause="it is no .parts.json of ortpacks"
         )
     parts = format_.loads(text, package.name)
     if package.name != f"{parts.file}{PARTS_SUFFIX}":
         raise ValidationError(
             f"{package} joins the parts of {parts.file}",
-            advice=f"Give it back its name, {parts.file}{PARTS_SUFFIX}.",
+            advice=f"Rename it to {parts.file}{PARTS_SUFFIX}.",
         )
     return parts
 
@@ -84,8 +84,8 @@ def _joined(folder: Path, parts: Parts) -> Iterator[bytes]:
             yield chunk
     if whole.digest.sha256 != parts.sha256:
         raise IntegrityError(
-            f"{folder / parts.file}: its parts are whole and do not join to it: sha256 {parts.sha256} "
-            f"is wanted, got {whole.digest.sha256}",
+            f"{folder / parts.file}: its parts are undamaged, but joined they are another file: sha256 "
+            f"{parts.sha256} is wanted, got {whole.digest.sha256}",
             advice="Download the parts and the file that joins them again.",
         )
 

@@ -62,7 +62,7 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
         for info in tar:
             path = _safe_path(info, package)
             if path in seen:
-                raise IntegrityError(f"{package}: {path} is there twice.", advice=_AGAIN)
+                raise IntegrityError(f"{package} holds {path} twice.", advice=_AGAIN)
             seen.add(path)
             yield path, archive.content(tar, info)
         archive.require_end()

@@ -38,9 +38,9 @@ class DebianSource:
         tried_mirrors = redacted(" or ".join(mirrors))
         raise TransferError(
             f"{item.key} is not on {tried_mirrors}",
-            cause="the archive has moved on",
-            advice="Name a version that it has in variants.yaml, or set ORTPACKS_DEBIAN_MIRROR to a mirror "
-            "that keeps old ones.",
+            cause="Debian's archive no longer has this version",
+            advice="In variants.yaml, name a version that the archive has; or set ORTPACKS_DEBIAN_MIRROR to "
+            "a mirror that keeps old versions.",
         )
 
 

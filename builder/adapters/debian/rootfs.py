@@ -180,7 +180,7 @@ class DebianRootfs:
             self._mmdebstrap(part, suite, options, self._mirrors.find()[0])
         except ToolMissingError as missing:
             raise ToolMissingError(
-                "a runtime image starts from a slim Debian, and mmdebstrap, which makes it, is not there",
+                "a runtime image needs a slim Debian, and mmdebstrap, which makes it, is not installed",
                 advice=_GET_IT,
             ) from missing
 
@@ -339,7 +339,7 @@ def _package(stanza: Mapping[str, str]) -> DebianPackage:
 
 def _not_whole(why: str) -> IntegrityError:
     return IntegrityError(
-        "the Debian file system is not whole", cause=why, advice="Run the same command again."
+        "the Debian file system is incomplete", cause=why, advice="Run the same command again."
     )
 
 

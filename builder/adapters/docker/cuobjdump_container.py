@@ -89,8 +89,8 @@ class ContainerInspector:
             wrong = [str(error)]
         if wrong:
             raise CommandError(
-                f"cuobjdump {self._version} cannot be relied on here: of {known.name}, whose images are "
-                "known, it says otherwise",
+                f"cuobjdump {self._version} is not reliable here: it lists other images in {known.name} than "
+                "that file is known to hold",
                 argv=("cuobjdump", known.name),
                 code=max(asked.elf[0], asked.ptx[0]),
                 tail=wrong,

@@ -300,7 +300,7 @@ def _require_docker(version: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
         if component["Name"] == "Podman Engine":
             raise ToolMissingError(
                 f"Podman {component['Version']} answers in place of a Docker Engine",
-                cause="Dockerfiles here need BuildKit, which Podman's service has not",
+                cause="Dockerfiles here need BuildKit, which Podman's service does not have",
                 advice="Start a Docker Engine, and set DOCKER_HOST or the context to it.",
             )
 

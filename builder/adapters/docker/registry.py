@@ -317,7 +317,7 @@ class Registry:
         try:
             kept = self._logins.resolve_authconfig(self._host) or {}
         except DockerException as error:  # from a credential helper
-            what = f"{self.repository}: the login cannot be had"
+            what = f"{self.repository}: the login cannot be read"
             raise refused(what, self._host, f"authentication: {error}") from error
         except _OTHER_FORM as error:
             raise _no_configuration(error) from error
@@ -331,7 +331,7 @@ class Registry:
         if urlsplit(realm).scheme not in self._schemes:
             raise TransferError(
                 f"{self.repository}: the registry names {realm!r} as the place to log in",
-                cause="a login is sent over https alone",
+                cause="a login is sent over https only",
                 advice="Check the registry's name, or tell its administrator.",
             )
         wanted = {"service": named.get("service", ""), "scope": f"repository:{self._name}:pull,push"}

@@ -86,7 +86,7 @@ class GitHub:
             return False
         why = f"Enterprise Server {server} may have none" if server else "only administrators may ask"
         self._reporter.warn(
-            f"{self._repository}: GitHub does not tell whether releases are immutable ({reply.status}: {why})"
+            f"{self._repository}: GitHub does not say whether releases are immutable ({reply.status}: {why})"
             ". Look whether 'Enable release immutability' is on."
         )
         return None

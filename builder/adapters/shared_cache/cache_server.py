@@ -102,7 +102,7 @@ class _RequestServer:
         if into is not None and into in self._lost:
             raise self._lost[into]
         if into is not None and not counts["kept"] + counts["there"] + counts["found"]:
-            raise CheckFailedError(f"{into.name} got nothing: ccache kept nothing of what was compiled")
+            raise CheckFailedError(f"{into.name} got no object: ccache stored none of the compiled ones")
         asked = counts["found"] + counts["asked"]
         self._reporter.say(
             f"{' and '.join(cache.name for cache in self._caches.readable)}: {counts['found']} of {asked} "

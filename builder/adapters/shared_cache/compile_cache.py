@@ -64,7 +64,8 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
         raise ValidationError(
             f"{where} holds a password",
             cause="command lines and logs are no place for secrets",
-            advice="Take it out of the address: REDISCLI_AUTH has Redis', `docker login` a registry's.",
+            advice="Take it out of the address: REDISCLI_AUTH takes that of Redis, `docker login` that of a "
+            "registry.",
         )
     if cache is None:
         raise ValidationError(
@@ -169,7 +170,7 @@ class RedisCache:
         try:
             return call()
         except (AuthenticationError, ResponseError) as error:
-            advice = "REDISCLI_AUTH has the password; a user's name stands in the address."
+            advice = "Set the password in REDISCLI_AUTH; the user's name goes into the address."
             raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
         except InvalidResponse as error:
             raise TransferError(f"{self.name} does not answer as Redis", cause=str(error)) from error
@@ -191,7 +192,9 @@ class S3Cache:
         except BaseError as error:
             cause = str(error).partition("\n")[0]
             raise ValidationError(
-                f"{address} cannot be opened", cause=cause, advice="Correct the variable AWS_… that has it."
+                f"{address} cannot be opened",
+                cause=cause,
+                advice="Correct the variable AWS_… that has this value.",
             ) from error
 
     def require(self) -> None:

@@ -62,7 +62,7 @@ class RegistryCache:
             raise self._nonsense(f"{_tag(key)} is no object of a compile cache")
         value = self._ask(partial(self._registry.blob, layer.digest, agent.LARGEST))
         if value is not None and sha256_of(value) != layer.digest:
-            raise self._nonsense(f"other bytes than {layer.digest} come for {_tag(key)}")
+            raise self._nonsense(f"for {_tag(key)} it sends other bytes than {layer.digest}")
         return value
 
     def has(self, key: str) -> bool:
@@ -97,8 +97,8 @@ class RegistryCache:
             raise ValidationError(f"{self.name} refuses", cause=error.cause, advice=error.advice) from error
 
     def _nonsense(self, cause: str) -> TransferError:
-        advice = "Remove the tag, or the repository: what it held is compiled again."
-        return TransferError(f"{self.name} does not give what was put there", cause=cause, advice=advice)
+        advice = "Remove the tag, or the repository: its objects are compiled again."
+        return TransferError(f"{self.name} does not return what was stored there", cause=cause, advice=advice)
 
 
 def _tag(key: str) -> str:

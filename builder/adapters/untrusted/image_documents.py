@@ -83,11 +83,11 @@ def _within_reason(found: Iterable[ImageLayers]) -> tuple[ImageLayers, ...]:
     """Return each image once. Raises ``ValueError`` for too many images or layers."""
     once = tuple(dict.fromkeys(found))
     if len(once) > _MOST_IMAGES:
-        raise ValueError(f"{len(once):,} images, and no more than {_MOST_IMAGES:,} are taken")
+        raise ValueError(f"{len(once):,} images; at most {_MOST_IMAGES:,} are read")
     for image in once:
         if len(image.layers) > _MOST_LAYERS:
             raise ValueError(
-                f"{image.label} has {len(image.layers):,} layers, and no more than {_MOST_LAYERS:,} are taken"
+                f"{image.label} has {len(image.layers):,} layers; at most {_MOST_LAYERS:,} are read"
             )
     return once
 

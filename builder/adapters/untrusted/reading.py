@@ -218,5 +218,5 @@ class UnpackLimits:
     def _used_up(self, things: str) -> IntegrityError:
         return IntegrityError(
             f"{self.what} has more {things} than belong into an archive of its size",
-            advice="If that is how it is meant, unpack it and name the folder.",
+            advice="If that is intended, unpack it and name the folder.",
         )

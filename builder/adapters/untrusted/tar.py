@@ -187,7 +187,7 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
     if len(head) == tarfile.BLOCKSIZE and any(head) and not is_tar(head):
         raise ValidationError(
             f"{what}: what is compressed in it is no tar archive",
-            advice="Decompress it and name what comes out.",
+            advice="Decompress it and name the resulting file.",
         )
 
 

@@ -38,7 +38,7 @@ def members_of(
     if depth > _DEEPEST:
         raise ValidationError(
             f"{what} lies in {_DEEPEST} archives, one in the other",
-            advice="Unpack the outer ones and name it.",
+            advice="Unpack the outer archives and name the inner file.",
         )
     with damage_errors(what), ZipFile(path) as archive:
         files = {plain(info.filename): info for info in archive.infolist() if _is_file(info)}

@@ -57,7 +57,9 @@ def version_in(texts: dict[str, str]) -> str:
         found[name] = line[1] if line else "none"
     if len({*found.values()}) > 1 or "none" in found.values():
         told = ", ".join(f"{name} says {version}" for name, version in found.items())
-        raise ConfigError(f"The version is not one: {told}.", advice="Make them equal by hand first.")
+        raise ConfigError(
+            f"The version differs between files: {told}.", advice="Make them equal by hand first."
+        )
     return next(iter(found.values()))
 
 

@@ -191,11 +191,11 @@ def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iter
     there = package.recipe.base_revision
     here = read_recipe((folder / f"{name}{SUFFIX}").read_bytes(), name + SUFFIX).base_revision
     if here != there:
-        yield f"{name}: the packages of the base are others: {there} there, {here} here"
+        yield f"{name}: the base has other packages: {there} there, {here} here"
     try:
         theirs = _brought(package, folder, web)
     except TransferError as error:
-        yield f"{name}: sha256 {wanted} there, {got} here; what differs cannot be told: {error}"
+        yield f"{name}: sha256 {wanted} there, {got} here; the differences cannot be found: {error}"
         return
     yield from (f"{name}: {one}" for one in _by_file(wiring, theirs, ours, folder))
 

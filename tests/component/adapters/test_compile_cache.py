@@ -177,7 +177,7 @@ def test_a_result_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     ):
         one.ask("PUT", KEY, b"made")
     with (
-        pytest.raises(CheckFailedError, match="ccache kept nothing"),
+        pytest.raises(CheckFailedError, match="ccache stored none"),
         ccache(CompileCaches(into=FolderCache(tmp_path))),
     ):
         pass

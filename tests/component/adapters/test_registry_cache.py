@@ -158,7 +158,7 @@ def test_an_answer_without_end_is_not_taken_in(
         monkeypatch.setattr(
             Handler, "do_GET", lambda self: endless(self) if TAG in self.path else self.answer(200)
         )
-    with pytest.raises(TransferError, match=r"is larger than the [0-9,]+ bytes that are read of it"):
+    with pytest.raises(TransferError, match=r"is larger than the [0-9,]+ bytes that are read at most"):
         cache_on(served).get(KEY)
     assert sent < 64 << 20
 
@@ -195,7 +195,8 @@ def test_other_bytes_than_the_digests_reach_no_compiler(served: Served) -> None:
     served.blobs[digest(VALUE)] = VALUE[:-1] + b"!"
     with pytest.raises(
         TransferError,
-        match=rf"does not give what was put there: other bytes than {digest(VALUE)} come for {TAG}\. Remove",
+        match=rf"does not return what was stored there: for {TAG} it sends other bytes than "
+        rf"{digest(VALUE)}\. Remove",
     ):
         cache.get(KEY)
 
@@ -295,7 +296,7 @@ def test_a_helper_that_keeps_passwords_and_fails_is_told(
     monkeypatch.setenv("PATH", str(helper.parent), prepend=":")
     docker_config.write_text(json.dumps({"credsStore": "locked"}))
     with pytest.raises(
-        TransferError, match=r"name: the login cannot be had: .*keychain is locked.*`docker login"
+        TransferError, match=r"name: the login cannot be read: .*keychain is locked.*`docker login"
     ):
         cache_on(served).require()
 

@@ -89,7 +89,7 @@ def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: 
     thesis.write_text("years of work")
     with pytest.raises(ValidationError) as caught:
         baked(site, "legacy", out=out)
-    assert str(caught.value) == f"--out {out}: what lies there is not bake's. Name a folder that is new."
+    assert str(caught.value) == f"--out {out}: bake did not make what is in it. Name a new folder."
     assert thesis.read_text() == "years of work"
 
 

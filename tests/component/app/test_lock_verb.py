@@ -252,12 +252,16 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(
     assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT, files=FILES)}, (
         "the rest is another machine's"
     )
-    assert reported(shop)[-3:] == ["1 pinned, 2 for another machine", f"open {IMAGE}", f"open {CUDNN}"]
+    assert reported(shop)[-3:] == [
+        "1 pinned, 2 for another machine",
+        f"unpinned {IMAGE}",
+        f"unpinned {CUDNN}",
+    ]
     intake.reachable = 1
     shop.__dict__.pop("lock", None)
     locking.lock_missing(shop)
     assert intake.taken == [CUDNN]
-    assert reported(shop)[-1] == f"open {IMAGE}"
+    assert reported(shop)[-1] == f"unpinned {IMAGE}"
 
 
 def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,6 +311,6 @@ def test_a_model_is_read_before_a_package_is_opened(desk: Desk, tmp_path: Path) 
 def test_flags_that_do_not_go_together(copied: Place, flags: list[str]) -> None:
     said = copied.fails(2, "inspect", "a.whl", "--operators", *flags)
     assert said == (
-        "error: --operators and --model take one package, go without each other, and of the other flags "
-        "with --json alone. Use --json for programs.\n"
+        "error: --operators and --model take one package and cannot be combined; of the other flags "
+        "only --json goes with them. Use --json for programs.\n"
     )

@@ -51,7 +51,8 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
             "redis://:hunter2@host",
             (
                 "error: --compile-cache holds a password: command lines and logs are no place for secrets. "
-                "Take it out of the address: REDISCLI_AUTH has Redis', `docker login` a registry's.\n"
+                "Take it out of the address: REDISCLI_AUTH takes that of Redis, `docker login` that of a "
+                "registry.\n"
             ),
         ),
         (

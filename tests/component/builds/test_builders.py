@@ -61,7 +61,8 @@ def test_a_builder_that_goes_away_hands_its_work_to_another_one() -> None:
     farm.compile(0)
     farm.compile(0)
     assert farm.seen == ["one", "two", "two"], "who has gone is not asked again"
-    assert farm.reporter.lines == ["! one went away; two compiles now, with what its own caches have"]
+    said = "! one does not answer any more; two compiles now, with the objects in its own caches"
+    assert farm.reporter.lines == [said]
 
 
 @pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), DiskError("no space left")])

@@ -109,7 +109,7 @@ def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
     with pytest.raises(CommandError) as caught:
         tools_of(site).inspector()
     assert caught.value.exit_code == 5
-    assert "cuobjdump 12.4.131 cannot be relied on here" in str(caught.value)
+    assert "cuobjdump 12.4.131 is not reliable here" in str(caught.value)
     assert told in caught.value.tail
     assert "Nothing was compiled" in caught.value.advice
 

@@ -124,7 +124,7 @@ def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
         (
             Host.SOURCE,
             2,
-            "about 44 min with 2 jobs (3,200 CPU s without the host library, which is in no table yet)",
+            "about 44 min with 2 jobs (3,200 CPU s without the host library, whose cost was not measured)",
         ),
         (Host.WHEEL, None, "about 3,200 CPU s; on how many cores is not known here"),
     ],

@@ -336,7 +336,7 @@ def test_a_package_is_made_on_another_builder_when_the_first_goes_away(site: Sit
     told = [line for line in site.reporter.lines if "compile" in line and not line.startswith("room ")]
     assert told[:3] == [
         "compile legacy on one",
-        "! one went away; two compiles now, with what its own caches have",
+        "! one does not answer any more; two compiles now, with the objects in its own caches",
         "compile legacy on two",
     ]
     assert [run.image for run in site.engine.runs] == ["ortpacks/bare"], "on this machine's engine"
@@ -451,7 +451,7 @@ def test_a_store_that_fails_or_gets_nothing_is_an_error(site: Site, tmp_path: Pa
     with pytest.raises(BuilderError, match="file"):
         cached(site, into=FolderCache(tmp_path / "file")).compile(["50"])
     site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
-    with pytest.raises(CheckFailedError, match="ccache kept nothing of what was compiled"):
+    with pytest.raises(CheckFailedError, match="ccache stored none of the compiled ones"):
         cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
 
 

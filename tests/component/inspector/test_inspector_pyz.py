@@ -90,14 +90,14 @@ def test_what_is_packed_with_zstd_needs_a_python_that_reads_it(inspector: Path, 
         "error: this is packed with zstd, which this Python does not read. Use Python 3.14 or newer, or pip "
         "install backports.zstd."
     )
-    assert "images packed with it are taken to hold code" in done.stderr
+    assert "images packed with zstd are assumed to hold code" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--require", "86"], "--require: '86' is no compute capability of a GPU. Did you mean 8.6? Name"),
-        (["--jit"], "--jit-ok is for --require. Say which GPUs: --require 7.5,8.6"),
+        (["--jit"], "--jit-ok needs --require. Name the GPUs: --require 7.5,8.6"),
         (["--require", ""], "--require: '' is no compute capability"),
         (["--diff"], "--diff compares two sources, and 1 is named"),
         (["gone.whl"], "gone.whl is neither a file nor a folder"),

@@ -120,7 +120,7 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
         "base     none: nothing is compiled",
         "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
         "ort      1.23.0, as released",
-        "note     --profile: for what is compiled, which directml is not",
+        "note     --profile: no effect, because directml is not compiled",
     ]
     assert desk.read == []
 

@@ -11,7 +11,7 @@ from tests.support.factories.publishing import TAG, Desk
 
 MUTABLE = PublishOptions(allow=Leniency(mutable=True))
 
-UNKNOWN = "GitHub does not tell whether releases are immutable"
+UNKNOWN = "GitHub does not say whether releases are immutable"
 
 SETTING = "immutable-releases"
 
@@ -92,7 +92,7 @@ def test_a_rate_limit_is_not_taken_for_a_token_that_may_not_ask(asked: Desk) -> 
 def test_a_release_that_comes_out_changeable_all_the_same_is_taken_back(asked: Desk) -> None:
     asked.github.immutable = True
     asked.github.fail("publish", "mutable")
-    with pytest.raises(IntegrityError, match=rf"{TAG} came out not immutable.*It is a draft again: http"):
+    with pytest.raises(IntegrityError, match=rf"{TAG} is not immutable, although.*It is a draft again: http"):
         asked.publish()
     (release,) = asked.github.releases.values()
     assert release.draft

@@ -193,5 +193,5 @@ def test_mixed_versions_are_no_release(copied: Place) -> None:
     said = copied.fails(2, "build", "--all", "--mixed", "--release")
     assert said == (
         "error: --mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), "
-        "so --release cannot be had with it. Leave one of them out.\n"
+        "so it does not go with --release. Leave one of them out.\n"
     )

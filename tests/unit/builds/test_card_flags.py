@@ -38,7 +38,7 @@ def test_cards_by_name_and_all_of_them() -> None:
         (["8.4"], None, None, "--card 8.4: no NVIDIA GPU has this compute capability. There are 5.0, 5.2"),
         (["RTX"], None, None, "--card: 'RTX' is not a compute capability like 8.6, nor all."),
         (["8.6"], "new", None, "--driver: 'new' is not a driver version like 525.60.13."),
-        ([], "535.54", None, "--driver 535.54 says something of a card: name one with --card"),
+        ([], "535.54", None, "--driver 535.54 is about a card: name one with --card"),
         (["8.6"], None, "x.md", "--grid x.md is a page of all cards. Ask for them: --card all."),
     ],
 )

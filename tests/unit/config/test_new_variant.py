@@ -76,5 +76,5 @@ def test_a_file_in_one_line_is_left_to_its_author(root: Path) -> None:
     text = (root / "variants.yaml").read_text(encoding="utf-8")
     section = text[text.index("variants:\n") : text.index("providers:")]
     flow = "variants: {tiny: {sm: [75], generations: [Turing]}}\n"
-    with pytest.raises(ValidationError, match="do not stand a line a key"):
+    with pytest.raises(ValidationError, match="are not written with each key on its own line"):
         with_variant(text.replace(section, flow), "v.yaml", "other", ["86"])

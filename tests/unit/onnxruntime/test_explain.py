@@ -188,7 +188,7 @@ def test_what_widening_adds_is_told_behind_what_is_lost(project: Project) -> Non
     assert notes[1:4] == (
         "sm_100 becomes sm_100a, which runs on 10.0 alone, not on 10.3",
         "sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1",
-        "added for what is lost so (widen): sm_103, sm_121",
+        "added for the GPUs that this loses (widen): sm_103, sm_121",
     )
 
 

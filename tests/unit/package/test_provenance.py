@@ -319,8 +319,7 @@ def test_the_revision_of_an_assembled_base_follows_from_the_list_and_from_nothin
     for other in (SYSTEM[:1], (SYSTEM[0], replace(SYSTEM[1], sha256="9" * 64))):
         (problem,) = told(assembled(other), revision=revision)
         assert (
-            problem
-            == "the parts of the base that it lists do not come to the base's revision in the manifest"
+            problem == "the parts of the base that it lists do not give the base's revision in the manifest"
         )
     assert told(made()) == [], "a package of before has no revision and no list"
     assert len(told(made(), revision=revision)) == 1
@@ -375,7 +374,7 @@ def test_that_of_other_bytes_or_of_another_package_is_found() -> None:
     assert told(made(), digest=Digest(9, "2" * 64)) == [f"{ARCHIVE} changed after it was made"]
     other = made()
     other["subject"] = [{"name": "x.tar.zst", "digest": {"sha256": "1" * 64}}]
-    assert told(other) == [f"it does not speak of {ARCHIVE}"]
+    assert told(other) == [f"it does not name {ARCHIVE}"]
 
 
 def change(path: str, value: object) -> Callable[[Json], None]:

@@ -81,7 +81,7 @@ def test_each_departure_is_a_sentence() -> None:
         f"variants.yaml has sha256 {'c' * 12} there, {'d' * 12} here"
     ]
     changed = document(resolvedDependencies__0__annotations={"dirty": True})
-    assert told(changed) == [f"it was made from commit {COMMIT} and changes that no commit has"]
+    assert told(changed) == [f"it was made from commit {COMMIT} and uncommitted changes"]
 
 
 def test_an_input_is_held_to_the_lock_whatever_platform_it_is_for() -> None:

@@ -152,7 +152,7 @@ def test_a_promise_has_a_row_above_the_libraries_and_a_note() -> None:
     assert found.texts[0] == (
         "manifest.json: ortpacks-x promises native code for sm_75 and sm_86, and the bytes here agree; 2 of "
         "its libraries come from NVIDIA's wheels and are not here: what it says of them is not compared; it "
-        "says nothing of 12.1, which it is older than."
+        "says nothing of 12.1, which are newer than it."
     )
 
 

@@ -604,7 +604,7 @@ def test_libraries_of_several_versions() -> None:
         Finding(
             code=Code.E008,
             path="lib/d",
-            message="nothing tells the version of 2 of cuDNN: it is not in their bytes, and no manifest "
+            message="the version of 2 of cuDNN is unknown: it is not in their bytes, and no manifest "
             "names their wheel",
             wanted="a package with its manifest, to compare all of cuDNN",
             got="lib/d, lib/e",

@@ -211,8 +211,8 @@ HAS_BOTH = container(_image("75"), _image("86"))
         (
             (container(_image("75"), _image("86"), _image("89"), _image("90")),),
             (
-                f"warning A006 {PROVIDER}: SASS for 89 90 besides what was asked for: bytes that this "
-                "variant's users download for nothing (check.extra_sm says how bad that is)\n"
+                f"warning A006 {PROVIDER}: SASS for 89 90, which is not in the set: users of this "
+                "variant download it for nothing (check.extra_sm sets the severity)\n"
                 "    wanted: 75 86 (variants.v.sm)\n"
                 "    got:    75 86 89 90"
             ),

@@ -204,8 +204,8 @@ def test_leaked_symbols_are_counted_and_some_are_named() -> None:
     leaked = tuple(Symbol(f"_ZN4absl{n}") for n in range(1234))
     (finding,) = _found(provider=_library(PROVIDER, shows=leaked))
     assert str(finding) == (
-        f"error E015 lib/{PROVIDER}: shows 1,234 symbols besides its API: an application's of that name "
-        "would clash\n"
+        f"error E015 lib/{PROVIDER}: exports 1,234 symbols besides its API: the same names in an "
+        "application clash\n"
         "    wanted: only GetProvider, CreateEpFactories, ReleaseEpFactory, _binary_\\w+, as the official "
         "build (ld --version-script)\n"
         "    got:    _ZN4absl0, _ZN4absl1, _ZN4absl10, _ZN4absl100, _ZN4absl1000, _ZN4absl1001 and 1,228 more"

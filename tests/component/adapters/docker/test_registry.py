@@ -188,7 +188,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, status: int, headers: dict[str, st
 def test_a_login_is_sent_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answered(monkeypatch, 401, {"WWW-Authenticate": 'Bearer realm="http://registry.example/token"'})
     logins = AuthConfig({"auths": {"registry.example": {"username": "ada", "password": "secret"}}})
-    with pytest.raises(TransferError, match="as the place to log in: a login is sent over https alone"):
+    with pytest.raises(TransferError, match="as the place to log in: a login is sent over https only"):
         Registry("registry.example/owner/name", logins, insecure=False).tags()
     assert asked == ["https://registry.example/v2/"]
 

@@ -306,7 +306,7 @@ def test_a_layer_that_lies_under_itself_is_gone_through_once(holds: Holds) -> No
 @pytest.mark.usefixtures("soon")
 def test_more_layers_than_any_image_has_are_told(refuses: Refuses) -> None:
     told = refuses(listed(["l"] * 1025, l=LOWER))
-    assert "app:0 has 1,025 layers, and no more than 1,024 are taken. Save the image again." in told
+    assert "app:0 has 1,025 layers; at most 1,024 are read. Save the image again." in told
 
 
 @pytest.mark.usefixtures("soon")
@@ -322,7 +322,7 @@ def test_images_that_share_layers_in_every_order_are_told(refuses: Refuses) -> N
 @pytest.mark.usefixtures("soon")
 def test_more_images_than_are_saved_in_one_file_are_told(refuses: Refuses) -> None:
     images = [["l"] * (place % 900 + 1) for place in range(1025)]
-    assert "1,025 images, and no more than 1,024 are taken" in refuses(listed(*images, l=LOWER))
+    assert "1,025 images; at most 1,024 are read" in refuses(listed(*images, l=LOWER))
 
 
 @pytest.mark.usefixtures("soon")

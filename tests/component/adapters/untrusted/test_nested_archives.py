@@ -50,7 +50,7 @@ def test_a_wheel_in_a_wheel_in_a_wheel(opener: Opener, work: Path) -> None:
         found(opener, work / "deep.whl")
     assert str(caught.value) == (
         f"{work / 'deep.whl'}: a.whl: b.whl: c.whl lies in 3 archives, one in the other. "
-        "Unpack the outer ones and name it."
+        "Unpack the outer archives and name the inner file."
     )
 
 

@@ -340,7 +340,7 @@ def _claiming(size: int, *, sparse: bool) -> bytes:
     return tar(member("a.so", LIBRARY + bytes(99_999), size=size))
 
 
-MORE_BYTES = "has more bytes than belong into an archive of its size. If that is how it is meant, unpack it"
+MORE_BYTES = "has more bytes than belong into an archive of its size. If that is intended, unpack it"
 
 
 @pytest.mark.parametrize("size", [EXBIBYTE, 20 << 30, 300 << 20])
@@ -491,7 +491,7 @@ def test_an_archive_in_name_only_is_told(opener: Opener, work: Path, name: str, 
 def test_what_is_compressed_and_no_tar_is_told(opener: Opener, work: Path) -> None:
     (work / "a.so.gz").write_bytes(gzip.compress(LIBRARY * 9))
     assert said(opener, work / "a.so.gz", ValidationError).endswith(
-        "what is compressed in it is no tar archive. Decompress it and name what comes out."
+        "what is compressed in it is no tar archive. Decompress it and name the resulting file."
     )
 
 
@@ -588,7 +588,7 @@ def test_parts_at_a_url_are_fetched_beside_the_file_that_joins_them(opener: Open
     ("faults", "told"),
     [
         (["403"], "HTTP 403 Forbidden."),
-        (["204"], "HTTP 204, which has no file in it."),
+        (["204"], "HTTP 204, an answer without a file."),
         (["500"] * 5, "HTTP 500 Internal Server Error (tried 5 times). Check the network."),
     ],
 )

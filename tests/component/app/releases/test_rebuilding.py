@@ -154,7 +154,7 @@ def test_without_the_archive_the_sums_are_told(shop: Shop) -> None:
     with serving(shop.release) as server, pytest.raises(CheckFailedError) as caught:
         shop.rebuild(f"{server.url}/", "legacy")
     (line,) = caught.value.findings
-    assert "what differs cannot be told" in line
+    assert "the differences cannot be found" in line
     with pytest.raises(TransferError, match="beside its provenance"):
         shop.rebuild(shop.release / f"{LEGACY}.provenance.json")
 

@@ -53,12 +53,12 @@ def _report(given: argparse.Namespace) -> Report:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ortpacks_runtime")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    doctor = commands.add_parser("doctor", help="open a session, and say how it came to its provider")
+    doctor = commands.add_parser("doctor", help="open a session, and say why it got its provider")
     doctor.add_argument("--model", type=Path, metavar="FILE", help="default: a model of one node")
     doctor.add_argument("--provider", metavar="NAME", help="auto, cpu, cuda, tensorrt, directml or coreml")
     doctor.add_argument("--device", metavar="N|UUID", help="a GPU; default: the one that fits best")
     doctor.add_argument("--level", metavar="LEVEL", help="low, medium or high")
-    doctor.add_argument("--strict", action="store_true", help="fail where the provider cannot be had")
+    doctor.add_argument("--strict", action="store_true", help="fail where the provider is not available")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

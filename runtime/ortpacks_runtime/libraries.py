@@ -77,7 +77,7 @@ def require(provider: str) -> None:
             raise ProviderError(f"{_OURS} {version} here is its wheel for the CPU", _BY_GPU)
         raise ProviderError(
             f"onnxruntime {version} here was built without {ORT_NAMES[provider]}",
-            f"pip install {wheel}=={_installed() or version} in place of what is there",
+            f"pip install {wheel}=={_installed() or version} in place of the installed one",
         )
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])

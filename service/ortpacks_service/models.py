@@ -91,7 +91,7 @@ class Models:
         if model.state == FAILED:
             raise RequestError(f"{name} could not be opened: {model.reason}", 503)
         if model.session is None or model.state != READY:
-            raise RequestError(f"{name} is not open yet: /readyz tells how far it is.", 503, 1)
+            raise RequestError(f"{name} is not open yet: /readyz shows its progress.", 503, 1)
         return model.session
 
     def _open(self, model: Model, after: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:

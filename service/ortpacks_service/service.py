@@ -27,7 +27,7 @@ from ortpacks_service.store import Store, StoreError
 _WAITING, _STREAMS = 64, 4
 """The most requests that wait for a pool's threads or run there, and the threads for parts of streams."""
 
-_NO_DOWNLOAD = ", and nothing is downloaded, though auto_download is set: nothing here could prove its bytes"
+_NO_DOWNLOAD = ", and nothing is downloaded, though auto_download is set: no sha256 is known to verify it"
 
 log = logging.getLogger("ortpacks_service")
 

@@ -126,7 +126,7 @@ def _rate_of(described: bytes | None) -> int:
     Raises ``RequestError`` for another format.
     """
     if described is None or len(described) < _FORMAT.size:
-        raise RequestError("the body is no WAV file: it does not tell its format before its samples")
+        raise RequestError("the body is no WAV file: it does not state its format before its samples")
     kind, channels, rate, _, _, bits = _FORMAT.unpack_from(described)
     if kind == _EXTENSIBLE and len(described) >= _SUBFORMAT + 2:
         kind = int.from_bytes(described[_SUBFORMAT : _SUBFORMAT + 2], "little")

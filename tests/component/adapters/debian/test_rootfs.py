@@ -285,7 +285,7 @@ def test_the_list_outlives_the_tools_that_made_it(tmp_path: Path) -> None:
 
 
 def test_a_system_with_a_package_of_unknown_origin_is_never_used(tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match="not whole: no index names the file of patch 1:2-3 amd64"):
+    with pytest.raises(IntegrityError, match="incomplete: no index names the file of patch 1:2-3 amd64"):
         rootfs(tmp_path, Tools(listed=("base-files", "dpkg", "ccache"))).tar("bookworm", ["patch"])
     assert left(tmp_path) == []
 

@@ -105,7 +105,9 @@ def test_a_time_to_come_back_is_read_by_githubs_clock_not_by_ours(desk: Desk, ki
 @pytest.mark.parametrize("kind", ["429", "date", "reset"])
 def test_a_wait_of_more_than_an_hour_ends_the_run_and_says_so(desk: Desk, kind: str) -> None:
     desk.github.fail("upload", kind, seconds=4000)
-    with pytest.raises(TransferError, match=r"GitHub asks to wait (3999|4000|4001) s; run it again then"):
+    with pytest.raises(
+        TransferError, match=r"GitHub asks to wait (3999|4000|4001) s; run it again after that"
+    ):
         desk.publish()
     assert pauses(desk) == []
     desk.publish()

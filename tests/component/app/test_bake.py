@@ -98,7 +98,7 @@ def test_a_project_with_a_bake_file_of_its_own_stays(site: Site, tmp_path: Path,
     """Docker gives the file its name."""
     (tmp_path / "home" / "src").mkdir(parents=True)
     (tmp_path / "home" / "docker-bake.json").write_text(text)
-    with pytest.raises(ValidationError, match="what lies there is not bake's"):
+    with pytest.raises(ValidationError, match="bake did not make what is in it"):
         baked(site, "legacy", out=tmp_path / "home")
     assert (tmp_path / "home" / "src").is_dir()
 

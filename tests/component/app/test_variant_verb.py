@@ -18,7 +18,7 @@ def test_a_variant_is_planned_shown_and_then_written(place: Place) -> None:
         "  runs     natively on Turing (7.5), Ampere (8.6), Ada (8.9) and Blackwell (12.0, 12.1)\n",
         "  time     about ",
         "  room     ",
-        "  variants.yaml has tiny; ",
+        "  variants.yaml has tiny now. ",
     ):
         assert line in done.stdout
     assert path.read_text() != before

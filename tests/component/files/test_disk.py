@@ -45,7 +45,9 @@ def test_a_relative_path_in_a_removed_folder(tmp_path: Path, monkeypatch: pytest
     here.mkdir()
     monkeypatch.chdir(here)
     here.rmdir()
-    with pytest.raises(ConfigError, match=r"^packages: the current folder, .* was removed\. Change to"):
+    with pytest.raises(
+        ConfigError, match=r"^packages: it is relative to the current folder, which was removed\. Change to"
+    ):
         absolute(Path("packages"))
 
 

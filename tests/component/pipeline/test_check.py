@@ -251,7 +251,7 @@ def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
 ) -> None:
     (finding,) = desk.check(sm="50 52", limits=replace(LIMITS, extra_sm=severity)).findings
     assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
-    assert "SASS for 60 61 70 besides" in finding.message
+    assert "SASS for 60 61 70, which is not in the set" in finding.message
 
 
 def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None:

@@ -306,7 +306,7 @@ def test_a_damaged_system_in_the_cache_is_told_and_made_anew_by_the_same_command
     (path,) = (tmp_path / "rootfs").glob("*.tar")
     for damaged in (b"", path.read_bytes()[:700]):
         path.write_bytes(damaged)
-        with pytest.raises(IntegrityError, match=r"not whole: .*Run the same command again"):
+        with pytest.raises(IntegrityError, match=r"is incomplete: .*Run the same command again"):
             read()
         assert read() == listed
 

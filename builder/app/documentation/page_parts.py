@@ -40,7 +40,7 @@ _PLATFORM = "Linux x86-64"
 
 _BENCHMARK = "docs/benchmark"
 
-_BENCH = f"./run bench --json {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BENCHMARK}.md"
+_BENCH_FILES = f"--json {_BENCHMARK}.json --svg {_BENCHMARK}.svg --page {_BENCHMARK}.md"
 
 
 def page_text(path: Path) -> str:
@@ -199,7 +199,9 @@ def _benchmark_rows(wiring: Wiring) -> tuple[list[serving.Row], dict[str, object
 
 def _benchmark_page(wiring: Wiring) -> str:
     rows, facts = _benchmark_rows(wiring)
-    return serving_page.page(rows, facts, _BENCH, f"{Path(_BENCHMARK).name}.svg")
+    providers = dict.fromkeys(f"--provider {row.provider}" for row in rows)
+    command = " ".join(["./run bench", *providers, _BENCH_FILES])
+    return serving_page.page(rows, facts, command, f"{Path(_BENCHMARK).name}.svg")
 
 
 def _benchmark_svg(wiring: Wiring) -> str:

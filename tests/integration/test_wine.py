@@ -212,6 +212,7 @@ def test_every_dll_finds_what_it_imports_in_the_package(wine: Wine, installed: P
     Control experiment: without the package's folder eight DLLs fail with error 126.
     """
     done = wine.run(Path(load_dlls.__file__), installed)
+    assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
     assert len(answers) == 17, done.stderr
     together = {name: beside for name, (beside, _) in answers.items()}

@@ -189,7 +189,7 @@ def render_table(rows: Sequence[AssetRow]) -> list[str]:
 
 def require_tag(tag: str) -> str:
     """Return ``tag`` if git accepts it. Raises ``ConfigError`` if not."""
-    if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
+    if _TAG.fullmatch(tag) is None or ".." in tag or ".lock/" in f"{tag}/" or tag.endswith("."):
         raise ConfigError(
             f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
         )

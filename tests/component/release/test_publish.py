@@ -292,7 +292,7 @@ def test_a_package_that_cannot_be_read_does_not_hide_the_tag(desk: Desk) -> None
     assert release_tag(desk.dist, desk.project, PackageArchive(reporter=desk.reporter)) == TAG
 
 
-@pytest.mark.parametrize("tag", ["v 1", "-v1", "v1..2", "v1.lock", "v1/", "a~b"])
+@pytest.mark.parametrize("tag", ["v 1", "-v1", "v1..2", "v1.lock", "v1.lock/a", "v1/", "a~b"])
 def test_a_tag_that_git_refuses_is_refused_first(desk: Desk, tag: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a tag"):
         desk.publish(PublishOptions(tag=tag))

@@ -26,9 +26,11 @@ _STEP = re.compile(r"^RUN ", re.MULTILINE)
 def is_bakes(folder: Path) -> bool:
     """Return whether a folder has what ``bake`` writes alone: a project may have a file of that name too."""
     try:
-        ours = {BAKE_FILE, _WHEELS, *json.loads((folder / BAKE_FILE).read_bytes())["target"]}
-        return ours.issuperset(entry.name for entry in folder.iterdir())
-    except (OSError, ValueError, KeyError, TypeError):
+        targets = json.loads((folder / BAKE_FILE).read_bytes())["target"]
+        ours = [name for name, target in targets.items() if target["output"] == _output(name)]
+        names = {BAKE_FILE, _WHEELS, *ours}
+        return len(ours) == len(targets) > 0 and names.issuperset(entry.name for entry in folder.iterdir())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 
 
@@ -65,5 +67,9 @@ def _target(name: str, contexts: Mapping[str, Input]) -> dict[str, object]:
         "contexts": {context: f"{_WHEELS}/{wheel.spec}" for context, wheel in contexts.items()},
         "target": "artifact",
         "attest": ["type=provenance,disabled=true"],
-        "output": [f"type=local,dest={place.artifact}"],
+        "output": _output(name),
     }
+
+
+def _output(name: str) -> list[str]:
+    return [f"type=local,dest={Workplace(Path(name)).artifact}"]

@@ -93,14 +93,32 @@ def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: 
     assert thesis.read_text() == "years of work"
 
 
-@pytest.mark.parametrize("text", ['{"target": {"app": {}}}', '{"target": []}', "[]", "target", ""])
-def test_a_project_with_a_bake_file_of_its_own_stays(site: Site, tmp_path: Path, text: str) -> None:
-    """Docker gives the file its name."""
-    (tmp_path / "home" / "src").mkdir(parents=True)
-    (tmp_path / "home" / "docker-bake.json").write_text(text)
+@pytest.mark.parametrize("entry", ["src", "app", None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"target": {"app": {}}}',
+        '{"target": {"app": {"context": "app", "output": ["type=docker"]}}}',
+        '{"target": {}}',
+        '{"target": []}',
+        "[]",
+        "target",
+        "",
+        "[" * 100_000,
+    ],
+    ids=["empty", "theirs", "none", "list", "a list", "text", "no text", "deep"],
+)
+def test_a_project_with_a_bake_file_of_its_own_stays(
+    site: Site, tmp_path: Path, text: str, entry: str | None
+) -> None:
+    """Docker gives the file its name, and a project may have no other file, or only its target's folder."""
+    home = tmp_path / "home"
+    (home / (entry or "")).mkdir(parents=True)
+    (home / "docker-bake.json").write_text(text)
     with pytest.raises(ValidationError, match="bake did not make what is in it"):
-        baked(site, "legacy", out=tmp_path / "home")
-    assert (tmp_path / "home" / "src").is_dir()
+        baked(site, "legacy", out=home)
+    assert {path.name for path in home.iterdir()} == {"docker-bake.json", entry} - {None}
+    assert (home / "docker-bake.json").read_text() == text
 
 
 def test_packages_that_nothing_is_compiled_for_are_nothing_to_bake(site: Site) -> None:

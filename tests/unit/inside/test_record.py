@@ -100,12 +100,25 @@ def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
     assert len(read_runs(tmp_path / "runs.log", [])) == 1
 
 
-def test_a_clock_that_was_set_back_while_a_unit_ran_leaves_a_record_that_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "units.log").write_text("9001000 5402000 900 1024 0 a.o\n5402000 5403000 900 1024 0 b.o\n")
+@pytest.mark.parametrize(
+    ("other", "wall", "busy", "longest"),
+    [("5402000 5403000 900 1024 0 b.o\n", 0, 0, 1), ("9001000 9003000 900 1024 0 b.o\n", 3, 33, 2)],
+    ids=["after", "before"],
+)
+def test_a_clock_that_was_set_back_while_a_unit_ran_leaves_a_record_that_can_be_read(
+    tmp_path: Path, other: str, wall: int, busy: int, longest: int
+) -> None:
+    """The run begins at 9,000 s with 2 jobs; the other unit runs after the change of the clock, or before."""
+    (tmp_path / "units.log").write_text(f"9001000 5402000 900 1024 0 a.o\n{other}")
     begin_run(tmp_path, 9000.0, 2)
     write_record(tmp_path / "record.json", tmp_path)
     record = loads_compile((tmp_path / "record.json").read_bytes(), "record.json")
-    assert (record.units, record.wall_s, record.busy_percent, record.longest_unit_s) == (2, 0, 0, 1)
+    assert (record.units, record.wall_s, record.busy_percent, record.longest_unit_s) == (
+        2,
+        wall,
+        busy,
+        longest,
+    )
 
 
 def test_a_cache_that_wrote_no_log_had_no_hits(tmp_path: Path) -> None:

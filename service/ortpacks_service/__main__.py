@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         ws="none",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # nothing here asks where a request came from
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # uvicorn raises SIGINT again at its end

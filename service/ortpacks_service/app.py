@@ -44,7 +44,8 @@ def make_app(options: Options) -> Starlette:
         await asyncio.to_thread(service.stop)
 
     return Starlette(
-        routes=[
+        routes=[  # compared in this order
+            *text_routes.ROUTES,
             Route("/", _page),
             Route("/ping", _ping),
             Route("/healthz", _healthz),
@@ -52,7 +53,6 @@ def make_app(options: Options) -> Starlette:
             Route("/providers", _providers),
             Route("/metrics", _metrics),
             *speech_routes.ROUTES,
-            *text_routes.ROUTES,
             *model_routes.ROUTES,
         ],
         middleware=[Middleware(_RequestMiddleware, options.seconds)],

@@ -43,13 +43,12 @@ class Embeddings:
 
     def require_vectors(self) -> None:
         """Raise ``RequestError`` for a text without tokens, or whose vector has no direction."""
-        finite, some = np.all(np.isfinite(self.vectors), axis=1), np.any(self.vectors, axis=1)
-        for at, tokens in enumerate(self.tokens):
+        for at, (tokens, length) in enumerate(zip(self.tokens, _lengths(self.vectors), strict=True)):
             if not tokens:
                 raise RequestError(f"text {at}, counted from 0: the tokenizer finds no token in it")
-            if not finite[at]:
+            if not math.isfinite(length):
                 raise RequestError(f"text {at}, counted from 0: the model returns NaN or an infinity", 500)
-            if not some[at]:
+            if not length:
                 raise RequestError(f"text {at}, counted from 0: the model returns only zeros for it")
 
 
@@ -139,5 +138,9 @@ def _normalised(value: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[
     rows = value.astype(np.float32, copy=False)
     if rows.ndim == 3:  # noqa: PLR2004 - (texts, tokens, width): exported without pooling
         rows = (rows * mask[..., None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)
+    return np.asarray(rows / np.maximum(_lengths(rows)[:, None], 1e-12), np.float32)
+
+
+def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the length of each row."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))

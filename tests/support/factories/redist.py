@@ -157,11 +157,15 @@ class _Maker:
         return tree
 
     def lay_source(self) -> None:
-        """Make the repository, whose ``deps.txt`` has the SHA-1 of the archives that are laid beside."""
+        """Make the repository, whose ``deps.txt`` has the SHA-1 of the archives that are laid beside.
+
+        It lacks half the source's bytes, cubins of fused attention, which a compile of the provider needs.
+        """
         repository = self.hosts.repository
         repository.mkdir(parents=True)
         tarball = self.store.fetch(self.source.tarball)
-        subprocess.run(["tar", "-xf", tarball, "-C", repository, "--strip-components=1"], check=True)
+        unpack = ["tar", "-xf", tarball, "-C", repository, "--strip-components=1", "--exclude=*cubin*"]
+        subprocess.run(unpack, check=True)
         listed = repository / DEPENDENCY_LIST
         text = listed.read_text(encoding="utf-8")
         wanted = dependency_urls(text)
@@ -175,6 +179,7 @@ class _Maker:
         when = {"GIT_AUTHOR_DATE": _WHEN, "GIT_COMMITTER_DATE": _WHEN}
         for words in (
             ("init", "--quiet"),
+            *(("config", name, "0") for name in ("core.compression", "pack.window")),  # fetched once
             ("add", "--all", "--force"),
             ("commit", "--quiet", "--message", self.version),
             ("tag", f"v{self.version}"),

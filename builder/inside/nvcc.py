@@ -19,7 +19,7 @@ the object's path.
 
 Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
 did (``unit --spare``); the results do not depend on that. A piece's entry in ccache depends on its commands,
-its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file.
+its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
 object is an empty file.
@@ -45,17 +45,18 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from builder.inside.piece import PIECE, CommandFailedError, after, prerequisites, run, write_rule
 
 TOOLKITS_OWN = "nvcc-toolkit"
 """The file name of NVIDIA's nvcc, which was renamed."""
@@ -63,8 +64,8 @@ NEWER_PTXAS = "ptxas-newer"
 
 _PLANNED = "#$ "
 """The beginning of a line with a command or variable in the output of ``--dryrun``."""
-_PIECE = "PIECE"
-"""The environment variable with a piece as JSON, with which ccache runs this program as its compiler."""
+_PIECE_MAKER = "/ortpacks/pieces/nvcc"
+"""The path of ``piece.py`` as ccache's compiler. ccache knows nvcc's options by this name."""
 _ARCH_LIST, _ONLY = "NVCC_ARCH_LIST", "NVCC_ONLY"
 _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE_COMPILERCHECK"}
 """ccache's variables for runs on pieces, by their names here; ccache's own names are for whole units."""
@@ -98,7 +99,7 @@ class Step(NamedTuple):
     @property
     def output(self) -> str:
         """The file that the step makes; empty without ``-o``."""
-        return _after(self.words, "-o")
+        return after(self.words, "-o")
 
 
 class DeviceImage(NamedTuple):
@@ -126,14 +127,12 @@ class Piece:
 def main(argv: Sequence[str]) -> int:
     """Do what nvcc was called for with ``argv``. Return a failed command's exit status, else 0."""
     try:
-        if _PIECE in os.environ:
-            make(Piece(**json.loads(os.environ[_PIECE])), _after(argv, "-o"), _after(argv, "-MF"))
-        elif "-c" in argv:
+        if "-c" in argv:
             Unit(argv).compile()
         else:
-            _call([TOOLKITS_OWN, *(word for word in argv if not word.startswith(_OWN_OPTIONS))])
-    except subprocess.CalledProcessError as error:
-        return error.returncode if error.returncode > 0 else 128 - error.returncode
+            run([TOOLKITS_OWN, *(word for word in argv if not word.startswith(_OWN_OPTIONS))])
+    except CommandFailedError as error:
+        return error.status
     return 0
 
 
@@ -142,14 +141,14 @@ class Unit:
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
-        self._source, self._object = _after(argv, "-c"), _after(argv, "-o")
+        self._source, self._object = after(self._argv, "-c"), after(self._argv, "-o")
         self._folder = f"{self._object}.pieces"
         self._steps: list[Step] = []
-        self._read: list[Path] = []
+        self._read: list[str] = []
         """The dependency files of the preprocessor's runs."""
 
     def compile(self) -> None:
-        """Make the object and its dependency file. Raises ``CalledProcessError`` when a command fails."""
+        """Make the object and its dependency file. Raises ``CommandFailedError``."""
         Path(self._folder).mkdir(parents=True, exist_ok=True)
         try:
             self._steps = list(self._planned())
@@ -159,7 +158,7 @@ class Unit:
                 Path(self._object).touch()
             else:
                 section, host = self._pack(), self._host()
-                _call(["objcopy", f"--update-section={section}={self._file('fatbin')}", host, self._object])
+                run(["objcopy", f"--update-section={section}={self._file('fatbin')}", host, self._object])
             self._write_dependencies()
         finally:
             shutil.rmtree(self._folder)
@@ -177,7 +176,7 @@ class Unit:
         done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False, env=environment)
         if done.returncode:
             sys.stderr.write(done.stderr)
-            done.check_returncode()
+            raise CommandFailedError(done.returncode)
         variables: dict[str, str] = {}
         for line in done.stderr.splitlines():
             is_plan, text = line.startswith(_PLANNED), line.removeprefix(_PLANNED)
@@ -214,8 +213,8 @@ class Unit:
             options = [word for word in options if word not in {_RAW, *_COMPRESS}]
             options.insert(1, "--compress=false")
         images, source = self._images(), self._file(_FATBIN_SOURCE, _HOST)
-        _call([*options, *images, f"--create={self._file('fatbin')}"])
-        _call([*options, images[0], f"--embedded-fatbin={source}"])
+        run([*options, *images, f"--create={self._file('fatbin')}"])
+        run([*options, images[0], f"--embedded-fatbin={source}"])
         return _emptied(Path(source))
 
     def _images(self, only: Collection[str] = ()) -> list[str]:
@@ -272,7 +271,7 @@ class Unit:
 
     def _virtual(self, ptx: str) -> str:
         """Return the virtual architecture of the PTX that nvcc calls ``ptx``."""
-        return _after(self._maker(ptx).words, "-arch")
+        return after(self._maker(ptx).words, "-arch")
 
     def _compile_ptx(self, ptx: str) -> None:
         """Make the PTX that nvcc calls ``ptx``, and its stub."""
@@ -284,12 +283,12 @@ class Unit:
         folder, tar = self._file("", place), self._file("tar", place)
         create = ["tar", "--create", f"--file={tar}", f"--directory={folder}", "ptx", _STUB]
         kept = self._cached(Piece([command, create], tar, text, [self._file(_MODULE_ID)]), f"{place}.tar")
-        _call(["tar", "--extract", f"--file={kept}", f"--directory={folder}"])
+        run(["tar", "--extract", f"--file={kept}", f"--directory={folder}"])
 
     def _host(self) -> str:
         """Make the host's object, whose section for device code is empty, and return its path."""
         cudafe, compiler = self._step("cudafe++").words, self._maker(self._object).words
-        self._choose_stub(_after(cudafe, "--stub_file_name"))
+        self._choose_stub(after(cudafe, "--stub_file_name"))
         text = self._preprocessed(cudafe[-1], _HOST)
         kept = (word for word in compiler if not word.startswith("-D__CUDA_ARCH__="))
         made = self._file("o", _HOST)
@@ -306,7 +305,7 @@ class Unit:
         ones.
         """
         cicc = next(
-            step for step in self._steps if _after(step.words, "--stub_file_name").endswith(f"/{name}")
+            step for step in self._steps if after(step.words, "--stub_file_name").endswith(f"/{name}")
         )
         theirs, ours = self._file(_STUB, self._virtual(cicc.output)), self._file(_STUB, _HOST)
         text = Path(theirs).read_text(encoding="utf-8").replace(theirs, ours)
@@ -318,7 +317,7 @@ class Unit:
         """Run the preprocessor for the text that nvcc calls ``file``; return the path of the result."""
         command = self._words(self._maker(file).words, place)
         made = self._cached(Piece([command], self._constant(file, place), self._source, []), f"{place}.ii")
-        self._read.append(Path(f"{made}.d"))
+        self._read.append(f"{made}.d")
         return made
 
     def _words(self, words: Iterable[str], place: str) -> Command:
@@ -342,27 +341,13 @@ class Unit:
         files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
         told = {theirs: os.environ[ours] for ours, theirs in _FOR_CCACHE.items() if ours in os.environ}
         with _alone(int(key[:15], 16)):
-            _call(["ccache", str(Path(__file__).resolve()), f"-DPIECE={key}", *files], {_PIECE: text, **told})
+            run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
         return output
 
     def _write_dependencies(self) -> None:
         """Write the unit's dependency file for Ninja, with the files that the preprocessor read."""
-        if file := _after(self._argv, "-MF"):
-            _write_rule(Path(file), _after(self._argv, "-MT"), _prerequisites(self._read))
-
-
-def make(piece: Piece, output: str, dependencies: str) -> None:
-    """Make a piece as the file ``output``, and write the files that it was made from for ccache.
-
-    ``dependencies``: the dependency file to write. Raises ``CalledProcessError`` when a command fails.
-    """
-    headers, folder = Path(f"{output}.headers"), str(Path(output).parent)
-    for command in piece.commands:
-        _call([*command, "-MD", "-MF", str(headers)] if {"-E", "-c"} & set(command) else command)
-    read = _prerequisites([headers] if headers.exists() else [])
-    outside = [file for file in read if not file.startswith(folder)]
-    _write_rule(Path(dependencies), output, [*outside, *piece.inputs])
-    Path(piece.made).rename(output)
+        if file := after(self._argv, "-MF"):
+            write_rule(file, after(self._argv, "-MT"), prerequisites(self._read))
 
 
 @contextmanager
@@ -420,21 +405,6 @@ def _emptied(fatbin: Path) -> str:
     return str(_DATA_SECTION.findall(text)[0])
 
 
-def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
-    ours = {_PIECE, "CCACHE_DISABLE"}  # CCACHE_DISABLE concerns whole units only
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
-    done = subprocess.run(command, check=False, env={**environment, **(variables or {})})
-    if done.returncode < 0:
-        what = f"died due to signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
-        print(f"nvcc: {Path(command[0]).name} {what}", file=sys.stderr)
-    done.check_returncode()
-
-
-def _after(words: Sequence[str], option: str) -> str:
-    """Return the word after ``option``; empty without that option."""
-    return words[words.index(option) + 1] if option in words else ""
-
-
 def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
     """Yield the words without the options for a dependency file."""
     rest = iter(words)
@@ -443,17 +413,6 @@ def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
             next(rest)
         elif word != "-MD":
             yield word
-
-
-def _prerequisites(files: Iterable[Path]) -> list[str]:
-    """Return the prerequisites that dependency files name, each once, in their order and spelling."""
-    rules = (file.read_text(encoding="utf-8").replace("\\\n", " ") for file in files)
-    words = (word for rule in rules for word in re.split(r"(?<!\\)\s+", rule) if word)
-    return list(dict.fromkeys(word for word in words if not word.endswith(":")))
-
-
-def _write_rule(file: Path, target: str, prerequisites: Iterable[str]) -> None:
-    file.write_text(f"{target}: {' '.join(prerequisites)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

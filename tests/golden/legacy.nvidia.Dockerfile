@@ -44,6 +44,7 @@ RUN <<'EOF'
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
 install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/inside/piece.py /ortpacks/pieces/nvcc
 gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
 EOF
 COPY <<'EOF' /src/options.cmake
@@ -66,7 +67,7 @@ set(onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION "ON" CACHE BOOL "full: attention 
 set(onnxruntime_CUDA_HOME /usr/local/cuda CACHE PATH "")
 set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its wheel")
 foreach(language C CXX)
-  set(CMAKE_${language}_COMPILER_LAUNCHER "unit;env;--unset=CCACHE_DEPEND;ccache" CACHE STRING "" FORCE)
+  set(CMAKE_${language}_COMPILER_LAUNCHER "unit;env;--unset=CCACHE_DEPEND;CCACHE_COMPILERCHECK=$ENV{NVCC_COMPILERCHECK};ccache" CACHE STRING "" FORCE)
 endforeach()
 set(CMAKE_CUDA_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 if(NOT "$ENV{AHEAD}" STREQUAL "")
@@ -93,9 +94,10 @@ RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=bind,from=curand-lib,source=nvidia/curand/lib,target=/wheels/curand \
     --mount=type=bind,from=cudnn-lib,source=nvidia/cudnn/lib,target=/wheels/cudnn \
     <<'EOF'
+export PYTHONPATH=/ortpacks
 # What compiles, by its bytes: another compiler must find neither this Ninja tree nor these cache entries.
 nvidia=$(find -L /usr/local/cuda/bin /usr/local/cuda/nvvm/bin -type f ! -name nvcc | sort | xargs cat /var/lib/dpkg/status | sha256sum | cut -c1-16)
-toolchain=$(echo "$nvidia" | cat - /usr/local/cuda/bin/nvcc | sha256sum | cut -c1-16)
+toolchain=$(echo "$nvidia" | cat - /usr/local/cuda/bin/nvcc /ortpacks/pieces/nvcc | sha256sum | cut -c1-16)
 if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
     find /build -mindepth 1 -delete
     printf '%s' "$toolchain" >/build/.toolchain
@@ -105,11 +107,12 @@ fi
 # profiles differ in -D, and share every unit whose text is the same.
 export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=833d49eb
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
+# C++ units and pieces are the same by whatever program in nvcc's place.
 export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
 # CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
 export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)
-export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
+export UNIT_LOG=/build/units.log
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")

@@ -78,14 +78,15 @@ MACHINE, X86_64 = 18, b"\x3e\0"
 INSTALL = """\
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
-install --mode=0755 /inside/nvcc.py nvcc
+install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/inside/piece.py /ortpacks/pieces/nvcc
 cp /ptxas-newer .
-gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /inside/unit.c /inside/pool.c
+gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
 """
 ENVIRONMENT = """\
 export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
 export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
-export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900
+export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900 PYTHONPATH=/ortpacks
 """
 """Environment of a compile, the same as in templates/variant.Dockerfile.j2."""
 
@@ -164,7 +165,11 @@ def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert isinstance(toolkit, UnpackedToolkit)
     ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
     name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
-    mounts = [f"{folder}:/unit", f"{ROOT}/builder/inside:/inside:ro", f"{ptxas}:/ptxas-newer:ro"]
+    mounts = [
+        f"{folder}:/unit",
+        f"{ROOT}/builder/inside:/ortpacks/builder/inside:ro",
+        f"{ptxas}:/ptxas-newer:ro",
+    ]
     volumes = [f"--volume={mount}" for mount in mounts]
     argv = [
         "docker",
@@ -199,17 +204,19 @@ def toolchain(container: Toolchain) -> Toolchain:
 def test_a_unit_of_cpp_is_found_under_other_defines_that_it_does_not_use(toolchain: Toolchain) -> None:
     """Variants and profiles differ in ``-D``; the launcher is the template's."""
     template = (ROOT / "templates/variant.Dockerfile.j2").read_text()
-    launcher = re.findall(r'C CXX\)\n.*_LAUNCHER "unit;([^"]+)"', template)[0].replace(";", " ")
+    cmakes = re.findall(r'C CXX\)\n.*_LAUNCHER "unit;([^"]+)"', template)[0]
+    launcher = cmakes.replace(";", " ").replace("$ENV{", "${")
     (toolchain.folder / "plain.cc").write_text("int answer() { return ANSWER; }\n")
 
-    def made(defines: str) -> tuple[str, bytes]:
+    def made(defines: str, nvccs_place: str = "one") -> tuple[str, bytes]:
+        whole = f"export CCACHE_COMPILERCHECK=string:{nvccs_place} NVCC_COMPILERCHECK=string:nvidia"
         compiling = f"{launcher} g++-12 {defines} -MD -MF plain.d -c plain.cc -o plain.o"
-        done = toolchain.sh(f"rm -f stats.log\nexport CCACHE_STATSLOG=/unit/stats.log\n{compiling}")
+        done = toolchain.sh(f"rm -f stats.log\nexport CCACHE_STATSLOG=/unit/stats.log\n{whole}\n{compiling}")
         assert done.returncode == 0, done.stderr
         return (toolchain.folder / "stats.log").read_text(), (toolchain.folder / "plain.o").read_bytes()
 
     first, alone = made("-DANSWER=1 -DUSE_FLASH_ATTENTION=1")
-    again, shared = made("-DANSWER=1")
+    again, shared = made("-DANSWER=1", "another program")
     other, _ = made("-DANSWER=2")
     assert ("cache_miss" in first, "preprocessed_cache_hit" in again, "cache_miss" in other) == (True,) * 3
     assert alone == shared

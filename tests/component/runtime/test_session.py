@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import logging
 import os
@@ -616,6 +617,18 @@ def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.Capture
     assert "CUDA requested but not available" in capsys.readouterr().err
     assert main(["doctor", "--provider", "cud"]) == 1
     assert "Did you mean cuda?" in capsys.readouterr().err
+
+
+def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Größe.onnx").write_bytes(ONE_NODE)
+    out = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))
+    assert (
+        main(["doctor", "--model", str(tmp_path / "Größe.onnx"), "--provider", "cpu", "--level", "low"]) == 0
+    )
+    assert rb"there is no Gr\xf6\xdfe_int8.onnx" in out.getvalue()
 
 
 def test_without_onnxruntime_doctor_says_what_to_install(tmp_path: Path) -> None:

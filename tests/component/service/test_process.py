@@ -483,6 +483,14 @@ def ended(arguments: list[str]) -> object:
         return stop.code
 
 
+@pytest.mark.parametrize("value", ["", "auto"])
+def test_the_number_of_processes_of_other_servers_is_not_read(
+    models: Path, tmp_path: Path, value: str
+) -> None:
+    with service(models, tmp_path / "data", {"WEB_CONCURRENCY": value}) as running:
+        assert running.get("/ping") == {"status": "pong"}
+
+
 def test_compose_passes_every_setting_to_the_container() -> None:
     inside = ("host", "port", "models", "data")
     options = {f"ORTPACKS_{field.name.upper()}" for field in fields(Options) if field.name not in inside}

@@ -41,7 +41,7 @@ function bring() {
   return {
     ...found,
     package: installed.package.name,
-    environment: variables,
+    environment: variables, // LD_LIBRARY_PATH (on Windows PATH): a folder to put before the existing value
     recommendedModel: model.model ?? null,
     profile: model.profile ?? null,
     fallbackToCpu: installed.package.provider === "cpu",

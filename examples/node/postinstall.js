@@ -54,5 +54,5 @@ try {
   fs.writeFileSync(INFO, `${JSON.stringify(info, null, 2)}\n`);
   console.log(info.fallbackToCpu ? `Models will run on the CPU: ${info.reason}` : info.reason);
 } catch (error) {
-  console.warn(`GPU libraries were not installed: ${error.message}. Models will run on the CPU.`);
+  console.warn(`${INFO} was not written: ${error.message}. Without it models run on the CPU.`);
 }

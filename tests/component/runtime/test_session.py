@@ -249,9 +249,11 @@ def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Pa
     file = write_model(tmp_path / "m.onnx", graph)
     session = open_session(file, "cpu")
     assert not session.report.proved
+    assert session.report.steps[-1].reason == "opened, not run yet"
     assert "no warm-up: the model takes no made-up input" in session.report.notes[0]
     session.run(None, {"x": np.ones(5, np.float32)})
     assert session.report.proved
+    assert session.report.steps[-1].reason == "1 nodes on CPUExecutionProvider"
     fed = open_session(file, "cpu", feed={"x": np.ones(5, np.float32)})
     assert fed.report.proved
 
@@ -446,6 +448,7 @@ def test_without_a_folder_to_write_to_a_session_opens(model: Path, monkeypatch: 
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     session = open_session(model, "cpu")
     assert (session.report.proved, session.report.nodes) == (True, {})
+    assert session.report.steps[-1].reason == "has run, without a record of its nodes"
 
 
 def test_a_record_that_a_full_disk_cut_short_costs_no_session(

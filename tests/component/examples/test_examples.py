@@ -141,6 +141,16 @@ def test_the_unit_s_user_may_read_where_its_comment_installs() -> None:
     assert all("--prefix /opt/ortpacks" in rest for _, rest in commands)
 
 
+def test_the_unit_s_user_may_write_where_kernels_and_engines_are_kept() -> None:
+    """The home of ``DynamicUser`` is ``/``, and ``ProtectSystem=strict`` leaves little else to write to."""
+    unit = (EXAMPLES / "systemd/my-application.service").read_text()
+    (folder,) = re.findall("^CacheDirectory=(.+)", unit, re.MULTILINE)
+    assert re.findall(r"\b(\w+)=(%C\S*)", unit) == [
+        ("CUDA_CACHE_PATH", f"%C/{folder}"),
+        ("XDG_CACHE_HOME", f"%C/{folder}"),
+    ]
+
+
 CARGO = shutil.which("cargo")
 
 

@@ -204,8 +204,9 @@ def open_session(
     becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
-    would be used; ``FileNotFoundError`` for a path without a file, ``TypeError`` for a value that is not a
-    path; and what ONNX Runtime raises for a model that the CPU cannot open either.
+    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8,
+    ``TypeError`` for a value that is not a path; and what ONNX Runtime raises for a model that the CPU cannot
+    open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -250,6 +251,9 @@ def _model_path(model: object) -> Path:
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise FileNotFoundError(f"{path}: {what}. Name an ONNX model.")
+    shown = str(path).encode("utf-8", "backslashreplace").decode()
+    if shown != str(path):  # ONNX Runtime takes no such path
+        raise ValueError(f"{shown}: the path is not UTF-8. Rename it.")
     return path
 
 

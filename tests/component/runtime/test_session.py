@@ -144,6 +144,10 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(Exception, match=r"text\.onnx"):
         open_session(tmp_path / "text.onnx", "cpu")
+    odd = tmp_path / os.fsdecode(b"caf\xe9.onnx")
+    odd.write_bytes(ONE_NODE)
+    with pytest.raises(ValueError, match=r"caf\\udce9\.onnx: the path is not UTF-8\. Rename it"):
+        open_session(odd, "cpu")
 
 
 @asking

@@ -451,6 +451,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
         (["--host", "a\udcff"], {}, "argument --host: 'a\\udcff': an address or a host's name is wanted"),
         (["--models", "/tmp:"], {}, "argument --models: a folder is wanted, not an empty text"),
         (["--data", ""], {}, "argument --data: a folder is wanted"),
+        (["--data", "a\udcff"], {}, "argument --data: 'a\\udcff': a path in UTF-8 is wanted"),
     ],
 )
 def test_a_wrong_setting_ends_it_with_a_sentence(

@@ -10,7 +10,7 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.text import printable, shortened
@@ -27,7 +27,7 @@ _NEWER = frozenset({14, 20, 25, 26})
 
 _NODES, _INITIALIZERS = 1, 5
 
-_FUNCTION_NAME, _FUNCTION_NODES, _FUNCTION_DOMAIN = 1, 7, 10
+_FUNCTION_NAME, _FUNCTION_NODES, _FUNCTION_OPSETS, _FUNCTION_DOMAIN = 1, 7, 9, 10
 
 _OPERATOR, _ATTRIBUTES, _DOMAIN = 4, 5, 7
 
@@ -79,7 +79,7 @@ class OnnxFile:
     """The opsets, the operators and the external tensors of a model."""
 
     opsets: Dict[str, int]
-    """Domain → opset that the model was written for; ONNX's own domain is ``ai.onnx``."""
+    """Domain → opset that the model, else its first function with it, asks for; ONNX's own is ``ai.onnx``."""
     operators: Dict[str, Tuple[str, ...]]
     """Domain → sorted names of the operators of all nodes, without the model's own functions."""
     external: Tuple[External, ...]
@@ -123,12 +123,13 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
                 begun = True
             elif number == _OPSETS:
                 domain, version = _opset(data, start, end)
-                opsets[domain or _ONNX] = version
+                opsets[domain] = version
             elif number == _GRAPH:
                 graphs.append((start, end))
             elif number == _FUNCTIONS:
                 functions.append((start, end))
         used, external = _contents(data, graphs, functions)
+        imported = dict(_opsets_of_functions(data, reversed(functions)))
         own = {_named(data, span, _FUNCTION_DOMAIN, _FUNCTION_NAME) for span in functions}
     except _CutShortError:
         if not begun:
@@ -138,7 +139,7 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
         raise _not_onnx(path, data) from None
     if not graphs:
         raise _cut_short(path, "it has no graph") if begun else _not_onnx(path, data)
-    return OnnxFile(opsets, _by_domain(used - own), external)
+    return OnnxFile({**imported, **opsets}, _by_domain(used - own), external)
 
 
 def _by_domain(operators: Set[_Name]) -> Dict[str, Tuple[str, ...]]:
@@ -161,7 +162,15 @@ def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
             domain = data[first:last].decode(errors="replace")
         elif number == 2:  # noqa: PLR2004 OperatorSetIdProto.version
             version = first
-    return domain, version
+    return domain or _ONNX, version
+
+
+def _opsets_of_functions(data: Bytes, functions: Iterable[_Span]) -> Iterator[Tuple[str, int]]:
+    """Yield the opsets that functions import; a function may import domains that the model does not."""
+    for span in functions:
+        for number, wire, first, last in _fields(data, *span):
+            if (number, wire) == (_FUNCTION_OPSETS, _BYTES):
+                yield _opset(data, first, last)
 
 
 def _contents(

@@ -41,7 +41,7 @@ function bring() {
   return {
     ...found,
     package: installed.package.name,
-    environment: variables,
+    environment: variables, // LD_LIBRARY_PATH (on Windows PATH): a folder to put before the existing value
     recommendedModel: model.model ?? null,
     profile: model.profile ?? null,
     fallbackToCpu: installed.package.provider === "cpu",
@@ -54,5 +54,5 @@ try {
   fs.writeFileSync(INFO, `${JSON.stringify(info, null, 2)}\n`);
   console.log(info.fallbackToCpu ? `Models will run on the CPU: ${info.reason}` : info.reason);
 } catch (error) {
-  console.warn(`GPU libraries were not installed: ${error.message}. Models will run on the CPU.`);
+  console.warn(`${INFO} was not written: ${error.message}. Without it models run on the CPU.`);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import sys
@@ -20,6 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     0: a session was opened; 1: none was, or not on the provider that ``--strict`` requires.
     """
     given = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character of a model's name
+        sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("ortpacks_runtime")
     log.disabled = True  # the report has the same
     try:

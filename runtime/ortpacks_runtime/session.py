@@ -126,16 +126,15 @@ class Session:
                 return
             provider, recording, self._recording = self.report.provider, self._recording, None
             nodes = _recorded(used, recording)
-            if nodes is None:
-                self.report.proved = provider == CPU
+            self.report.nodes = nodes or {}
+            self.report.proved = provider == CPU or bool(self.report.nodes.get(ORT_NAMES[provider]))
+            if self.report.proved or nodes is None:
+                self.report.steps[-1:] = [Step(provider, taken=True, reason=_placed(self.report.nodes))]
                 return
-            self.report.nodes = nodes
-            self.report.proved = provider == CPU or bool(nodes.get(ORT_NAMES[provider]))
-        if not self.report.proved:
-            idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
-            if self.settings.strict:
-                raise idle
-            self._reopen(used, idle)
+        idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
+        if self.settings.strict:
+            raise idle
+        self._reopen(used, idle)
 
     def _rescued(
         self,
@@ -205,8 +204,9 @@ def open_session(
     becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
-    would be used; ``FileNotFoundError`` for a path without a file, ``TypeError`` for a value that is not a
-    path; and what ONNX Runtime raises for a model that the CPU cannot open either.
+    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8,
+    ``TypeError`` for a value that is not a path; and what ONNX Runtime raises for a model that the CPU cannot
+    open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -251,6 +251,9 @@ def _model_path(model: object) -> Path:
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise FileNotFoundError(f"{path}: {what}. Name an ONNX model.")
+    shown = str(path).encode("utf-8", "backslashreplace").decode()
+    if shown != str(path):  # ONNX Runtime takes no such path
+        raise ValueError(f"{shown}: the path is not UTF-8. Rename it.")
     return path
 
 
@@ -302,8 +305,7 @@ def _open_and_run(
     unused = f"device {wanted.device} is not used: {name} has no choice of devices"
     report.notes += [text for text in (place.note, note, why) if text]
     report.notes += [unused] if wanted.device is not None and name not in _NVIDIA else []
-    placed = ", ".join(f"{count} nodes on {ort}" for ort, count in sorted(nodes.items(), reverse=True))
-    report.steps.append(Step(name, taken=True, reason=placed or "opened, not run yet"))
+    report.steps.append(Step(name, taken=True, reason=_placed(nodes) if ran else "opened, not run yet"))
     return inner, None if ran else recording
 
 
@@ -395,6 +397,12 @@ def _recorded(inner: onnxruntime.InferenceSession, recording: Recording | None) 
     nodes = warm_up.nodes_of(inner)
     recording.close()
     return nodes
+
+
+def _placed(nodes: Mapping[str, int]) -> str:
+    """Return what a session that has run says of its nodes."""
+    placed = (f"{count} nodes on {ort}" for ort, count in sorted(nodes.items(), reverse=True))
+    return ", ".join(placed) or "has run, without a record of its nodes"
 
 
 def _slow(name: str, place: Place) -> str:

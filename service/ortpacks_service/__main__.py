@@ -56,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     onnxruntime.set_default_logger_severity(_FATAL)  # ONNX Runtime raises what it logs
     config = uvicorn.Config(
         make_app(options),
+        workers=1,  # else uvicorn reads WEB_CONCURRENCY, and fails if it is no number
         http=Connection,
         ws="none",
         log_config=None,

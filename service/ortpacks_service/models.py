@@ -99,7 +99,7 @@ class Models:
         try:
             config = model.folder / _CONFIG
             own = model_settings(config, _KEYS) if config.is_file() else {}
-            session = open_session(_openable(model.folder / _FILE), **own, feed=feed, report=model.report)
+            session = open_session(model.folder / _FILE, **own, feed=feed, report=model.report)
             if after:
                 after(model, session)
         except Exception as error:  # noqa: BLE001 - other models are served, and the reason is logged
@@ -131,13 +131,6 @@ def _has_model(folder: Path) -> bool:
             )
         return False
     return True
-
-
-def _openable(file: Path) -> Path:
-    """Return the path. Raises ``ValueError`` for one that ONNX Runtime cannot be given."""
-    if str(file) != _printable(str(file)):
-        raise ValueError("the path is not UTF-8. Rename its folder.")
-    return file
 
 
 def _printable(text: str) -> str:

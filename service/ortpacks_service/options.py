@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -98,6 +99,8 @@ def _count(text: str) -> int:
 def _path(text: str) -> Path:
     if not text:  # Python takes it for the current folder
         raise argparse.ArgumentTypeError("a folder is wanted, not an empty text")
+    if re.search("[\ud800-\udfff]", text):  # neither SQLite nor ONNX Runtime takes such a path
+        raise argparse.ArgumentTypeError(f"{text!r}: a path in UTF-8 is wanted")
     return Path(text).absolute()
 
 

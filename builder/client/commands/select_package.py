@@ -102,7 +102,8 @@ def read_release_and_gpus(context: CommandContext, options: ClientOptions) -> Pa
 def _models(file: Path) -> Tuple[ModelRule, ...]:
     """Return the table in ``file``. Raises ``ConfigError``."""
     try:
-        return model_table.loads(file.read_text(encoding="utf-8"), str(file)).models
+        # Editors on Windows write a byte order mark.
+        return model_table.loads(file.read_text(encoding="utf-8-sig"), str(file)).models
     except OSError as error:
         raise ValidationError(f"--models {file}: {error.strerror}.", advice="Check the path.") from error
     except UnicodeDecodeError as error:

@@ -30,7 +30,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
-    """Run the script, which must succeed; return the record that it wrote and the text that it printed."""
+    """Run the script; return the record that it wrote and the text that it printed."""
+    done = postinstall_in(pyz, folder, release, **env)
+    return json.loads((folder / "gpu-package-info.json").read_text()), done.stdout
+
+
+def postinstall_in(pyz: Path, folder: Path, release: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the script, which must succeed."""
     programs = folder / "programs"
     programs.mkdir()
     (programs / "node").symlink_to(str(NODE))
@@ -47,7 +53,7 @@ def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dic
     argv = ["node", str(EXAMPLES / "node/postinstall.js")]
     done = subprocess.run(argv, env=world, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "gpu-package-info.json").read_text()), done.stdout
+    return done
 
 
 @needs_node
@@ -90,6 +96,16 @@ def test_npm_goes_on_without_python(pyz: Path, tmp_path: Path, release: Path) ->
     assert info == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
 
 
+@needs_node
+def test_npm_does_not_call_a_package_missing_whose_record_cannot_be_written(
+    pyz: Path, tmp_path: Path, release: Path
+) -> None:
+    (tmp_path / "gpu-package-info.json").mkdir()
+    done = postinstall_in(pyz, tmp_path, release, ORTPACKS_FORCE_CC="8.6")
+    assert (tmp_path / "data/ortpacks/current").exists()
+    assert f"{tmp_path}/gpu-package-info.json was not written: EISDIR" in done.stderr
+
+
 def test_the_python_program_runs_a_model_and_says_where(pyz: Path, tmp_path: Path) -> None:
     onnx.save(onnx.load_from_string(ONE_NODE), tmp_path / "model.onnx")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "ORTPACKS_CLIENT": str(pyz)}
@@ -123,6 +139,16 @@ def test_the_unit_s_user_may_read_where_its_comment_installs() -> None:
     commands = re.findall(r"ortpacks\.pyz (\w+)(.*)", unit)
     assert [name for name, _ in commands] == ["install", "env"]
     assert all("--prefix /opt/ortpacks" in rest for _, rest in commands)
+
+
+def test_the_unit_s_user_may_write_where_kernels_and_engines_are_kept() -> None:
+    """The home of ``DynamicUser`` is ``/``, and ``ProtectSystem=strict`` leaves little else to write to."""
+    unit = (EXAMPLES / "systemd/my-application.service").read_text()
+    (folder,) = re.findall("^CacheDirectory=(.+)", unit, re.MULTILINE)
+    assert re.findall(r"\b(\w+)=(%C\S*)", unit) == [
+        ("CUDA_CACHE_PATH", f"%C/{folder}"),
+        ("XDG_CACHE_HOME", f"%C/{folder}"),
+    ]
 
 
 CARGO = shutil.which("cargo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import logging
 import os
@@ -143,6 +144,10 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(Exception, match=r"text\.onnx"):
         open_session(tmp_path / "text.onnx", "cpu")
+    odd = tmp_path / os.fsdecode(b"caf\xe9.onnx")
+    odd.write_bytes(ONE_NODE)
+    with pytest.raises(ValueError, match=r"caf\\udce9\.onnx: the path is not UTF-8\. Rename it"):
+        open_session(odd, "cpu")
 
 
 @asking
@@ -248,9 +253,11 @@ def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Pa
     file = write_model(tmp_path / "m.onnx", graph)
     session = open_session(file, "cpu")
     assert not session.report.proved
+    assert session.report.steps[-1].reason == "opened, not run yet"
     assert "no warm-up: the model takes no made-up input" in session.report.notes[0]
     session.run(None, {"x": np.ones(5, np.float32)})
     assert session.report.proved
+    assert session.report.steps[-1].reason == "1 nodes on CPUExecutionProvider"
     fed = open_session(file, "cpu", feed={"x": np.ones(5, np.float32)})
     assert fed.report.proved
 
@@ -445,6 +452,7 @@ def test_without_a_folder_to_write_to_a_session_opens(model: Path, monkeypatch: 
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     session = open_session(model, "cpu")
     assert (session.report.proved, session.report.nodes) == (True, {})
+    assert session.report.steps[-1].reason == "has run, without a record of its nodes"
 
 
 def test_a_record_that_a_full_disk_cut_short_costs_no_session(
@@ -616,6 +624,18 @@ def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.Capture
     assert "CUDA requested but not available" in capsys.readouterr().err
     assert main(["doctor", "--provider", "cud"]) == 1
     assert "Did you mean cuda?" in capsys.readouterr().err
+
+
+def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Größe.onnx").write_bytes(ONE_NODE)
+    out = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))
+    assert (
+        main(["doctor", "--model", str(tmp_path / "Größe.onnx"), "--provider", "cpu", "--level", "low"]) == 0
+    )
+    assert rb"there is no Gr\xf6\xdfe_int8.onnx" in out.getvalue()
 
 
 def test_without_onnxruntime_doctor_says_what_to_install(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -450,6 +451,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
         (["--host", "a\udcff"], {}, "argument --host: 'a\\udcff': an address or a host's name is wanted"),
         (["--models", "/tmp:"], {}, "argument --models: a folder is wanted, not an empty text"),
         (["--data", ""], {}, "argument --data: a folder is wanted"),
+        (["--data", "a\udcff"], {}, "argument --data: 'a\\udcff': a path in UTF-8 is wanted"),
     ],
 )
 def test_a_wrong_setting_ends_it_with_a_sentence(
@@ -481,6 +483,20 @@ def ended(arguments: list[str]) -> object:
         return main(arguments)
     except SystemExit as stop:
         return stop.code
+
+
+@pytest.mark.parametrize("value", ["", "auto"])
+def test_the_number_of_processes_of_other_servers_is_not_read(
+    models: Path, tmp_path: Path, value: str
+) -> None:
+    with service(models, tmp_path / "data", {"WEB_CONCURRENCY": value}) as running:
+        assert running.get("/ping") == {"status": "pong"}
+
+
+def test_libraries_with_which_it_fails_are_not_accepted_by_pip() -> None:
+    """httptools 0.6.1 reset each connection, and numpy 1.26 made 44 of 300 as INT8."""
+    wanted = tomllib.loads((ROOT / "service/pyproject.toml").read_text())["project"]["dependencies"]
+    assert {"httptools>=0.6.3", "numpy>=2"} <= set(wanted)
 
 
 def test_compose_passes_every_setting_to_the_container() -> None:

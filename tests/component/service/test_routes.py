@@ -397,7 +397,7 @@ def test_a_folder_whose_name_is_no_text_is_told_and_costs_no_other(start: Start,
     ready = start().get("/readyz").json()
     assert ready["models"]["caf\\udce9"] == {
         "state": "failed",
-        "reason": "the path is not UTF-8. Rename its folder.",
+        "reason": f"{models}/caf\\udce9/model.onnx: the path is not UTF-8. Rename it.",
     }
     assert ready["models"][EMBEDDER] == {"state": "ready"}
 

@@ -76,6 +76,17 @@ def test_operators_of_branches_and_functions_are_read_and_functions_are_none(tmp
     assert read_onnx(path).operators == {"ai.onnx": ("If", "Relu"), "com.example": ("Theirs",)}
 
 
+def test_a_domain_that_only_a_function_imports_has_that_function_s_opset(tmp_path: Path) -> None:
+    node = helper.make_node("Gelu", ["a"], ["b"], domain="com.microsoft")
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    function = helper.make_function("mine", "Own", ["a"], ["b"], [node], imports)
+    branch = helper.make_graph([helper.make_node("Own", ["c"], ["o"], domain="mine")], "b", [], [OUTPUT])
+    path = branching(
+        tmp_path, branch, [function], [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    )
+    assert read_onnx(path).opsets == {"ai.onnx": 17, "mine": 1, "com.microsoft": 1}
+
+
 def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path) -> None:
     path = made(tmp_path, external="w.bin")
     (item,) = read_onnx(path).external

@@ -57,6 +57,12 @@ def test_systemd_itself_reads_it(tmp_path: Path) -> None:
     assert "Environment" not in done.stderr, done.stderr
 
 
+def test_json_has_the_package_s_folder_alone(machine: Machine) -> None:
+    """The pages tell programs to put it before the existing value, which may be another at their start."""
+    machine.env = {**machine.env, "LD_LIBRARY_PATH": "/mine"}
+    assert machine.answer("env")["variables"]["LD_LIBRARY_PATH"] == str(machine.lib)
+
+
 @pytest.mark.parametrize(
     ("platform", "name"),
     [("linux-x64", "LD_LIBRARY_PATH"), ("win-x64", "PATH"), ("macos-arm64", "DYLD_LIBRARY_PATH")],

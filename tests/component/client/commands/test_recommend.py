@@ -69,6 +69,13 @@ def test_an_application_s_own_table_counts_instead_of_the_releases(tmp_path: Pat
     assert machine.answer("recommend", "--index", index, "--models", str(own))["model"] is None
 
 
+def test_a_byte_order_mark_before_the_table_is_no_error(tmp_path: Path) -> None:
+    own = tmp_path / "models.json"
+    own.write_text(json.dumps({"models": [{"model": "mine", "device": "cpu"}]}), encoding="utf-8-sig")
+    machine, index = machine_with(tmp_path)
+    assert machine.answer("recommend", "--index", index, "--models", str(own))["model"] == "mine"
+
+
 @pytest.mark.parametrize("content", [None, b"\xff", b"{}"])
 def test_a_table_that_cannot_be_read_is_a_message(tmp_path: Path, content: bytes | None) -> None:
     machine, index = machine_with(tmp_path)

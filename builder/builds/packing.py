@@ -27,6 +27,7 @@ from builder.formats.package_names import CUDA, Host, Profile
 from builder.inside.drive import SHARED
 from builder.package.archive import Member
 from builder.package.build_record import dumps, loads_compile, record_name, record_of
+from builder.package.checksums import update_checksums
 from builder.package.describe import BinaryReport
 from builder.package.provenance import (
     PackageRun,
@@ -159,7 +160,6 @@ class Packer:
         return BundlePorts(
             archive=self.wiring.archive(self.reporter),
             bom=self.wiring.bom,
-            checksums=self.wiring.checksums,
             reporter=self.reporter,
             dist=dist,
             work=self.place.root,
@@ -167,13 +167,13 @@ class Packer:
 
     def _publish_to_dist(self, one: Bundled, manifest: Manifest) -> Bundled:
         """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
-        dist, checksums = self.wiring.dist, self.wiring.checksums
+        dist = self.wiring.dist
         provenance = dist / provenance_name(one.archive)
         write_file(provenance, self._provenance(one, manifest).encode())
         files = tuple(dist / file.name for file in one.files)
         for old, new in zip(one.files, files, strict=True):
             os.replace(old, new)  # noqa: PTH105 - replaces an existing file atomically
-        checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
+        update_checksums(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
         return replace(one, package=replace(one.package, path=files[-1]), files=files)
 
     def _provenance(self, one: Bundled, manifest: Manifest) -> str:

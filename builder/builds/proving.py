@@ -90,7 +90,6 @@ def verifier(
     return Verifier(
         archive=wiring.archive(reporter),
         bom=wiring.bom,
-        checksums=wiring.checksums,
         reporter=reporter,
         tree=lambda wheel: wheel_tree(wiring, reporter, wheel),
         record=record_text,

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import EARLIEST_MTIME, PackageArchive
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.git import GitTrees
@@ -223,11 +223,6 @@ class Wiring:
                 f"SOURCE_DATE_EPOCH is {wanted!r}; it must be seconds since 1970, like 1763683200."
             )
         return max(int(wanted), EARLIEST_MTIME)
-
-    @cached_property
-    def checksums(self) -> ChecksumFile:
-        """The reader and writer of ``SHA256SUMS``."""
-        return ChecksumFile()
 
     @cached_property
     def bom(self) -> BomFormat:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.app.documentation.builds_page import write_builds_page
 from builder.builds.packing import command_of, write_record
@@ -303,7 +303,6 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     ports = BundlePorts(
         archive=PackageArchive(reporter=reporter),
         bom=CycloneDx(),
-        checksums=ChecksumFile(),
         reporter=reporter,
         dist=tmp_path,
         work=tmp_path,

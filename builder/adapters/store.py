@@ -11,10 +11,9 @@ import hashlib
 import shutil
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from builder.adapters.wheel import unpack_wheel
 from builder.errors import ConfigError, IntegrityError, TransferError
@@ -25,17 +24,13 @@ from builder.files.file_lock import exclusive, if_free
 from builder.ports import Reporter
 from builder.project.inputs import LOCK_MISSING, Input, InputKind, Lock, Pin, tree_name
 
+Source = Callable[[Input, Pin | None, Path], Path]
+"""``source(item, pin, folder)`` downloads the input's file into ``folder`` and returns its path.
 
-class InputSource(Protocol):
-    """A source that inputs of one kind are downloaded from."""
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """Download the input's file into ``folder`` under the file's own name, and return the path.
-
-        No other process uses ``folder``; a source may continue from what a killed run left there. The caller
-        verifies the file. Without a ``pin`` the source chooses the file. Raises ``TransferError`` or
-        ``DiskError``.
-        """
+The file gets its own name. No other process uses ``folder``; a source may continue from what a killed run
+left there. The caller verifies the file. Without a ``pin`` the source chooses the file. Raises
+``TransferError`` or ``DiskError``.
+"""
 
 
 class FileStore:
@@ -46,7 +41,7 @@ class FileStore:
         *,
         cache: Path,
         lock: Lock,
-        sources: Mapping[InputKind, InputSource],
+        sources: Mapping[InputKind, Source],
         reporter: Reporter,
         offline: bool = False,
     ) -> None:
@@ -153,7 +148,7 @@ class FileStore:
             folder.mkdir(parents=True, exist_ok=True)
         self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
         started = time.monotonic()
-        file = self._sources[item.kind].download(item, pin, folder)
+        file = self._sources[item.kind](item, pin, folder)
         seconds = time.monotonic() - started
         self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
         return file

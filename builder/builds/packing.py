@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from builder.package.provenance import (
     provenance_json,
     provenance_name,
     used_inputs,
+    utc,
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
@@ -117,7 +117,7 @@ class Packer:
                 self.wiring.dist,
                 command=command_of(self.plan, self.plan_options),
                 artifact=self.place.artifact if self.plan.origin is Origin.SOURCE else None,
-                clock=time.time,
+                finished=time.time(),
             )
         return tuple(
             self._publish_to_dist(one, manifest) for one, manifest in zip(bundled, manifests, strict=True)
@@ -204,19 +204,20 @@ def write_record(
     *,
     command: str,
     artifact: Path | None,
-    clock: Callable[[], float],
+    finished: float,
 ) -> Path:
     """Write the build record of a verified package into ``dist`` and return its path.
 
-    ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``clock`` gives seconds
-    since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
+    ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``finished`` is the
+    end of the build in seconds since 1970. Raises ``ConfigError`` for a compile's record that cannot be
+    read, and ``DiskError``.
     """
     compiled = artifact / _COMPILE_RECORD if artifact else None
     record = record_of(
         manifest,
         packed.archive,
         packed.package.sha256,
-        date=datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        date=utc(finished),
         command=command,
         compiled=loads_compile(compiled.read_bytes(), str(compiled))
         if compiled and compiled.is_file()

@@ -83,7 +83,7 @@ def built(
     compile's record."""
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
-    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, finished=MIDNIGHT)
     return packed.package.path
 
 
@@ -111,7 +111,7 @@ def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path)
         tmp_path,
         command=COMMAND,
         artifact=artifact(tmp_path / "artifact"),
-        clock=lambda: MIDNIGHT,
+        finished=MIDNIGHT,
     )
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
     record = loads(path.read_text(), path.name)
@@ -126,7 +126,7 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
     artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
         write_record(
-            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0
+            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", finished=0
         )
     assert not record_of(packed.package.path).exists()
 
@@ -242,7 +242,7 @@ def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     packed = package(shop.dist, LEGACY, FILES)
     empty = shop.dist / "artifact"
     empty.mkdir()
-    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, finished=MIDNIGHT)
     (row,) = rows(made(shop))
     assert (row["units"], row["compile"]) == ("", "no record")
 

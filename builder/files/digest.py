@@ -114,6 +114,11 @@ class RunningDigest:
         return Digest(self._size, self._sha256.hexdigest())
 
 
+def named_digest(data: bytes) -> str:
+    """Return the sha256 in the form of registries and release hosts: ``sha256:<hex>``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def _hash(sha256: hashlib._Hash, chunks: Iterable[bytes]) -> None:
     for chunk in chunks:
         sha256.update(chunk)

@@ -35,40 +35,32 @@ def tag_commit(runner: Runner, spec: str) -> str:
     return _commit(done.stdout, url, tag)
 
 
-class GitTrees:
-    """A source of git tags' trees as tar files; implements ``adapters.store.InputSource``.
+def download_tree(runner: Runner, item: Input, pin: Pin | None, folder: Path) -> Path:
+    """Download a git tag's tree as a tar file (``adapters.store.Source``); ``pin`` has the commit.
 
-    Git runs on this machine, so the engine needs no git and the steps of a build need no network.
+    Git runs on this machine, so the engine needs no git and the steps of a build need no network. Submodules
+    are left out. Raises ``IntegrityError`` when the tag leads to another commit, ``TransferError`` when the
+    host is out of reach and ``ToolMissingError`` without git.
     """
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.InputSource.download``; ``pin`` has the commit. Submodules are left out.
-
-        Raises ``IntegrityError`` when the tag leads to another commit, ``TransferError`` when the host is
-        out of reach and ``ToolMissingError`` without git.
-        """
-        url, _, tag = item.spec.rpartition("@")
-        repository, tar = folder / "repository", folder / tree_name(item)
-        here = ["git", "--git-dir", str(repository)]
-        self._runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
-        try:
-            fetch = [*here, "fetch", "--quiet", "--depth=1", url, f"refs/tags/{tag}"]
-            self._runner.run(fetch, env=_ENVIRONMENT)
-        except CommandError as error:
-            raise _unreachable(url, error) from error
-        got = self._runner.run([*here, "rev-parse", "FETCH_HEAD^{commit}"], env=_ENVIRONMENT).stdout.strip()
-        if pin is None or got != pin.revision:
-            raise IntegrityError(
-                f"{item.key}: wanted commit {pin and pin.revision}, the tag leads to {got}",
-                advice="Somebody moved the tag. Compare the two commits; `./run lock --refresh` pins the new "
-                "one.",
-            )
-        self._runner.run([*here, "archive", "--format=tar", f"--output={tar}", got], env=_ENVIRONMENT)
-        shutil.rmtree(repository)
-        return tar
+    url, _, tag = item.spec.rpartition("@")
+    repository, tar = folder / "repository", folder / tree_name(item)
+    here = ["git", "--git-dir", str(repository)]
+    runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
+    try:
+        fetch = [*here, "fetch", "--quiet", "--depth=1", url, f"refs/tags/{tag}"]
+        runner.run(fetch, env=_ENVIRONMENT)
+    except CommandError as error:
+        raise _unreachable(url, error) from error
+    got = runner.run([*here, "rev-parse", "FETCH_HEAD^{commit}"], env=_ENVIRONMENT).stdout.strip()
+    if pin is None or got != pin.revision:
+        raise IntegrityError(
+            f"{item.key}: wanted commit {pin and pin.revision}, the tag leads to {got}",
+            advice="Somebody moved the tag. Compare the two commits; `./run lock --refresh` pins the new "
+            "one.",
+        )
+    runner.run([*here, "archive", "--format=tar", f"--output={tar}", got], env=_ENVIRONMENT)
+    shutil.rmtree(repository)
+    return tar
 
 
 def _unreachable(url: str, error: CommandError) -> TransferError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -26,17 +27,15 @@ _LIMIT = 64 << 20
 _PLATFORM = "_x86_64"
 
 
+@dataclass(frozen=True)
 class PackageIndex:
     """The package index that ``PIP_INDEX_URL`` or else pip's configuration names; PyPI by default."""
 
-    def __init__(
-        self, runner: Runner, env: Mapping[str, str], python: str, say: Callable[[str], None]
-    ) -> None:
-        """Take ``python``, the interpreter that has pip, to read pip's configuration."""
-        self._runner = runner
-        self._env = env
-        self._python = python
-        self._say = say
+    runner: Runner
+    env: Mapping[str, str]
+    python: str
+    """The interpreter that has pip, to read pip's configuration."""
+    say: Callable[[str], None]
 
     def python_wheels(self, requirement: str) -> Mapping[Input, Pin]:
         """Return the wheels of ``name==version`` for Linux on x86-64, one for each interpreter and ABI.
@@ -55,12 +54,12 @@ class PackageIndex:
         return found
 
     def _page(self, url: str) -> object:
-        opened = partial(open_url, certificates=trusted_certificates(self._env))
+        opened = partial(open_url, certificates=trusted_certificates(self.env))
         web = Web(
             open=lambda where, headers: opened(where, {**headers, "Accept": _JSON}),
             sleep=time.sleep,
             progress=lambda _done, _total: None,
-            say=self._say,
+            say=self.say,
         )
         try:
             return json.loads(read_small(url, _LIMIT, web))
@@ -71,10 +70,10 @@ class PackageIndex:
             ) from error
 
     def _url(self) -> str:
-        if named := self._env.get("PIP_INDEX_URL"):
+        if named := self.env.get("PIP_INDEX_URL"):
             return named
-        argv = [self._python, "-m", "pip", "config", "get", "global.index-url"]
-        done = self._runner.run(argv, check=False)
+        argv = [self.python, "-m", "pip", "config", "get", "global.index-url"]
+        done = self.runner.run(argv, check=False)
         return done.stdout.strip() if done.code == 0 and done.stdout.strip() else _PYPI
 
 

@@ -11,10 +11,10 @@ import hashlib
 import shutil
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from builder.adapters.wheel import unpack_wheel
 from builder.errors import ConfigError, IntegrityError, TransferError
@@ -25,36 +25,24 @@ from builder.files.file_lock import exclusive, if_free
 from builder.ports import Reporter
 from builder.project.inputs import LOCK_MISSING, Input, InputKind, Lock, Pin, tree_name
 
+Source = Callable[[Input, Pin | None, Path], Path]
+"""``source(item, pin, folder)`` downloads the input's file into ``folder`` and returns its path.
 
-class InputSource(Protocol):
-    """A source that inputs of one kind are downloaded from."""
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """Download the input's file into ``folder`` under the file's own name, and return the path.
-
-        No other process uses ``folder``; a source may continue from what a killed run left there. The caller
-        verifies the file. Without a ``pin`` the source chooses the file. Raises ``TransferError`` or
-        ``DiskError``.
-        """
+The file gets its own name. No other process uses ``folder``; a source may continue from what a killed run
+left there. The caller verifies the file. Without a ``pin`` the source chooses the file. Raises
+``TransferError`` or ``DiskError``.
+"""
 
 
+@dataclass(frozen=True, kw_only=True)
 class FileStore:
     """An input cache in a folder; implements ``ports.Store``."""
 
-    def __init__(
-        self,
-        *,
-        cache: Path,
-        lock: Lock,
-        sources: Mapping[InputKind, InputSource],
-        reporter: Reporter,
-        offline: bool = False,
-    ) -> None:
-        self._cache = cache
-        self._lock = lock
-        self._sources = sources
-        self._reporter = reporter
-        self._offline = offline
+    cache: Path
+    lock: Lock
+    sources: Mapping[InputKind, Source]
+    reporter: Reporter
+    offline: bool = False
 
     def fetch(self, item: Input) -> Path:
         """See ``ports.Store.fetch``."""
@@ -86,7 +74,7 @@ class FileStore:
 
         Raises what ``fetch`` raises.
         """
-        path = self._cache / "trees" / revision / tree_name(tag)
+        path = self.cache / "trees" / revision / tree_name(tag)
         with self._locked(_identity(tag.key), tag.spec):
             if not path.is_file():
                 file = self._download(tag, Pin(revision=revision))
@@ -98,7 +86,7 @@ class FileStore:
 
     def absent(self, item: Input) -> tuple[int, int]:
         """See ``ports.Store.absent``."""
-        pin = self._lock.pins.get(item.key, Pin())
+        pin = self.lock.pins.get(item.key, Pin())
         if not pin.sha256:
             return 0, 0
         is_packed = item.kind is InputKind.WHEEL and not self._tree(pin).is_dir()
@@ -114,7 +102,7 @@ class FileStore:
         return pin
 
     def _pinned(self, item: Input) -> Pin:
-        pin = self._lock.pins.get(item.key)
+        pin = self.lock.pins.get(item.key)
         if pin is None:
             raise ConfigError(
                 f"inputs.lock has no entry {item.key!r}", advice="Run ./run lock and commit the file."
@@ -123,49 +111,49 @@ class FileStore:
             raise ConfigError(
                 f"{item.key} has no pin in inputs.lock, so it is not used", advice=f"{LOCK_MISSING}."
             )
-        if item.kind not in self._sources:
+        if item.kind not in self.sources:
             raise ConfigError(
                 f"{item.key!r} is not a file that can be fetched", cause=f"it is a {item.kind.value} input"
             )
         return pin
 
     def _place(self, pin: Pin) -> Path:
-        return self._cache / "store" / pin.sha256[:2] / pin.sha256 / pin.filename
+        return self.cache / "store" / pin.sha256[:2] / pin.sha256 / pin.filename
 
     def _tree(self, pin: Pin) -> Path:
-        return self._cache / "unpacked" / pin.sha256
+        return self.cache / "unpacked" / pin.sha256
 
     def _locked(self, name: str, what: str) -> AbstractContextManager[None]:
-        path = self._cache / "locks" / f"{name}.lock"
+        path = self.cache / "locks" / f"{name}.lock"
         with disk_errors(path.parent, also="ORTPACKS_CACHE names another folder."):
             path.parent.mkdir(parents=True, exist_ok=True)
-        return exclusive(path, lambda: self._reporter.say(f"another process is busy with {what}: waiting"))
+        return exclusive(path, lambda: self.reporter.say(f"another process is busy with {what}: waiting"))
 
     def _download(self, item: Input, pin: Pin | None) -> Path:
-        if self._offline:
+        if self.offline:
             raise TransferError(
-                f"{item.key} is not in the cache ({self._cache}) and --offline was given",
+                f"{item.key} is not in the cache ({self.cache}) and --offline was given",
                 advice="Run the same command once without --offline.",
             )
         self._sweep(item)
-        folder = self._cache / "incoming" / _identity(item.key)
+        folder = self.cache / "incoming" / _identity(item.key)
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
+        self.reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
         started = time.monotonic()
-        file = self._sources[item.kind].download(item, pin, folder)
+        file = self.sources[item.kind](item, pin, folder)
         seconds = time.monotonic() - started
-        self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
+        self.reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
         return file
 
     def _sweep(self, item: Input) -> None:
         """Remove killed processes' partial downloads, except of ``item`` and of inputs yet to be fetched."""
-        missing = (key for key, pin in self._lock.pins.items() if not self._place(pin).is_file())
+        missing = (key for key, pin in self.lock.pins.items() if not self._place(pin).is_file())
         wanted = {_identity(item.key), *map(_identity, missing)}
-        for folder in (self._cache / "incoming").glob("*"):
+        for folder in (self.cache / "incoming").glob("*"):
             if folder.name in wanted:
                 continue
-            with if_free(self._cache / "locks" / f"{folder.name}.lock") as free:
+            with if_free(self.cache / "locks" / f"{folder.name}.lock") as free:
                 if free:
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -178,7 +166,7 @@ class FileStore:
             file.chmod(0o644)
             file.replace(path)
             _remember_state(path)
-            shutil.rmtree(self._cache / "incoming" / _identity(item.key), ignore_errors=True)
+            shutil.rmtree(self.cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
 def member_text(tar: Path, name: str) -> str:

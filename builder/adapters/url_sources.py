@@ -29,17 +29,11 @@ class UrlMirror:
         self._transfer.download(there, dest, size=size)
 
 
-class UrlSource:
-    """A source of inputs that are URLs; implements ``adapters.store.InputSource``."""
-
-    def __init__(self, mirror: UrlMirror) -> None:
-        self._mirror = mirror
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.InputSource.download``."""
-        dest = folder / url_name(item.spec)
-        self._mirror.download(item.spec, dest, size=pin.size if pin else 0)
-        return dest
+def download_url(mirror: UrlMirror, item: Input, pin: Pin | None, folder: Path) -> Path:
+    """Download the file at a URL (``adapters.store.Source``)."""
+    dest = folder / url_name(item.spec)
+    mirror.download(item.spec, dest, size=pin.size if pin else 0)
+    return dest
 
 
 class _Archive(BaseModel):
@@ -48,55 +42,47 @@ class _Archive(BaseModel):
     size: int
 
 
-class RedistSource:
-    """A source of NVIDIA's toolkit components, ``12.9.1/cuda_nvcc``.
+def download_redist(mirror: UrlMirror, item: Input, pin: Pin | None, folder: Path) -> Path:
+    """Download a component of NVIDIA's toolkit, ``12.9.1/cuda_nvcc`` (``adapters.store.Source``).
 
-    Implements ``adapters.store.InputSource``.
+    Without a pin, the archive is the one in NVIDIA's list. Raises ``IntegrityError`` when its sha256 is not
+    the one in the list, and ``ParseError`` when the list has another form.
     """
-
-    def __init__(self, mirror: UrlMirror) -> None:
-        self._mirror = mirror
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.InputSource.download``.
-
-        Without a pin, the archive is the one in NVIDIA's list. Raises ``IntegrityError`` when the archive's
-        sha256 is not the one in the list, and ``ParseError`` when the list has another form.
-        """
-        if pin:
-            dest = folder / pin.filename
-            self._mirror.download(redist_url(item.spec, pin.filename), dest, size=pin.size)
-            return dest
-        listed = self._archive_of(item, folder)
-        dest = folder / PurePosixPath(listed.relative_path).name
-        self._mirror.download(f"{REDIST}/{listed.relative_path}", dest, size=listed.size)
-        got = file_digest(dest).sha256
-        if got != listed.sha256:
-            raise IntegrityError(
-                f"{item.key}: NVIDIA's list names sha256 {listed.sha256}, its server gave {got}",
-                advice="Run the same command again; if that does not help, the mirror serves other bytes.",
-            )
+    if pin:
+        dest = folder / pin.filename
+        mirror.download(redist_url(item.spec, pin.filename), dest, size=pin.size)
         return dest
+    listed = _archive_of(mirror, item, folder)
+    dest = folder / PurePosixPath(listed.relative_path).name
+    mirror.download(f"{REDIST}/{listed.relative_path}", dest, size=listed.size)
+    got = file_digest(dest).sha256
+    if got != listed.sha256:
+        raise IntegrityError(
+            f"{item.key}: NVIDIA's list names sha256 {listed.sha256}, its server gave {got}",
+            advice="Run the same command again; if that does not help, the mirror serves other bytes.",
+        )
+    return dest
 
-    def _archive_of(self, item: Input, folder: Path) -> _Archive:
-        release, _, component = item.spec.partition("/")
-        file = folder / f"redistrib_{release}.json"
-        self._mirror.download(f"{REDIST}/{file.name}", file)
-        try:
-            parts = _Components.model_validate_json(file.read_bytes()).model_extra or {}
-            found = parts.get(component)
-            if not isinstance(found, dict) or "linux-x86_64" not in found:
-                raise TransferError(
-                    f"{item.key}: {file.name} has no archive of it for linux-x86_64",
-                    advice="Correct toolkit.components in variants.yaml.",
-                )
-            return _Archive.model_validate(found["linux-x86_64"])
-        except ValidationError as error:
-            raise ParseError(
-                f"{REDIST}/{file.name} is no list of archives: {error.errors()[0]['msg']}"
-            ) from error
-        finally:
-            file.unlink()
+
+def _archive_of(mirror: UrlMirror, item: Input, folder: Path) -> _Archive:
+    release, _, component = item.spec.partition("/")
+    file = folder / f"redistrib_{release}.json"
+    mirror.download(f"{REDIST}/{file.name}", file)
+    try:
+        parts = _Components.model_validate_json(file.read_bytes()).model_extra or {}
+        found = parts.get(component)
+        if not isinstance(found, dict) or "linux-x86_64" not in found:
+            raise TransferError(
+                f"{item.key}: {file.name} has no archive of it for linux-x86_64",
+                advice="Correct toolkit.components in variants.yaml.",
+            )
+        return _Archive.model_validate(found["linux-x86_64"])
+    except ValidationError as error:
+        raise ParseError(
+            f"{REDIST}/{file.name} is no list of archives: {error.errors()[0]['msg']}"
+        ) from error
+    finally:
+        file.unlink()
 
 
 class _Components(BaseModel, extra="allow"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,24 +59,20 @@ _TAGS = {
 """Platform tags of wheels by platform, the best first. pip also accepts tags of an older macOS."""
 
 
-class PipSource:
-    """A source of wheels; implements ``adapters.store.InputSource``. ``python`` is a Python with pip."""
+def download_wheel(runner: Runner, item: Input, pin: Pin | None, folder: Path) -> Path:
+    """Download a wheel with this Python's pip (``adapters.store.Source``).
 
-    def __init__(self, *, runner: Runner, python: str) -> None:
-        self._runner = runner
-        self._python = python
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.InputSource.download``. pip resumes only within a run: old files go."""
-        fresh = _fresh(folder)
-        tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
-        require_space(fresh, 2 * pin.size if pin else 0)  # pip copies the wheel out of its temporary folder
-        command = pip_download(self._python, fresh, [*tags, item.requirement])
-        try:
-            self._runner.run(command, env={"TMPDIR": str(fresh / "tmp")})
-        except CommandError as error:
-            raise refusal(item.key, error.tail, _ADVICE) from error
-        return downloaded(fresh, item.key)
+    pip resumes only within a run: old files go.
+    """
+    fresh = _fresh(folder)
+    tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
+    require_space(fresh, 2 * pin.size if pin else 0)  # pip copies the wheel out of its temporary folder
+    command = pip_download(sys.executable, fresh, [*tags, item.requirement])
+    try:
+        runner.run(command, env={"TMPDIR": str(fresh / "tmp")})
+    except CommandError as error:
+        raise refusal(item.key, error.tail, _ADVICE) from error
+    return downloaded(fresh, item.key)
 
 
 def _fresh(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from builder.gpu.architectures import Capability
 from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.required_inputs import all_inputs, base_inputs, python_wheel_requirements
+from builder.project.required_inputs import all_inputs, python_wheel_requirements
 from builder.release.preflight import check_pins
 from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
@@ -51,12 +51,11 @@ def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
     """
     found: dict[str, Pin] = {}
     for requirement in python_wheel_requirements(wiring.project):
-        kept = {key: pin for key, pin in known.items() if Input.parse(key).is_for_python(requirement)}
+        kept: Mapping[Input, Pin] = Lock(known).python_wheels(requirement)
         if not kept:
-            listed = wiring.package_index.python_wheels(requirement)
-            kept = {item.key: pin for item, pin in listed.items()}
+            kept = wiring.package_index.python_wheels(requirement)
             wiring.reporter.say(f"pinned {requirement} for {len(kept)} Pythons, as the index lists them")
-        found |= kept
+        found |= {item.key: pin for item, pin in kept.items()}
     return found
 
 
@@ -91,12 +90,8 @@ def check_lock(wiring: Wiring, base: str) -> None:
         raise ValidationError(
             f"--check {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
         )
-    lock = wiring.lock
     require_no_errors(
-        check_pins(
-            base, [item.key for item in base_inputs(wiring.project, base, lock) if lock.is_open(item)]
-        ),
-        f"no release can be compiled on base {base}",
+        check_pins(wiring.project, base, wiring.lock), f"no release can be compiled on base {base}"
     )
     wiring.reporter.say(f"every input of base {base} is pinned")
 

@@ -69,7 +69,7 @@ def require_alone(*others: object) -> None:
 def operators_report(wiring: Wiring, source: str, plan_options: PlanOptions, *, as_json: bool) -> str:
     """Return which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
     with _provider(wiring, source) as provider:
-        table = _table(wiring, provider, _card_runtime(wiring, plan_options))
+        table = _table(wiring, provider, tools_of(wiring, plan_options).card_runtime())
     return json.dumps(to_json(table), indent=2) if as_json else operators.text(provider.label, table)
 
 
@@ -82,7 +82,7 @@ def model_report(
     """
     file, name = read_onnx(model), shortened(model.name)
     with _provider(wiring, source) as provider:
-        runtime = _card_runtime(wiring, plan_options)
+        runtime = tools_of(wiring, plan_options).card_runtime()
         with wiring.reporter.step(f"open {name} on a virtual card"):
             models = [ModelToOpen(model=model.absolute())]
             (opening,) = open_models(provider.folder, models, _card(provider), runtime=runtime)
@@ -99,10 +99,6 @@ def model_report(
         cpu=nodes_on_cpu(opening, table),
     )
     return json.dumps(plan.document(), indent=2) if as_json else "\n".join(plan.lines())
-
-
-def _card_runtime(wiring: Wiring, plan_options: PlanOptions) -> CardRuntime:
-    return tools_of(wiring, plan_options, wiring.reporter).card_runtime()
 
 
 @contextmanager

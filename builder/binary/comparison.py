@@ -89,12 +89,7 @@ class Pair:
         The support of a library that is missing or has nothing to run is ``NONE``.
         """
         old, new = (verdicts(one) if one else {} for one in (self.old, self.new))
-        return {
-            gpu.capability: SupportChange(
-                old.get(gpu.capability, _NOWHERE), new.get(gpu.capability, _NOWHERE)
-            )
-            for gpu in gpus
-        }
+        return _changes(old, new, gpus)
 
 
 @dataclass(frozen=True)
@@ -113,11 +108,16 @@ def compare(old: Sequence[Inspected], new: Sequence[Inspected]) -> Comparison:
     """Compute the difference from ``old`` to ``new``."""
     gpus = tuple(gpu for gpu in gpus_of([*old, *new]) if all(_is_for(gpu, side) for side in (old, new)))
     before, now = (together(side, gpus) for side in (old, new))
-    changes = {
+    return Comparison(gpus, _changes(before, now, gpus) if before or now else {}, _pairs(old, new))
+
+
+def _changes(
+    before: Mapping[Capability, Verdict], now: Mapping[Capability, Verdict], gpus: Iterable[Gpu]
+) -> Mapping[Capability, SupportChange]:
+    return {
         gpu.capability: SupportChange(before.get(gpu.capability, _NOWHERE), now.get(gpu.capability, _NOWHERE))
         for gpu in gpus
     }
-    return Comparison(gpus, changes if before or now else {}, _pairs(old, new))
 
 
 def _is_for(gpu: Gpu, libraries: Iterable[Inspected]) -> bool:

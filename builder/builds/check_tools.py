@@ -139,10 +139,10 @@ class CheckTools:
         return hashlib.sha256("\n".join((rendered.toolchain_key, *times, *texts)).encode()).hexdigest()
 
 
-def tools_of(wiring: Wiring, plan_options: PlanOptions, reporter: Reporter) -> CheckTools:
+def tools_of(wiring: Wiring, plan_options: PlanOptions) -> CheckTools:
     """Return the tools of the base that the flags choose."""
     base = choose_base(wiring.project, plan_options, wiring.engine).value
-    return CheckTools(wiring, base, reporter)
+    return CheckTools(wiring, base, wiring.reporter)
 
 
 def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.errors import DiskError
-from builder.formats.package_names import CPU, CUDA, LINUX
+from builder.formats.package_names import LINUX
 from builder.package.contents import required_files
 from builder.ports import EngineResource, Rootfs, Store
 from builder.project.bases import Base, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import TRIALS, Input, Lock
+from builder.project.inputs import OFFICIAL_WHEELS, TRIALS, Input, Lock
 from builder.project.variants import Origin
 
 _UNPACKED = 1.55
@@ -66,9 +66,6 @@ _IMAGE, _SERVICE = 110_000_000, 115_000_000
 Measured: 3,047 MB with ``modern``'s 2,937 MB; 244 MB and 129 MB with and without the service
 (docs/images.md).
 """
-
-_WHEELED = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
-"""The official wheel from which the wheels of a package for Linux are made, by provider."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +150,8 @@ def _input_needs(items: Iterable[Input], store: Store, cache: Path) -> Iterator[
 
 def _officials(plan: BuildPlan, lock: Lock) -> list[Input]:
     """Return the pinned official wheels, one a Python, from which the package's wheels are made."""
-    name = _WHEELED.get(plan.variant.provider) if plan.variant.platform == LINUX else None
-    return [Input.parse(key) for key in lock.pins if key.startswith(f"wheel:{name}=={plan.ort_version}@cp")]
+    name = OFFICIAL_WHEELS.get(plan.variant.provider) if plan.variant.platform == LINUX else None
+    return list(lock.python_wheels(f"{name}=={plan.ort_version}"))
 
 
 def engine_needs(

@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from builder.formats.package_names import CUDA, Host, Profile
 from builder.inside.drive import SHARED
 from builder.package.archive import Member
 from builder.package.build_record import dumps, loads_compile, record_name, record_of
+from builder.package.checksums import update_checksums
 from builder.package.describe import BinaryReport
 from builder.package.provenance import (
     PackageRun,
@@ -36,6 +36,7 @@ from builder.package.provenance import (
     provenance_json,
     provenance_name,
     used_inputs,
+    utc,
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
@@ -116,7 +117,7 @@ class Packer:
                 self.wiring.dist,
                 command=command_of(self.plan, self.plan_options),
                 artifact=self.place.artifact if self.plan.origin is Origin.SOURCE else None,
-                clock=time.time,
+                finished=time.time(),
             )
         return tuple(
             self._publish_to_dist(one, manifest) for one, manifest in zip(bundled, manifests, strict=True)
@@ -159,7 +160,6 @@ class Packer:
         return BundlePorts(
             archive=self.wiring.archive(self.reporter),
             bom=self.wiring.bom,
-            checksums=self.wiring.checksums,
             reporter=self.reporter,
             dist=dist,
             work=self.place.root,
@@ -167,13 +167,13 @@ class Packer:
 
     def _publish_to_dist(self, one: Bundled, manifest: Manifest) -> Bundled:
         """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
-        dist, checksums = self.wiring.dist, self.wiring.checksums
+        dist = self.wiring.dist
         provenance = dist / provenance_name(one.archive)
         write_file(provenance, self._provenance(one, manifest).encode())
         files = tuple(dist / file.name for file in one.files)
         for old, new in zip(one.files, files, strict=True):
             os.replace(old, new)  # noqa: PTH105 - replaces an existing file atomically
-        checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
+        update_checksums(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
         return replace(one, package=replace(one.package, path=files[-1]), files=files)
 
     def _provenance(self, one: Bundled, manifest: Manifest) -> str:
@@ -204,19 +204,20 @@ def write_record(
     *,
     command: str,
     artifact: Path | None,
-    clock: Callable[[], float],
+    finished: float,
 ) -> Path:
     """Write the build record of a verified package into ``dist`` and return its path.
 
-    ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``clock`` gives seconds
-    since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
+    ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``finished`` is the
+    end of the build in seconds since 1970. Raises ``ConfigError`` for a compile's record that cannot be
+    read, and ``DiskError``.
     """
     compiled = artifact / _COMPILE_RECORD if artifact else None
     record = record_of(
         manifest,
         packed.archive,
         packed.package.sha256,
-        date=datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        date=utc(finished),
         command=command,
         compiled=loads_compile(compiled.read_bytes(), str(compiled))
         if compiled and compiled.is_file()

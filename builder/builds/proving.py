@@ -53,7 +53,7 @@ def verify_packages(
     failed: list[CheckFailedError] = []
     for package in packages:
         manifest = manifest_of(package, wiring.archive(wiring.reporter))
-        tools = tools_of(wiring, plan_options, wiring.reporter) if manifest.platform == LINUX else None
+        tools = tools_of(wiring, plan_options) if manifest.platform == LINUX else None
         tried = None
         if tools and cards and manifest.provider == CUDA:
             trials = wiring.trials(wiring.store(wiring.lock))
@@ -90,7 +90,6 @@ def verifier(
     return Verifier(
         archive=wiring.archive(reporter),
         bom=wiring.bom,
-        checksums=wiring.checksums,
         reporter=reporter,
         tree=lambda wheel: wheel_tree(wiring, reporter, wheel),
         record=record_text,
@@ -165,7 +164,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], plan_
             )
         inspector = None
         if any(one.provider == CUDA for one in variants):
-            inspector = tools_of(wiring, plan_options, wiring.reporter).inspector()
+            inspector = tools_of(wiring, plan_options).inspector()
         for variant in variants:
             report = check(
                 members, variant, wiring.project.check, inspector, wiring.reporter, digests=digests

@@ -57,7 +57,7 @@ from builder.ports import CompileCaches, Reporter, Store
 from builder.project.bases import SuiteSystem
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import LOCK_MISSING, DebianPackage
-from builder.project.required_inputs import base_inputs
+from builder.project.required_inputs import open_inputs
 from builder.project.variants import Origin, Variant, on_platform
 from builder.release.preflight import check_plan
 
@@ -130,8 +130,7 @@ class VariantBuild:
             return decided
 
     def _say_open_pins(self, decided: BuildPlan) -> None:
-        lock, project = self._wiring.lock, decided.project
-        open_ = [item.key for item in base_inputs(project, decided.base, lock) if lock.is_open(item)]
+        open_ = open_inputs(decided.project, decided.base, self._wiring.lock)
         if open_ and decided.origin is Origin.SOURCE:
             self._reporter.say(f"unpinned {', '.join(open_)}: not usable for a release. {LOCK_MISSING}")
 

@@ -11,23 +11,23 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TextIO
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
-from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
+from builder.adapters.archive.package_archive import EARLIEST_MTIME, PackageArchive
+from builder.adapters.debian.apt_mirror import AptMirrors, download_debian
 from builder.adapters.debian.rootfs import DebianRootfs
-from builder.adapters.git import GitTrees
+from builder.adapters.git import download_tree
 from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
 from builder.adapters.signing_keys import VARIABLE
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
-from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
-from builder.adapters.wheel import Patchelf, PipSource
+from builder.adapters.url_sources import UrlMirror, download_redist, download_url
+from builder.adapters.wheel import Patchelf, download_wheel
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
@@ -169,11 +169,11 @@ class Wiring:
             cache=self.cache,
             lock=lock,
             sources={
-                InputKind.WHEEL: PipSource(runner=self.runner, python=sys.executable),
-                InputKind.DEBIAN: DebianSource(mirrors=self.mirrors, transfer=transfer),
-                InputKind.GIT: GitTrees(self.runner),
-                InputKind.REDIST: RedistSource(mirror),
-                InputKind.URL: UrlSource(mirror),
+                InputKind.WHEEL: partial(download_wheel, self.runner),
+                InputKind.DEBIAN: partial(download_debian, self.mirrors, transfer),
+                InputKind.GIT: partial(download_tree, self.runner),
+                InputKind.REDIST: partial(download_redist, mirror),
+                InputKind.URL: partial(download_url, mirror),
             },
             reporter=reporter,
             offline=self.offline,
@@ -223,11 +223,6 @@ class Wiring:
                 f"SOURCE_DATE_EPOCH is {wanted!r}; it must be seconds since 1970, like 1763683200."
             )
         return max(int(wanted), EARLIEST_MTIME)
-
-    @cached_property
-    def checksums(self) -> ChecksumFile:
-        """The reader and writer of ``SHA256SUMS``."""
-        return ChecksumFile()
 
     @cached_property
     def bom(self) -> BomFormat:

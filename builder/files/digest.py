@@ -114,14 +114,22 @@ class RunningDigest:
         return Digest(self._size, self._sha256.hexdigest())
 
 
+def named_digest(data: bytes) -> str:
+    """Return the sha256 in the form of registries and release hosts: ``sha256:<hex>``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
 def _hash(sha256: hashlib._Hash, chunks: Iterable[bytes]) -> None:
     for chunk in chunks:
         sha256.update(chunk)
 
 
-def chunks_in(stream: IO[bytes], step: int = CHUNK) -> Iterator[bytes]:
-    """Return an iterator over the remaining bytes of a stream, ``step`` bytes at a time."""
-    return iter(lambda: stream.read(step), b"")
+def chunks_in(stream: IO[bytes], step: int = CHUNK, most: Optional[int] = None) -> Iterator[bytes]:
+    """Yield the remaining bytes of a stream, or the next ``most`` of them, ``step`` bytes at a time."""
+    left = step if most is None else most
+    while chunk := stream.read(min(step, left)):
+        yield chunk
+        left -= 0 if most is None else len(chunk)
 
 
 def chunks_of(path: Path, step: int = CHUNK) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ Authentication Specification".
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from urllib.request import parse_http_list, parse_keqv_list
 from urllib.response import addinfourl
 
 from builder.errors import TransferError
-from builder.files.digest import other_bytes
+from builder.files.digest import named_digest, other_bytes
 from builder.files.http_client import NotThereError, read_body, too_large
 from builder.files.http_opener import Open, Response, basic_login
 from builder.formats.index import INDEX_LIMIT
@@ -112,7 +111,7 @@ class _Artifact:
             what = f"{shown}: the registry has no {reference} there, or hides it without a login."
             raise NotThereError(what, advice=_WRITTEN) from error
         content = read_body(answer, MANIFEST_LIMIT)
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        digest = named_digest(content)
         if ":" in reference and digest != reference:
             raise other_bytes(f"{shown}: not the manifest that was named", reference, digest)
         return _layers_in(content, shown)
@@ -198,7 +197,7 @@ def _verified(answer: Response, layer: _Layer, shown: str) -> Response:
         answer.close()
         raise too_large(shown, INDEX_LIMIT)
     content = read_body(answer, layer.size)
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    digest = named_digest(content)
     if digest != layer.digest:
         raise other_bytes(f"{shown} is not what the manifest names", layer.digest, digest)
     return cast("Response", addinfourl(io.BytesIO(content), answer.headers, shown, HTTPStatus.OK))

@@ -175,7 +175,13 @@ def findings_of(
 def require_all(sources: Sequence[InspectedSource], options: InspectOptions) -> None:
     """Raise ``CheckFailedError`` as ``require_sound`` does, or where a source does not run on a device."""
     require_sound(sources)
-    _require_support(sources, options.devices, jit=options.jit)
+    lines = [
+        f"{one.code.name} {source.label} {one.message}"
+        for source in sources
+        for one in check_required(source.libraries, options.devices, jit=options.jit)
+    ]
+    if lines:
+        raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:
@@ -189,17 +195,6 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
     what += ["images do not unpack to what their headers say"] if images else []
     if what:
         raise CheckFailedError("; ".join(what), [*unread, *broken, *images])
-
-
-def _require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
-    """Raise ``CheckFailedError`` where a source does not run on one of ``devices``."""
-    lines = [
-        f"{one.code.name} {source.label} {one.message}"
-        for source in sources
-        for one in check_required(source.libraries, devices, jit=jit)
-    ]
-    if lines:
-        raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
 
 
 def sarif(found: Mapping[str, Sequence[Finding]]) -> str:

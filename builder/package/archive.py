@@ -1,4 +1,4 @@
-"""This module describes the files of a package before it is packed, and ports for archives and checksums."""
+"""This module describes the files of a package before it is packed, and the port for archives."""
 
 from __future__ import annotations
 
@@ -144,13 +144,3 @@ def manifest_of(package: Path, archive: Archive) -> Manifest:
     Raises ``IntegrityError``, and ``ConfigError`` for a wrong value in it.
     """
     return loads(archive.read_manifest(package), package.name)
-
-
-class Checksums(Protocol):
-    """The ``SHA256SUMS`` of an output folder."""
-
-    def read(self, folder: Path) -> Mapping[str, str]:
-        """Return the hex sha256 by file name; empty if there is no such file."""
-
-    def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
-        """Merge changes into the file, under a lock, since several variants may end at once."""

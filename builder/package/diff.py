@@ -63,8 +63,7 @@ def _compared(a: _Texts, b: _Texts) -> tuple[Change, ...]:
 
 
 def _versions(manifest: Manifest) -> _Texts:
-    keys = (field.name for field in fields(manifest) if field.name not in _APART)
-    found = {key: text for name in keys for key, text in _flat(name, getattr(manifest, name))}
+    found = _texts_but(manifest, _APART)
     del found[_CANNOT_RUN]
     for missing in manifest.onnxruntime.cannot_run:
         found[f"{_CANNOT_RUN} {missing.title}"] = " ".join(missing.operators) or "every operator"
@@ -110,6 +109,12 @@ def _models(manifest: Manifest) -> _Texts:
     }
 
 
+def _texts_but(record: Manifest | FileEntry, apart: Sequence[str]) -> dict[str, str | None]:
+    """Return the texts of a record's fields, those named in ``apart`` left out."""
+    names = (field.name for field in fields(record) if field.name not in apart)
+    return {key: text for name in names for key, text in _flat(name, getattr(record, name))}
+
+
 def _flat(name: str, value: object) -> Iterator[tuple[str, str | None]]:
     """Yield a value's parts as text, with their key paths."""
     if is_dataclass(value):
@@ -130,8 +135,7 @@ def _sizes(entries: Iterable[FileEntry]) -> tuple[FileSize, ...]:
 
 
 def _entry(entry: FileEntry) -> _Texts:
-    names = (field.name for field in fields(entry) if field.name not in _FILE_APART)
-    return {key: text for name in names for key, text in _flat(name, getattr(entry, name))}
+    return _texts_but(entry, _FILE_APART)
 
 
 def _file_changes(

@@ -265,13 +265,13 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_DEFINITION, _DETAILS = "predicate.buildDefinition", "predicate.runDetails"
+DEFINITION, _DETAILS = "predicate.buildDefinition", "predicate.runDetails"
 
 _REQUIRED: Mapping[str, type] = {
     "subject": list,
-    f"{_DEFINITION}.buildType": str,
-    f"{_DEFINITION}.externalParameters": dict,
-    f"{_DEFINITION}.resolvedDependencies": list,
+    f"{DEFINITION}.buildType": str,
+    f"{DEFINITION}.externalParameters": dict,
+    f"{DEFINITION}.resolvedDependencies": list,
     f"{_DETAILS}.builder.id": str,
     f"{_DETAILS}.metadata.startedOn": str,
     f"{_DETAILS}.metadata.finishedOn": str,
@@ -307,7 +307,7 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
 
 def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
     """Yield URI and hex digest of each dependency with the annotation of a base's part."""
-    found = at(value, f"{_DEFINITION}.resolvedDependencies")
+    found = at(value, f"{DEFINITION}.resolvedDependencies")
     for one in found if isinstance(found, list) else []:
         if at(one, "annotations.base") is True:
             digest = at(one, "digest.sha256") or at(one, "digest.gitCommit")

@@ -8,16 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from builder.errors import ConfigError
-from builder.package.provenance import Resource, Revision, at, dependency, read_subjects
+from builder.package.provenance import DEFINITION, Resource, Revision, at, dependency, read_subjects
 from builder.project.inputs import Input, Lock
 
 _BUILD = "./run build "
 
 _WORDS = re.compile(r"(?:--(?:variant|base|profile|host|origin) [A-Za-z0-9._-]+|--(?:mixed|release|widen))")
-
-_DEFINITION = "predicate.buildDefinition"
-
-_OURS = "git+https://github.com/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +39,8 @@ def read_recipe(document: bytes, where: str) -> Recipe:
     """Return the recipe in a provenance. Raises ``ParseError`` and ``SchemaError`` for another document."""
     subjects = read_subjects(document, where)
     value = json.loads(document)
-    external, internal = (f"{_DEFINITION}.{name}Parameters" for name in ("external", "internal"))
-    found = at(value, f"{_DEFINITION}.resolvedDependencies")
+    external, internal = (f"{DEFINITION}.{name}Parameters" for name in ("external", "internal"))
+    found = at(value, f"{DEFINITION}.resolvedDependencies")
     parts = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     builder = next((one for one in parts if at(one, "name") == "ortpacks"), {})
     return Recipe(

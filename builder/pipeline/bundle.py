@@ -15,8 +15,9 @@ from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import CUDA, LIB, PARTS_SUFFIX, Form, Layout, PackageName
-from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
+from builder.package.archive import BUILT, Archive, ChangedFileError, Content, Member
 from builder.package.build_record import record_name
+from builder.package.checksums import update_checksums
 from builder.package.contents import NOTICE, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
@@ -40,7 +41,6 @@ class BundlePorts:
 
     archive: Archive
     bom: BomFormat
-    checksums: Checksums
     reporter: Reporter
     dist: Path
     """Folder of the packages."""
@@ -92,7 +92,7 @@ def discard(name: PackageName, ports: BundlePorts) -> None:
     for form in Form:
         archive = name.archive(form)
         pieces = sorted(path.name for path in ports.dist.glob(f"{archive}*"))
-        ports.checksums.update(ports.dist, put={}, drop=tuple(pieces))
+        update_checksums(ports.dist, put={}, drop=tuple(pieces))
         for file in (record_name(archive), provenance_name(archive), *reversed(pieces)):
             (ports.dist / file).unlink(missing_ok=True)
 
@@ -187,7 +187,7 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
     parts = ports.archive.split(written.path, limit.budget) if written.size > limit.budget else ()
     files = parts or (written.path,)
     sums = {part.name: file_digest(part).sha256 for part in parts} or {written.path.name: written.sha256}
-    ports.checksums.update(ports.dist, put=sums)
+    update_checksums(ports.dist, put=sums)
     ports.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
     if parts:
         ports.reporter.say(f"{files[-1].name} joins its {len(parts) - 1} parts")

@@ -286,7 +286,7 @@ def build_image(
     *,
     engine: Engine,
     network: bool,
-    trees: Mapping[str, Path] | None = None,
+    trees: Mapping[str, Path],
 ) -> None:
     """Build a stage of a workplace's rendered Dockerfiles and load it as ``tag``.
 
@@ -296,9 +296,14 @@ def build_image(
         dockerfile=_dockerfile(place, target),
         context=place.context,
         target=target,
-        contexts=trees or {},
+        contexts=trees,
         tags=(tag,),
         network=network,
     )
-    with place.log.open("a", encoding="utf-8") as log:
-        engine.build(request, lambda line: print(line, file=log))
+    build_logged(engine, request, place.log)
+
+
+def build_logged(engine: Engine, request: ImageBuild, log: Path) -> None:
+    """Build an image, and append the engine's lines to ``log``."""
+    with log.open("a", encoding="utf-8") as file:
+        engine.build(request, lambda line: print(line, file=file))

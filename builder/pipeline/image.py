@@ -24,9 +24,9 @@ from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CUDA, LIB, LINUX, LINUX_ARM64, REDUCED
 from builder.formats.text import redacted
 from builder.package.attestations import Part
-from builder.pipeline.render import template_environment
 from builder.ports import NEWEST_MTIME, PushedImage
 from builder.project.inputs import Input
+from builder.report.templates import template_environment
 
 PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
 """Docker's name of each platform that images are made for, by the packages' name of it."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
 from pathlib import PurePosixPath
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import BaseLoader
 
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
@@ -43,6 +42,7 @@ from builder.project.inputs import (
     url_name,
 )
 from builder.project.variants import Origin
+from builder.report.templates import template_environment
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
 """Roles of the wheels whose libraries the provider links."""
@@ -62,19 +62,6 @@ _INTERFACES = (
     ("cudnn_frontend", "cudnn_frontend", ""),
 )
 """Header-only dependencies: folder, CMake target, and the alias that ORT uses."""
-
-
-@cache
-def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
-    """Return the environment of every template: an unknown name is an error, and HTML is escaped."""
-    return Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=not html,
-        autoescape=html,  # noqa: S701 - Dockerfiles and Markdown are not HTML
-    )
 
 
 def render(

@@ -14,7 +14,8 @@ from builder.files.digest import file_digest
 from builder.findings.finding import Finding, require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import LIB, LINUX, PARTS_SUFFIX, PackageName
-from builder.package.archive import Archive, Checksums, Member, manifest_of
+from builder.package.archive import Archive, Member, manifest_of
+from builder.package.checksums import read_checksums
 from builder.package.contents import NOTICE, SBOM
 from builder.package.describe import BinaryReport, compare, installed_members, promised
 from builder.package.proof import (
@@ -39,7 +40,6 @@ class Verifier:
 
     archive: Archive
     bom: BomFormat
-    checksums: Checksums
     reporter: Reporter
     tree: Callable[[WheelEntry], Path]
     """Returns a wheel's unpacked tree; the wheel is fetched if it is not in the cache."""
@@ -93,7 +93,7 @@ def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> It
     """Yield B008 and B016 if checksums or provenance next to the package do not match its bytes."""
     whole = verifier.archive.whole(package)
     own = file_digest(package) if package.name.endswith(PARTS_SUFFIX) else whole
-    yield from check_checksum(package.name, own, verifier.checksums.read(package.parent))
+    yield from check_checksum(package.name, own, read_checksums(package.parent))
     provenance = package.with_name(provenance_name(package.name))
     if provenance.is_file():
         yield from check_provenance(package.name, whole, provenance.read_bytes(), manifest.base)

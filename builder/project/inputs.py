@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from builder.formats.package_names import LINUX
+from builder.formats.package_names import CPU, CUDA, LINUX
 
 LOCK_MISSING = "Run `./run lock --missing` on a machine that reaches it"
 """Advice for an input without a pin."""
@@ -74,10 +74,6 @@ class Input:
     def platform(self) -> str:
         """Platform of a wheel, ``linux-x64`` unless its spec names another."""
         return self.spec.partition("@")[2] or LINUX
-
-    def is_for_python(self, requirement: str) -> bool:
-        """Return whether the input is the wheel ``requirement`` for one Python."""
-        return self.kind is InputKind.WHEEL and self.spec.startswith(f"{requirement}@cp")
 
     @classmethod
     def parse(cls, key: str) -> Input:
@@ -164,6 +160,11 @@ class Lock:
         """Return whether an input has no pin, or an open one."""
         return self.pins.get(item.key, Pin()).is_open
 
+    def python_wheels(self, requirement: str) -> dict[Input, Pin]:
+        """Return the pinned wheels of ``name==version``, one for each Python, sorted by key."""
+        prefix = f"{Input.wheel(requirement).key}@cp"
+        return {Input.parse(key): pin for key, pin in sorted(self.pins.items()) if key.startswith(prefix)}
+
 
 SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
 """Wheel with a model for the self-test: Silero VAD, a small real model of speech."""
@@ -182,6 +183,10 @@ TEST_INPUTS = (
     Input.wheel("onnx==1.17.0"),
 )
 """The self-test's three models, and onnx, whose backend tests of ORT 1.21's opset our tests run."""
+
+
+OFFICIAL_WHEELS = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
+"""Official distributions that our wheels for Linux are made of, by the provider of their package."""
 
 
 def ort_wheel(version: str, platform: str = LINUX) -> Input:

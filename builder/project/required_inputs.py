@@ -19,6 +19,11 @@ def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
     return _sorted(_inputs_in(project.bases.get(base)), lock)
 
 
+def open_inputs(project: Project, base: str, lock: Lock) -> list[str]:
+    """Return the keys of a base's inputs without a pin."""
+    return [item.key for item in base_inputs(project, base, lock) if lock.is_open(item)]
+
+
 def all_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
     """Return every input that any variant on any base can need, and those of the tests, sorted by key.
 

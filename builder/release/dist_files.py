@@ -10,7 +10,7 @@ from builder.formats import parts as parts_format
 from builder.formats.index import StoredArchive
 from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, PARTS_SUFFIX
 from builder.formats.trust import TARGETS, root_name
-from builder.package.archive import Checksums
+from builder.package.checksums import read_checksums
 
 
 def archives_in(directory: Path) -> list[Path]:
@@ -33,9 +33,9 @@ def stored(file: LocalFile) -> StoredArchive:
     return StoredArchive(whole.file, whole.size, whole.sha256, whole.parts)
 
 
-def files_there(directory: Path, checksums: Checksums) -> list[LocalFile]:
+def files_there(directory: Path) -> list[LocalFile]:
     """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
-    names = {*checksums.read(directory), CHECKSUMS, TARGETS}
+    names = {*read_checksums(directory), CHECKSUMS, TARGETS}
     names |= {path.name for path in directory.glob(root_name("*"))}
     found = sorted(directory / name for name in names)
     return [LocalFile.of(path) for path in found if path.is_file()]

@@ -11,8 +11,8 @@ from jinja2 import BaseLoader
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import LIB
 from builder.package.contents import NOTICE, SBOM
-from builder.pipeline.render import template_environment
 from builder.release.preflight import Candidate
+from builder.report.templates import template_environment
 
 LICENCES_PAGE = "licences.html"
 

@@ -15,7 +15,6 @@ from builder.formats.index import INDEX_LIMIT, Index, IndexPackage, by_support, 
 from builder.formats.manifest import Driver
 from builder.formats.package_names import CLIENT, CUDA, INDEX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
-from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
 from builder.release.addresses import downloads
@@ -23,6 +22,7 @@ from builder.release.assets import UPLOADED
 from builder.release.prepare import PreparedRelease, PublishPorts
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
+from builder.report.templates import template_environment
 from builder.selection.reasons import limits
 
 

@@ -21,8 +21,8 @@ from builder.formats.parts import StoredFile
 from builder.gpu.cuda_toolkits import version_of
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import LOCK_MISSING, Lock
-from builder.project.required_inputs import base_inputs
-from builder.project.variants import Origin
+from builder.project.required_inputs import open_inputs
+from builder.project.variants import Origin, Project
 
 MAX_SIZE = 2**31 - 1
 """The largest asset in bytes: under 2 GiB."""
@@ -100,18 +100,20 @@ def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
     """Return the findings of ``check_packages`` that a plan's packages would have, before any is made."""
     if plan.origin is not Origin.SOURCE:
         return []
-    open_ = [item.key for item in base_inputs(plan.project, plan.base, lock) if lock.is_open(item)]
     name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
     return [
         *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
-        *check_pins(plan.base, open_),
+        *check_pins(plan.project, plan.base, lock),
     ]
 
 
-def check_pins(base: str, open_: Iterable[str]) -> list[Finding]:
-    """Return a finding for each unpinned input of a base; ``open_`` are their keys."""
+def check_pins(project: Project, base: str, lock: Lock) -> list[Finding]:
+    """Return a finding for each unpinned input of a base."""
     advice = f"{LOCK_MISSING}: base {base} is made of it. Then commit inputs.lock"
-    return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in open_]
+    return [
+        Finding(Code.R009, key, f"no pin in inputs.lock. {advice}")
+        for key in open_inputs(project, base, lock)
+    ]
 
 
 def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:

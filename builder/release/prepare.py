@@ -20,7 +20,8 @@ from builder.formats import index as index_format
 from builder.formats.index import Index, build_index
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.trust import TARGETS, root_name
-from builder.package.archive import Archive, Checksums, manifest_of
+from builder.package.archive import Archive, manifest_of
+from builder.package.checksums import read_checksums, update_checksums
 from builder.package.contents import NOTICE, SBOM
 from builder.ports import Reporter
 from builder.project.variants import Project
@@ -51,7 +52,6 @@ class PublishPorts:
 
     host: ReleaseHost
     archive: Archive
-    checksums: Checksums
     reporter: Reporter
     verify: Callable[[Path], object]
     """Raises a ``BuilderError`` for a package that must not be released."""
@@ -126,7 +126,7 @@ def prepare(
     """
     archives = archives_in(directory)
     what = f"{directory} cannot be released"
-    sums = ports.checksums.read(directory)
+    sums = read_checksums(directory)
     listed = {name: digest for name, digest in sums.items() if not _made_anew(name)}
     files = [LocalFile.of(path) for path in _release_files(directory, archives, listed)]
     of_all = [name for name, variant in project.packages.items() if variant.in_all]
@@ -188,7 +188,7 @@ def _write_index(
     """Write ``index.json`` and ``SHA256SUMS``, before the host is contacted, and return both files."""
     ports.write(directory / INDEX, index_format.dumps(index).encode())
     written = LocalFile.of(directory / INDEX)
-    ports.checksums.update(directory, put={file.name: file.sha256 for file in (*files, written)})
+    update_checksums(directory, put={file.name: file.sha256 for file in (*files, written)})
     return [written, LocalFile.of(directory / CHECKSUMS)]
 
 
@@ -226,14 +226,14 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
     pages = {**sboms, directory / LICENCES_PAGE: page.encode()}
     for path, content in pages.items():
         ports.write(path, content)
-    _remove([path for path in directory.glob(f"*{SBOM_SUFFIX}") if path not in pages], directory, ports)
+    _remove([path for path in directory.glob(f"*{SBOM_SUFFIX}") if path not in pages], directory)
     return sorted(pages)
 
 
-def _remove(stale: Sequence[Path], directory: Path, ports: PublishPorts) -> None:
+def _remove(stale: Sequence[Path], directory: Path) -> None:
     for path in stale:
         path.unlink()
-    ports.checksums.update(directory, put={}, drop=tuple(path.name for path in stale))
+    update_checksums(directory, put={}, drop=tuple(path.name for path in stale))
 
 
 def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:

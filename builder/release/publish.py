@@ -51,7 +51,7 @@ def publish_release(
 
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> ReleaseStatus:
     """Return the state of the release ``tag`` compared with ``directory``. Nothing is written."""
-    return observe(tag, files_there(directory, ports.checksums), ports)
+    return observe(tag, files_there(directory), ports)
 
 
 def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> ReleaseStatus:

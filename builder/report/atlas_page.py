@@ -10,14 +10,14 @@ from jinja2 import BaseLoader
 
 from builder.gpu.table import PRODUCTS, by_generation
 from builder.report.atlas import Atlas
-from builder.report.templates import environment
+from builder.report.templates import template_environment
 
 _SCRIPT = "atlas.js"
 
 
 def atlas_page(atlas: Atlas, loader: BaseLoader) -> str:
     """Return the HTML text; the same atlas always gives the same text."""
-    templates, generations = environment(loader), by_generation(atlas.gpus)
+    templates, generations = template_environment(loader, html=True), by_generation(atlas.gpus)
     script = templates.get_template(_SCRIPT).render(gpus=_gpus(atlas))
     return templates.get_template("atlas.html.j2").render(
         atlas=atlas,

@@ -13,7 +13,7 @@ from jinja2 import BaseLoader
 
 from builder.gpu.table import Gpu, by_generation
 from builder.report.heatmap import HeatMap
-from builder.report.templates import environment
+from builder.report.templates import template_environment
 
 
 def svg(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
@@ -48,7 +48,7 @@ def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
 
 
 def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str:
-    templates = environment(loader)
+    templates = template_environment(loader, html=True)
     templates.filters |= {"elided": _elided, "lines": _sentence_lines}
     gpus = maps[0].gpus
     groups = tuple(_groups(gpus))

@@ -1,6 +1,8 @@
-"""The environment of the templates that draw heat maps and the atlas, as SVG and HTML."""
+"""The environment of every template: build files, Markdown, HTML and SVG."""
 
 from __future__ import annotations
+
+from functools import cache
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
@@ -9,10 +11,20 @@ from builder.report.heatmap import MARKS, MEANINGS
 from builder.report.sentences import SPECIALISED
 
 
-def environment(loader: BaseLoader) -> Environment:
-    """Return an environment whose templates know the ``legend`` of marks and the text ``specialised``."""
+@cache
+def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
+    """Return an environment in which an unknown name is an error.
+
+    With ``html`` it escapes values for HTML and SVG.
+    Its templates know the ``legend`` of marks and the text ``specialised``.
+    """
     found = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not html,
+        autoescape=html,  # noqa: S701 - Dockerfiles and Markdown are not HTML
     )
     found.globals |= {
         "legend": [(support.value, MARKS[support], MEANINGS[support]) for support in Support],

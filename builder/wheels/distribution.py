@@ -18,19 +18,16 @@ from packaging.utils import parse_wheel_filename
 
 from builder.binary.library_names import BRIDGE, NVIDIA, PROVIDER
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CPU, CUDA, LIB, LINUX
+from builder.formats.package_names import CUDA, LIB, LINUX
 from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import BUILT
-from builder.project.inputs import Input
+from builder.project.inputs import OFFICIAL_WHEELS, Input
 
 DISTRIBUTION = "ortpacks-onnxruntime-gpu"
 """Name of the distribution.
 
 Its import is ``onnxruntime``, so it cannot be installed beside an official one.
 """
-
-OFFICIAL = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
-"""Official distributions that wheels are made of, by the provider of their package."""
 
 STEM = DISTRIBUTION.replace("-", "_")
 
@@ -181,7 +178,7 @@ def _summary(manifest: Manifest) -> str:
 
 
 def _description(manifest: Manifest) -> str:
-    kind = OFFICIAL[manifest.provider]
+    kind = OFFICIAL_WHEELS[manifest.provider]
     made = (
         f"{_summary(manifest)}. Made by ortpacks of Microsoft's {kind} {manifest.onnxruntime.version} and "
         f"the package {manifest.name}; this is no release of Microsoft's or NVIDIA's."
@@ -210,4 +207,4 @@ def description_json(manifest: Manifest, entry: object) -> str:
 
 def is_wheeled(manifest: Manifest) -> bool:
     """Return whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
-    return manifest.platform == LINUX and manifest.provider in OFFICIAL
+    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS

@@ -28,13 +28,12 @@ from builder.package.archive import manifest_of
 from builder.package.contents import OUR_LICENCE as OUR_TEXT
 from builder.package.promise import coverage_entry, coverage_line
 from builder.pipeline.inspect import read_file
-from builder.project.inputs import Input, Lock, Pin
+from builder.project.inputs import OFFICIAL_WHEELS, Input, Lock, Pin
 from builder.release.dist_files import archives_in, stored
 from builder.wheels.distribution import (
     CAPI,
     DESCRIPTION,
     LICENCES,
-    OFFICIAL,
     OUR_LICENCE,
     OfficialWheel,
     description_json,
@@ -105,7 +104,7 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     made = []
     for variant, several in found.items():
         package, manifest = min(several, key=_rank)
-        if not _officials(wiring.lock, manifest):
+        if not wiring.lock.python_wheels(_requirement(manifest)):
             wiring.reporter.warn(
                 f"{variant} gets no wheels: inputs.lock has none of {_requirement(manifest)}."
             )
@@ -203,9 +202,9 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     if not is_wheeled(manifest):
         raise NothingToDoError(
             f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
-            f"{' and '.join(OFFICIAL)} on linux-x64."
+            f"{' and '.join(OFFICIAL_WHEELS)} on linux-x64."
         )
-    found = _officials(lock, manifest)
+    found = lock.python_wheels(_requirement(manifest))
     if not found:
         raise NothingToDoError(
             f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of "
@@ -215,13 +214,8 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
     return found
 
 
-def _officials(lock: Lock, manifest: Manifest) -> Mapping[Input, Pin]:
-    items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
-    return {item: pin for item, pin in items.items() if item.is_for_python(_requirement(manifest))}
-
-
 def _requirement(manifest: Manifest) -> str:
-    return f"{OFFICIAL[manifest.provider]}=={manifest.onnxruntime.version}"
+    return f"{OFFICIAL_WHEELS[manifest.provider]}=={manifest.onnxruntime.version}"
 
 
 def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> _Source:

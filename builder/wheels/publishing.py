@@ -15,7 +15,6 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.archive.wheel_file import WheelWriter
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
@@ -27,6 +26,7 @@ from builder.files.disk import disk_errors
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
+from builder.package.checksums import read_checksums, update_checksums
 from builder.release.dist_files import archives_in
 from builder.release.mirror import SIMPLE
 from builder.wheels.distribution import DISTRIBUTION, STEM, info_folder
@@ -103,10 +103,10 @@ def add_wheels(wiring: Wiring) -> None:
             with disk_errors(dist):
                 for name in put:
                     (fresh / name).replace(dist / name)
-    old = {name for name in wiring.checksums.read(dist) if name.startswith(STEM)} - put.keys()
+    old = {name for name in read_checksums(dist) if name.startswith(STEM)} - put.keys()
     for name in old:
         (dist / name).unlink(missing_ok=True)
-    wiring.checksums.update(dist, put=put, drop=tuple(old))
+    update_checksums(dist, put=put, drop=tuple(old))
 
 
 def require_place(mirror: MirrorFolder, *, wheels: bool) -> None:
@@ -149,7 +149,7 @@ def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
     A release whose ``SHA256SUMS`` is damaged has none until it is repaired.
     """
     try:
-        sums = ChecksumFile().read(folder)
+        sums = read_checksums(folder)
     except ParseError:
         return {}
     names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
 from builder.app.client_for_dist import write_client
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form
+from builder.package.checksums import read_checksums, update_checksums
 from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Project
 from builder.release.addresses import index_url
@@ -80,8 +80,8 @@ def address(double: GitHubDouble, name: str) -> str:
 
 def _take(package: Path, dist: Path) -> None:
     """Link a package into ``dist`` and copy its line of SHA256SUMS."""
-    sums = ChecksumFile().read(package.parent)
-    ChecksumFile().update(dist, put={package.name: sums[package.name]})
+    sums = read_checksums(package.parent)
+    update_checksums(dist, put={package.name: sums[package.name]})
     os.link(package, dist / package.name)
 
 

@@ -86,10 +86,11 @@ def _archive(data: bytes) -> object:
     """Read the bytes as a zip file and as a tar file, with the archives inside."""
     file, unpacked = _folder() / "file", _folder() / "unpacked"
     file.write_bytes(data)
-    for read in (
+    readers: tuple[Callable[[], object], ...] = (
         lambda: read_zip(file, Scratch(unpacked), "it"),
         lambda: read_tar(file, "it", Scratch(unpacked), FakeReporter()),
-    ):
+    )
+    for read in readers:
         shutil.rmtree(unpacked, ignore_errors=True)
         with suppress(BuilderError):
             read()

@@ -2,8 +2,6 @@
 
 The bytes depend on the members, the preset, ``mtime`` and the version of the compressor's library; not on the
 machine, the file system's order or the number of workers.
-
-The ``SHA256SUMS`` next to the archives is merged under a lock, because variants are built at once.
 """
 
 from __future__ import annotations
@@ -18,12 +16,10 @@ from typing import IO
 from builder.adapters.archive.compression import Compressor, compressor, estimated
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
-from builder.errors import ParseError
-from builder.files.atomic_write import part_file, write_file
+from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
-from builder.files.file_lock import exclusive
-from builder.formats.package_names import CHECKSUMS, FOLDER_MODE, MANIFEST, Form, file_mode, form_of, stem
+from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode, form_of, stem
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
@@ -179,42 +175,3 @@ class _Sink:
 
 def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % tarfile.BLOCKSIZE)
-
-
-class ChecksumFile:
-    """The ``SHA256SUMS`` of a folder; implements ``package.archive.Checksums``."""
-
-    def read(self, folder: Path) -> Mapping[str, str]:
-        """See ``package.archive.Checksums.read``."""
-        path = folder / CHECKSUMS
-        if not path.is_file():
-            return {}
-        try:
-            return parse_checksums(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            advice = "Delete the file: the next build writes it anew."
-            raise ParseError(f"{path}: {error}", advice=advice) from error
-
-    def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
-        """See ``package.archive.Checksums.update``."""
-        path = folder / CHECKSUMS
-        with disk_errors(path):
-            folder.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder, lambda: None):  # the folder is the lock, so that no lock file is left behind
-            before = self.read(folder)
-            after = {name: digest for name, digest in {**before, **put}.items() if name not in drop}
-            if after != before:
-                lines = [f"{digest}  {name}\n" for name, digest in sorted(after.items())]
-                write_file(path, "".join(lines).encode())
-
-
-def parse_checksums(text: str) -> Mapping[str, str]:
-    """Return the hex digests by name. Raises ``ValueError`` for a line that is not ``<hex> <name>``."""
-    sums = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        digest, _, name = line.partition(" ")
-        name = name[1:] if name[:1] in (" ", "*") else ""
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
-            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
-        sums[name] = digest
-    return sums

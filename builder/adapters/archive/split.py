@@ -173,16 +173,8 @@ def _cut(package: Path, size: int, paths: tuple[Path, ...], most: int) -> Parts:
 def _part(archive: IO[bytes], path: Path, most: int, whole: RunningDigest) -> StoredFile:
     running = RunningDigest()
     with part_file(path) as file:
-        for chunk in _next(archive, most):
+        for chunk in chunks_in(archive, most=most):
             running.update(chunk)
             whole.update(chunk)
             file.write(chunk)
     return StoredFile(path.name, running.digest.size, running.digest.sha256)
-
-
-def _next(archive: IO[bytes], most: int) -> Iterator[bytes]:
-    """Yield the next ``most`` bytes, or fewer at the archive's end."""
-    left = most
-    while left and (chunk := archive.read(min(CHUNK, left))):
-        left -= len(chunk)
-        yield chunk

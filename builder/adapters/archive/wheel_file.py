@@ -67,7 +67,4 @@ def _compressed(source: ZipFile, member: ZipInfo) -> Iterator[bytes]:
     file.seek(member.header_offset + _LOCAL_HEADER - _LENGTHS.size)
     name, extra = _LENGTHS.unpack(file.read(_LENGTHS.size))
     file.seek(name + extra, io.SEEK_CUR)
-    left = member.compress_size
-    while left > 0 and (chunk := file.read(min(left, 1 << 20))):
-        left -= len(chunk)
-        yield chunk
+    yield from chunks_in(file, 1 << 20, member.compress_size)

@@ -18,30 +18,28 @@ from builder.formats.text import redacted
 from builder.project.inputs import Input, Pin
 
 
-class DebianSource:
-    """A source of ``pool/...`` paths of Debian's archive; implements ``adapters.store.InputSource``."""
+def download_debian(
+    mirrors: AptMirrors, transfer: HttpTransfer, item: Input, pin: Pin | None, folder: Path
+) -> Path:
+    """Download a file of Debian's archive, ``pool/...`` (``adapters.store.Source``).
 
-    def __init__(self, *, mirrors: AptMirrors, transfer: HttpTransfer) -> None:
-        self._mirrors = mirrors
-        self._transfer = transfer
-
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
-        """See ``adapters.store.InputSource.download``. If a mirror lacks the file, the next one is tried."""
-        dest = folder / PurePosixPath(item.spec).name
-        mirrors = self._mirrors.find()
-        for mirror in mirrors:
-            try:
-                self._transfer.download(url_of(mirror, item.spec), dest, size=pin.size if pin else 0)
-            except NotThereError:
-                continue
-            return dest
-        tried_mirrors = redacted(" or ".join(mirrors))
-        raise TransferError(
-            f"{item.key} is not on {tried_mirrors}",
-            cause="Debian's archive no longer has this version",
-            advice="In variants.yaml, name a version that the archive has; or set ORTPACKS_DEBIAN_MIRROR to "
-            "a mirror that keeps old versions.",
-        )
+    If a mirror lacks the file, the next one is tried.
+    """
+    dest = folder / PurePosixPath(item.spec).name
+    found = mirrors.find()
+    for mirror in found:
+        try:
+            transfer.download(url_of(mirror, item.spec), dest, size=pin.size if pin else 0)
+        except NotThereError:
+            continue
+        return dest
+    tried_mirrors = redacted(" or ".join(found))
+    raise TransferError(
+        f"{item.key} is not on {tried_mirrors}",
+        cause="Debian's archive no longer has this version",
+        advice="In variants.yaml, name a version that the archive has; or set ORTPACKS_DEBIAN_MIRROR to "
+        "a mirror that keeps old versions.",
+    )
 
 
 def url_of(mirror: str, path: str) -> str:

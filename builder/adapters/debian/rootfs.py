@@ -10,6 +10,7 @@ import shlex
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.adapters.debian.apt_mirror import AptMirrors, stanzas
@@ -83,27 +84,17 @@ _NO_IDS = ("newuidmap", "/etc/subuid")
 """Parts of mmdebstrap's message to a user who has no subordinate ids for a user namespace."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class DebianRootfs:
     """A maker of Debian root file systems; implements ``ports.Rootfs``. ``root``: this process is root's."""
 
-    def __init__(
-        self,
-        *,
-        cache: Path,
-        runner: Runner,
-        mirrors: AptMirrors,
-        reporter: Reporter,
-        root: bool,
-        offline: bool = False,
-        keyring: Path = _KEYRING,
-    ) -> None:
-        self._cache = cache
-        self._runner = runner
-        self._mirrors = mirrors
-        self._reporter = reporter
-        self._root = root
-        self._offline = offline
-        self._keyring = keyring
+    cache: Path
+    runner: Runner
+    mirrors: AptMirrors
+    reporter: Reporter
+    root: bool
+    offline: bool = False
+    keyring: Path = _KEYRING
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         """See ``ports.Rootfs.tar``."""
@@ -129,26 +120,26 @@ class DebianRootfs:
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
         """Return the tar of a recipe, which ``make`` writes unless the cache has it."""
         path = self._path(suite, recipe)
-        held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
-        with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
+        held = self.cache / "locks" / f"rootfs-{path.stem}.lock"
+        with exclusive(held, lambda: self.reporter.say(f"another process is making {what}: waiting")):
             if not path.is_file():
                 self._make(path, what, make)
         return path
 
     def _path(self, suite: str, recipe: Sequence[str]) -> Path:
-        return self._cache / "rootfs" / f"{suite}-{_digest(recipe, self._mirrors.snapshot)}.tar"
+        return self.cache / "rootfs" / f"{suite}-{_digest(recipe, self.mirrors.snapshot)}.tar"
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.packages``."""
         return _listed(self.tar(suite, packages), _installed_packages)
 
     def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
-        if self._offline:
+        if self.offline:
             raise TransferError(
                 f"{what} is not in the cache ({path}) and --offline was given",
                 advice="Run the same command once without --offline.",
             )
-        self._reporter.say(f"making {what}")
+        self.reporter.say(f"making {what}")
         with scratch_folder(path, needed=0) as folder:
             folder.mkdir()
             part = folder / path.name
@@ -157,7 +148,7 @@ class DebianRootfs:
             part.replace(path)
 
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
-        mirror = self._mirrors.find()[0]
+        mirror = self.mirrors.find()[0]
         try:
             options = (
                 "--variant=minbase",
@@ -167,7 +158,7 @@ class DebianRootfs:
             )
             self._mmdebstrap(part, suite, options, mirror)
         except ToolMissingError as missing:
-            if not self._root:
+            if not self.root:
                 raise _no_tool() from missing
             self._debootstrap(part, suite, packages, mirror)
         _require_packages(part, packages)
@@ -177,7 +168,7 @@ class DebianRootfs:
         skipped = f"{_NO_DEVICES},cleanup,check/qemu"
         options = ("--variant=custom", f"--architectures={arch}", skipped, f"--customize-hook={hook}")
         try:
-            self._mmdebstrap(part, suite, options, self._mirrors.find()[0])
+            self._mmdebstrap(part, suite, options, self.mirrors.find()[0])
         except ToolMissingError as missing:
             raise ToolMissingError(
                 "a runtime image needs a slim Debian, and mmdebstrap, which makes it, is not installed",
@@ -185,12 +176,12 @@ class DebianRootfs:
             ) from missing
 
     def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str], mirror: str) -> None:
-        self._runner.run(["mmdebstrap", "--version"])
+        self.runner.run(["mmdebstrap", "--version"])
         self._run(
             [
-                *(_CONTAINED if self._root else _APART),
+                *(_CONTAINED if self.root else _APART),
                 "mmdebstrap",
-                f"--mode={'root' if self._root else 'unshare'}",
+                f"--mode={'root' if self.root else 'unshare'}",
                 *options,
                 "--format=tar",
                 f"--customize-hook={REMOVE_HOST_FILES_HOOK}",
@@ -199,12 +190,12 @@ class DebianRootfs:
                 str(part),
                 mirror,
             ],
-            scratch=part.parent if self._root else None,
+            scratch=part.parent if self.root else None,
         )
 
     def _trusted(self) -> list[str]:
         """Return the option that adds a keyring to ``trusted.gpg.d``; empty if the keyring is not there."""
-        return [f"--keyring={self._keyring}"] if self._keyring.is_file() else []
+        return [f"--keyring={self.keyring}"] if self.keyring.is_file() else []
 
     def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
         tree = part.with_name("tree")
@@ -224,11 +215,11 @@ class DebianRootfs:
         """
         env = {"SOURCE_DATE_EPOCH": str(NEWEST_MTIME), **({"TMPDIR": str(scratch)} if scratch else {})}
         try:
-            self._runner.run(argv, env=env)
+            self.runner.run(argv, env=env)
         except CommandError as error:
             if says_full(error.tail):
                 raise DiskError(
-                    f"the Debian file system does not fit into {self._cache}",
+                    f"the Debian file system does not fit into {self.cache}",
                     details=error.tail[-5:],
                     advice="Free space and run again.",
                 ) from error
@@ -238,7 +229,7 @@ class DebianRootfs:
                     details=error.tail[-5:],
                     advice="Check the network or ORTPACKS_DEBIAN_MIRROR.",
                 ) from error
-            if not self._root and any(sign in line for line in error.tail for sign in _NO_IDS):
+            if not self.root and any(sign in line for line in error.tail for sign in _NO_IDS):
                 raise CommandError(
                     "mmdebstrap cannot make a Debian file system as this user",
                     argv=error.argv,

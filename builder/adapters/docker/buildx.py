@@ -49,12 +49,12 @@ _STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
 
 
 class Buildx:
-    """The ``docker buildx`` of this machine."""
+    """The ``docker buildx`` of this machine: the part of ``ports.Engine`` that the SDK does not do."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    def version(self) -> str:
+    def buildx_version(self) -> str:
         """Return the version of buildx. Raises ``ToolMissingError`` if buildx is missing or too old."""
         done = self._runner.run(["docker", "buildx", "version"], check=False)
         if done.code != 0:

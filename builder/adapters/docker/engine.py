@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from builder.ports import (
     ContainerRun,
     EngineFacts,
     EngineResource,
-    ImageBuild,
     IndexEntry,
     PushedImage,
     Runner,
@@ -44,13 +43,12 @@ MIN_ENGINE = (23, 0)
 _TIMEOUT_SECONDS = 900
 
 
-class DockerEngine:
+class DockerEngine(Buildx):
     """A Docker Engine with BuildKit; implements ``ports.Engine``."""
 
     def __init__(self, runner: Runner, env: Mapping[str, str]) -> None:
         """Make an engine that connects on first use, so that commands without Docker need no engine."""
-        self._runner = runner
-        self._buildx = Buildx(runner)
+        super().__init__(runner)
         self._env = env
         self._client: docker.DockerClient | None = None
 
@@ -61,7 +59,7 @@ class DockerEngine:
             info = self._sdk().info()
         _require_docker(version)
         require_version("Docker Engine", str(version["Version"]), MIN_ENGINE)
-        buildx = self._buildx.version()
+        buildx = self.buildx_version()
         root = Path(str(info.get("DockerRootDir", "")))
         return EngineFacts(
             version=str(version["Version"]),
@@ -124,18 +122,6 @@ class DockerEngine:
             known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
         return Registry(repository, cli_logins(), insecure=is_loopback(host) or known.get("Secure") is False)
 
-    def builders(self, flag: str) -> Sequence[str]:
-        """See ``ports.Engine.builders``."""
-        return self._buildx.builders(flag)
-
-    def wake(self, builder: str) -> None:
-        """See ``ports.Engine.wake``."""
-        self._buildx.wake(builder)
-
-    def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """See ``ports.Engine.build``."""
-        self._buildx.build(request, on_line)
-
     def run(self, request: ContainerRun) -> Completed:
         """See ``ports.Engine.run``."""
         with _engine_errors():
@@ -165,13 +151,13 @@ class DockerEngine:
         return [
             *(EngineResource("container", one.short_id, str(one.id)) for one in containers),
             *(EngineResource("image", tag, tag, size) for tag, size in sorted(images.items())),
-            *self._buildx.caches(),
+            *self.caches(),
         ]
 
     def remove(self, thing: EngineResource) -> str:
         """See ``ports.Engine.remove``."""
         if thing.kind == "cache":
-            self._buildx.drop(thing)
+            self.drop(thing)
             return f"dropped cache {thing.name}"
         with _engine_errors():
             try:

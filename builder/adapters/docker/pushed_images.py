@@ -15,9 +15,9 @@ from builder.adapters.docker.registry import (
     descriptor,
     json_bytes,
     read_answer,
-    sha256_of,
 )
 from builder.errors import TransferError
+from builder.files.digest import named_digest
 from builder.formats.oci import MANIFEST_TYPE
 from builder.ports import IndexEntry, PushedImage, Statement
 
@@ -63,7 +63,7 @@ def read_image(registry: Registry, tag: str, platform: str) -> PushedImage:
         raise TransferError(f"{registry.repository}:{tag} has no image for {platform}")
     config = read_answer(_Config, registry.get(f"blobs/{document.config.digest}"))
     return PushedImage(
-        digest=sha256_of(top.content),
+        digest=named_digest(top.content),
         layers=tuple(config.rootfs.diff_ids),
         sizes=tuple(layer.size for layer in document.layers),
     )
@@ -76,7 +76,7 @@ def push_index(registry: Registry, tags: Sequence[str], images: Sequence[IndexEn
     index = json_bytes({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries})
     for tag in tags:
         registry.put_manifest(tag, index, INDEX_TYPE)
-    return sha256_of(index)
+    return named_digest(index)
 
 
 def _image_entry(registry: Registry, image: IndexEntry) -> dict[str, object]:
@@ -96,7 +96,7 @@ def _attestation_entry(registry: Registry, image: IndexEntry) -> dict[str, objec
     manifest = json_bytes(
         {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": layers}
     )
-    registry.put_manifest(sha256_of(manifest), manifest)
+    registry.put_manifest(named_digest(manifest), manifest)
     notes = {"reference.type": "attestation-manifest", "reference.digest": image.digest}
     return {
         **descriptor(manifest, MANIFEST_TYPE),

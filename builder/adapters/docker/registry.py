@@ -7,7 +7,6 @@ registry names.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
@@ -35,6 +34,7 @@ from builder.adapters.http_session import (
 )
 from builder.adapters.retries import FileBody
 from builder.errors import ConfigError, TransferError
+from builder.files.digest import named_digest
 from builder.files.oci_opener import bearer_parameters
 from builder.formats.oci import MANIFEST_LIMIT, MANIFEST_TYPE, OciAddress, is_loopback, registry_host
 
@@ -442,11 +442,6 @@ def json_bytes(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-def sha256_of(data: bytes) -> str:
-    """Return the digest of a blob or manifest: ``sha256:`` and 64 hex digits."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def descriptor(data: bytes, media_type: str) -> dict[str, object]:
     """Return the entry that names a blob or manifest in another manifest."""
-    return {"mediaType": media_type, "digest": sha256_of(data), "size": len(data)}
+    return {"mediaType": media_type, "digest": named_digest(data), "size": len(data)}

@@ -6,7 +6,6 @@ Git tags" and "for repositories". Failed requests are repeated by ``adapters.git
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -16,7 +15,7 @@ from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
 from builder.adapters.retries import FileBody, TransientFailure
 from builder.errors import IntegrityError, TransferError
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, named_digest
 from builder.ports import Reporter
 from builder.release.assets import Asset, Release, matches, require_repository, require_size
 
@@ -217,7 +216,7 @@ class GitHub:
 
     def _fetch(self, asset: Asset, limit: int) -> bytes:
         data = self._http.attempt_bytes(f"{self._root}/assets/{asset.id}", limit)
-        got = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        got = named_digest(data)
         if len(data) != asset.size or asset.digest not in (None, got):
             wanted = f"{asset.size} bytes, {asset.digest}"
             raise TransientFailure(f"wanted {wanted}; got {len(data)} bytes, {got}", error=IntegrityError)

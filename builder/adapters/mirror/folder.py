@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.errors import ConfigError, DiskError, ReleaseConflictError
@@ -21,6 +20,7 @@ from builder.files.disk import disk_errors, resolved, sync_folder
 from builder.files.file_lock import exclusive
 from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import INDEX
+from builder.package.provenance import utc
 from builder.release.mirror import (
     EMPTY,
     LATEST,
@@ -213,8 +213,7 @@ def _release_in_folder(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
             content = file.read(INDEX_LIMIT)
             public = os.fstat(file.fileno()).st_mtime_ns
         if tag_in(content) == folder.name:
-            when = datetime.fromtimestamp(public // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            yield public, entry(folder.name, when, hashlib.sha256(content).hexdigest())
+            yield public, entry(folder.name, utc(public // 10**9), hashlib.sha256(content).hexdigest())
 
 
 def _require_writable(root: Path) -> None:

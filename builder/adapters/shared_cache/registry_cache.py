@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
-from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository, sha256_of
+from builder.adapters.docker.registry import BYTES_TYPE, RefusedError, artifact, open_repository
 from builder.errors import TransferError, ValidationError
+from builder.files.digest import named_digest
 from builder.formats.oci import DIGEST_FORM, OciAddress
 from builder.inside import agent
 
@@ -61,7 +62,7 @@ class RegistryCache:
         if layer is None:
             raise self._nonsense(f"{_tag(key)} is no object of a compile cache")
         value = self._ask(partial(self._registry.blob, layer.digest, agent.LARGEST))
-        if value is not None and sha256_of(value) != layer.digest:
+        if value is not None and named_digest(value) != layer.digest:
             raise self._nonsense(f"for {_tag(key)} it sends other bytes than {layer.digest}")
         return value
 

@@ -173,7 +173,7 @@ def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Repor
     if is_library(name, head):
         return {name: path}
     if is_zip(head):
-        return _without_top(read_zip(path, scratch, what).libraries, name)
+        return _without_top(read_zip(path, scratch, what), name)
     if is_compressed(head) or is_tar(head):
         return _without_top(read_tar(path, what, scratch, reporter), name)
     if head.startswith(DEBIAN_PACKAGE):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
-from builder.adapters.untrusted.image_documents import Layer, plain
+from builder.adapters.untrusted.image_documents import plain
 from builder.adapters.untrusted.reading import Scratch, UnpackLimits, damage_errors, is_zip
 from builder.binary.kinds.file_kinds import HEAD
 from builder.binary.library_names import is_library
@@ -23,12 +23,12 @@ _DEEPEST = 3
 """The deepest nesting of archives that is read."""
 
 
-def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
-    """Return an archive's libraries. Raises ``IntegrityError``, ``ValidationError`` or ``DiskError``."""
-    layer = Layer()
-    for name, file in members_of(path, scratch, what, UnpackLimits.of(what, path.stat().st_size)):
-        layer.add(name, file)
-    return layer
+def read_zip(path: Path, scratch: Scratch, what: str) -> dict[str, Path]:
+    """Return an archive's libraries by path.
+
+    Raises ``IntegrityError``, ``ValidationError`` or ``DiskError``.
+    """
+    return dict(members_of(path, scratch, what, UnpackLimits.of(what, path.stat().st_size)))
 
 
 def members_of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from builder.adapters.git import revision_of
 from builder.adapters.untrusted.opener import is_url, require_path, shown
-from builder.adapters.wheel import PipSource
+from builder.adapters.wheel import download_wheel
 from builder.app.inspection import opener
 from builder.binary.library import Inspected
 from builder.builds.wiring import Wiring
@@ -139,7 +138,7 @@ def _by_pip(wiring: Wiring, what: str, pin: Pin | None, folder: Path) -> Path:
         raise ValidationError(
             f"{what}: {item.platform!r} is no platform", advice=f"Name one of {', '.join(PLATFORMS)}."
         )
-    file = PipSource(runner=wiring.runner, python=sys.executable).download(item, pin, folder)
+    file = download_wheel(wiring.runner, item, pin, folder)
     _require(file, pin.sha256 if pin else "")
     return file
 

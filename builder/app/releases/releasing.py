@@ -29,6 +29,7 @@ from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
 from builder.formats.text import redacted
 from builder.formats.trust import parse_root, root_name
 from builder.package.archive import manifest_of
+from builder.package.checksums import read_checksums, update_checksums
 from builder.pipeline.verify import verify
 from builder.project.kinds import API
 from builder.project.variants import Project
@@ -88,7 +89,7 @@ def publish_on(
 def add_inspector(wiring: Wiring) -> None:
     """Write ``dist/ortpacks-inspect.pyz``, ``inspect`` as one file, and add it to the release's files."""
     inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
-    wiring.checksums.update(wiring.dist, put={inspector.name: file_digest(inspector).sha256})
+    update_checksums(wiring.dist, put={inspector.name: file_digest(inspector).sha256})
 
 
 def _add_runtime_layer(wiring: Wiring) -> None:
@@ -98,7 +99,7 @@ def _add_runtime_layer(wiring: Wiring) -> None:
     for other in others:
         other.unlink()
     put = {wheel.name: file_digest(wheel).sha256}
-    wiring.checksums.update(wiring.dist, put=put, drop=tuple(path.name for path in others))
+    update_checksums(wiring.dist, put=put, drop=tuple(path.name for path in others))
 
 
 def add_zips(wiring: Wiring) -> None:
@@ -107,7 +108,7 @@ def add_zips(wiring: Wiring) -> None:
     A zip larger than ``bundle.budget`` is left out with a warning. Raises ``IntegrityError`` and
     ``DiskError``.
     """
-    archive, sums = wiring.archive(wiring.reporter), wiring.checksums.read(wiring.dist)
+    archive, sums = wiring.archive(wiring.reporter), read_checksums(wiring.dist)
     packages: dict[str, tuple[Path, Manifest]] = {}
     for package in archives_in(wiring.dist):
         manifest = manifest_of(package, archive)
@@ -129,7 +130,7 @@ def add_zips(wiring: Wiring) -> None:
     old = {name for name in sums if name.endswith(f"-{WINDOWS}.zip")} - put.keys()
     for name in old:
         (wiring.dist / name).unlink(missing_ok=True)
-    wiring.checksums.update(wiring.dist, put=put, drop=tuple(old))
+    update_checksums(wiring.dist, put=put, drop=tuple(old))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> ReleaseStatus:
@@ -191,7 +192,6 @@ def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> Publ
     return PublishPorts(
         host=host,
         archive=wiring.archive(wiring.reporter),
-        checksums=wiring.checksums,
         reporter=wiring.reporter,
         verify=lambda package: verify(package, verifier(wiring, wiring.reporter, None)),
         write=write_file,
@@ -285,7 +285,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> ReleaseSta
 
 def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
     """Return the release's files that exist before it is prepared, which are nearly all of its bytes."""
-    names = {*wiring.checksums.read(wiring.dist), CLIENT}
+    names = {*read_checksums(wiring.dist), CLIENT}
     return tuple(path for path in (wiring.dist / name for name in sorted(names)) if path.is_file())
 
 

@@ -21,6 +21,7 @@ from builder.package.archive import manifest_of
 from builder.package.attestations import AttestedImage, Part, attestations, library_parts
 from builder.package.provenance import BuilderRun
 from builder.package.sbom import deb_purl
+from builder.pipeline.compile import build_logged
 from builder.pipeline.image import (
     HOME,
     PLATFORMS,
@@ -138,7 +139,7 @@ class RuntimeImage:
                 network=False,
                 platform=PLATFORMS[self._platform],
             )
-            self._build(request)
+            build_logged(wiring.engine, request, self._place.log)
             built = wiring.engine.layers(tags[0])
             size = size_on_disk(context.iterdir())
             also = f", also {tags[1]}, which compose.yaml starts" if tags[1:] else ""
@@ -190,10 +191,6 @@ class RuntimeImage:
         store = self._wiring.store(self._wiring.lock, self._reporter)
         return ImageWheel(tree=store.unpack(wheel), part=part_of(self._wiring, wheel))
 
-    def _build(self, request: ImageBuild) -> None:
-        with self._place.log.open("a", encoding="utf-8") as log:
-            self._wiring.engine.build(request, lambda line: print(line, file=log))
-
     def _push(
         self, request: ImageBuild, contents: _Contents, built: tuple[str, ...], repository: str
     ) -> tuple[PushedImage, IndexEntry]:
@@ -205,7 +202,7 @@ class RuntimeImage:
         reference = f"{repository}:{published_tags(contents.manifest, service=self._service is not None)[0]}"
         alone = f"{reference}-{architecture(self._platform)}"
         with self._reporter.step(f"push {alone}"):
-            self._build(replace(request, tags=(), push=(alone,)))
+            build_logged(engine, replace(request, tags=(), push=(alone,)), self._place.log)
             image = engine.pushed(alone, docker)
         require_same(alone, built, image)
         statements = attestations(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from typing import IO, Callable, Iterator, List, Optional, Protocol, Sequence, Tuple, Type, cast
+from typing import IO, Callable, Iterator, List, Optional, Protocol, Tuple, Type, cast
 
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError
@@ -165,8 +165,6 @@ _SAMPLE = base64.b64decode(
 
 _PROBE = b"probe\0"
 
-Find = Callable[[str], Optional[str]]
-
 _ADVICE = {
     "linux": "the program zstd (apt install zstd, dnf install zstd), the Python package backports.zstd",
     "darwin": "the program zstd (brew install zstd), the Python package backports.zstd (pip install)",
@@ -193,21 +191,13 @@ class _ZstdModule(Protocol):
 
 
 @contextmanager
-def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.which) -> Iterator[IO[bytes]]:
-    """Yield the decompressed bytes as a stream, which the caller reads to its end.
+def _unpacked_zstd(source: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
+    """Yield the decompressed bytes of ``source``, which is ``file``'s, as a stream.
 
     Raises ``ToolMissingError`` where no module or program decompresses zstd, ``IntegrityError`` where the
     bytes are not zstd, end early, or need a window longer than ``LONGEST_WINDOW``.
     """
-    with _opened(file, None) as source, _unpacked_zstd(source, file, modules, find) as stream:
-        yield stream
-
-
-@contextmanager
-def _unpacked_zstd(
-    source: IO[bytes], file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.which
-) -> Iterator[IO[bytes]]:
-    reader = _reader(tuple(modules), find)
+    reader = _reader()
     _require_window(file)
     with reader.open(source, f"{file}: not a whole zstd file") as stream:
         yield stream
@@ -241,12 +231,12 @@ def window_of(head: bytes) -> int:
     return least + int.from_bytes(head[begin : begin + length], "little")
 
 
-def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
+def require_zstd() -> None:
     """Raise ``ToolMissingError`` where nothing here decompresses zstd.
 
     The caller checks this before a download.
     """
-    _reader(tuple(modules), find)
+    _reader()
 
 
 @dataclass(frozen=True)
@@ -282,9 +272,9 @@ class _Reader:
 
 
 @cache
-def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
+def _reader() -> _Reader:
     """Return the first reader that decompresses the sample. Raises ``ToolMissingError`` where none does."""
-    for reader in _readers(modules, find):
+    for reader in _readers():
         if reader.works():
             return reader
     raise no_zstd()
@@ -308,12 +298,12 @@ def no_zstd(*details: str) -> ToolMissingError:
     )
 
 
-def _readers(modules: Sequence[str], find: Find) -> Iterator[_Reader]:
-    for name in modules:
+def _readers() -> Iterator[_Reader]:
+    for name in MODULES:
         with suppress(ImportError):
             yield _Reader(module=cast("_ZstdModule", importlib.import_module(name)))
     for program, *arguments in PROGRAMS:
-        path = find(program)
+        path = shutil.which(program)
         if path is not None:
             yield _Reader(argv=(path, *arguments))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.git import GitTrees, revision_of, tag_commit
+from builder.adapters.git import download_tree, revision_of, tag_commit
 from builder.adapters.process import ProcessRunner
 from builder.errors import IntegrityError, TransferError, ValidationError
 from builder.package.provenance import Revision
@@ -162,7 +162,7 @@ def test_a_tags_tree_comes_as_a_tar_of_its_commit(
     bytes_ = []
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
-        tar = GitTrees(runner).download(tag, pin, tmp_path / name)
+        tar = download_tree(runner, tag, pin, tmp_path / name)
         assert [path.name for path in (tmp_path / name).iterdir()] == ["a%20tree-v1.tar"]
         with tarfile.open(tar) as archive:
             assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
@@ -174,10 +174,10 @@ def test_a_tag_that_moved_is_refused(repository: Path, runner: ProcessRunner, tm
     tag = tagged(repository)
     pin = Pin(revision=git(repository, "rev-parse", "HEAD"))
     with pytest.raises(IntegrityError, match=f"wanted commit {pin.revision}, the tag leads to"):
-        GitTrees(runner).download(tag, pin, tmp_path)
+        download_tree(runner, tag, pin, tmp_path)
 
 
 def test_a_server_out_of_reach_is_told(runner: ProcessRunner, tmp_path: Path) -> None:
     tag = Input(InputKind.GIT, f"{(tmp_path / 'none').as_uri()}@v1")
     with pytest.raises(TransferError, match="cannot be reached"):
-        GitTrees(runner).download(tag, Pin(revision="a" * 40), tmp_path)
+        download_tree(runner, tag, Pin(revision="a" * 40), tmp_path)

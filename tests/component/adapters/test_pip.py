@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
 from builder.adapters.process import ProcessRunner
-from builder.adapters.wheel import PipSource
+from builder.adapters.store import Source
+from builder.adapters.wheel import download_wheel
 from builder.errors import CommandError, DiskError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Pin
@@ -54,14 +56,14 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def source(index: Path) -> PipSource:
+def source(index: Path) -> Source:
     env = {
         "PATH": os.environ["PATH"],
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(index),
     }
-    return PipSource(runner=ProcessRunner(env), python=sys.executable)
+    return partial(download_wheel, ProcessRunner(env))
 
 
 def pin(name: str) -> Pin:
@@ -69,46 +71,46 @@ def pin(name: str) -> Pin:
 
 
 @pytest.mark.parametrize("name", [NAMES[0], NAMES[5], NAMES[7]])
-def test_exactly_the_locked_file_arrives(source: PipSource, tmp_path: Path, name: str) -> None:
+def test_exactly_the_locked_file_arrives(source: Source, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "incoming"
     folder.mkdir()
-    assert source.download(ITEM, pin(name), folder).name == name
+    assert source(ITEM, pin(name), folder).name == name
 
 
-def test_the_first_choice_fits_linux_with_glibc_2_35(source: PipSource, tmp_path: Path) -> None:
-    assert source.download(ITEM, None, tmp_path).name == NAMES[0]
+def test_the_first_choice_fits_linux_with_glibc_2_35(source: Source, tmp_path: Path) -> None:
+    assert source(ITEM, None, tmp_path).name == NAMES[0]
 
 
 @pytest.mark.parametrize(
     ("platform", "name"), [("linux-arm64", NAMES[2]), ("win-x64", NAMES[4]), ("macos-arm64", NAMES[8])]
 )
 def test_the_first_choice_fits_another_platform_that_is_asked_for(
-    source: PipSource, tmp_path: Path, platform: str, name: str
+    source: Source, tmp_path: Path, platform: str, name: str
 ) -> None:
-    assert source.download(Input.wheel("gpu-thing==1.0", platform), None, tmp_path).name == name
+    assert source(Input.wheel("gpu-thing==1.0", platform), None, tmp_path).name == name
 
 
-def test_what_a_killed_run_left_is_removed(source: PipSource, tmp_path: Path) -> None:
+def test_what_a_killed_run_left_is_removed(source: Source, tmp_path: Path) -> None:
     (tmp_path / "pip-0").mkdir()
     (tmp_path / "pip-0/half.whl").write_bytes(b"half")
-    source.download(ITEM, pin(NAMES[6]), tmp_path)
+    source(ITEM, pin(NAMES[6]), tmp_path)
     assert [path.name for path in tmp_path.rglob("*.whl")] == [NAMES[6]]
 
 
-def test_a_version_that_is_not_there(source: PipSource, tmp_path: Path) -> None:
+def test_a_version_that_is_not_there(source: Source, tmp_path: Path) -> None:
     with pytest.raises(TransferError, match=r"wheel:gpu-thing==9: pip could not fetch it") as caught:
-        source.download(Input.wheel("gpu-thing==9"), None, tmp_path)
+        source(Input.wheel("gpu-thing==9"), None, tmp_path)
     assert "No matching distribution found for gpu-thing==9" in str(caught.value)
 
 
 def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     said = ("ERROR: Could not install packages: [Errno 28] No space left on device",)
-    runner = FakeRunner(answers={"python": CommandError("pip failed", tail=said)})
+    runner = FakeRunner(answers={sys.executable: CommandError("pip failed", tail=said)})
     with pytest.raises(DiskError, match=r"gpu-thing==1\.0: the disk is full\. Free space"):
-        PipSource(runner=runner, python="python").download(ITEM, pin(NAMES[6]), tmp_path)
+        download_wheel(runner, ITEM, pin(NAMES[6]), tmp_path)
 
 
 def test_no_wheel_is_a_failure(tmp_path: Path) -> None:
-    runner = FakeRunner(answers={"python": Completed(code=0, stdout="", stderr="")})
+    runner = FakeRunner(answers={sys.executable: Completed(code=0, stdout="", stderr="")})
     with pytest.raises(TransferError, match="left no wheel"):
-        PipSource(runner=runner, python="python").download(ITEM, pin(NAMES[6]), tmp_path)
+        download_wheel(runner, ITEM, pin(NAMES[6]), tmp_path)

@@ -31,7 +31,7 @@ class FakeSource:
     seconds: float = 0.0
     calls: list[Pin | None] = field(default_factory=list)
 
-    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
+    def __call__(self, item: Input, pin: Pin | None, folder: Path) -> Path:
         self.calls.append(pin)
         time.sleep(self.seconds)
         file = folder / item.spec.rsplit("/", maxsplit=1)[-1]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.transfer import HttpTransfer
-from builder.adapters.url_sources import RedistSource, UrlMirror, UrlSource
+from builder.adapters.url_sources import UrlMirror, download_redist, download_url
 from builder.errors import IntegrityError, ParseError, TransferError
 from builder.project.inputs import Input, InputKind, Pin
 from tests.doubles.loopback import listening
@@ -76,7 +76,7 @@ def redist(folder: Path, listed: object = LIST, data: bytes = ARCHIVE) -> None:
 def test_a_component_is_what_nvidias_list_names(served: tuple[Path, UrlMirror], tmp_path: Path) -> None:
     folder, mirror = served
     redist(folder)
-    got = RedistSource(mirror).download(NVCC, None, tmp_path)
+    got = download_redist(mirror, NVCC, None, tmp_path)
     assert (got.name, got.read_bytes()) == (FILE, ARCHIVE)
     assert not list(tmp_path.glob("*.json"))
 
@@ -85,7 +85,7 @@ def test_a_pinned_component_asks_for_no_list(served: tuple[Path, UrlMirror], tmp
     folder, mirror = served
     redist(folder, listed="gone")
     pin = Pin(filename=FILE, size=len(ARCHIVE), sha256=SHA256)
-    assert RedistSource(mirror).download(NVCC, pin, tmp_path).read_bytes() == ARCHIVE
+    assert download_redist(mirror, NVCC, pin, tmp_path).read_bytes() == ARCHIVE
 
 
 def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
@@ -94,7 +94,7 @@ def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
     folder, mirror = served
     redist(folder, data=b"an Archive")
     with pytest.raises(IntegrityError, match=f"names sha256 {SHA256}, its server gave"):
-        RedistSource(mirror).download(NVCC, None, tmp_path)
+        download_redist(mirror, NVCC, None, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_list_without_it_is_told(
     folder, mirror = served
     redist(folder, listed=listed)
     with pytest.raises(error, match=told):
-        RedistSource(mirror).download(NVCC, None, tmp_path)
+        download_redist(mirror, NVCC, None, tmp_path)
 
 
 def test_files_of_one_name_at_two_addresses_do_not_collide(
@@ -122,7 +122,7 @@ def test_files_of_one_name_at_two_addresses_do_not_collide(
     for address in addresses:
         lay(folder, address, address.encode())
     found = [
-        UrlSource(mirror).download(Input(InputKind.URL, f"https://{address}"), None, tmp_path)
+        download_url(mirror, Input(InputKind.URL, f"https://{address}"), None, tmp_path)
         for address in addresses
     ]
     assert [file.read_bytes().decode() for file in found] == addresses

@@ -39,7 +39,7 @@ def test_a_stage_is_built_from_the_file_it_stands_in(
     root: Path, place: Workplace, target: str, dockerfile: str, network: bool
 ) -> None:
     engine = FakeEngine()
-    build_image(place, target, "ortpacks/x:1", engine=engine, network=network)
+    build_image(place, target, "ortpacks/x:1", engine=engine, network=network, trees={})
     (request,) = engine.builds
     assert request.dockerfile == place.root / dockerfile
     assert (request.target, request.tags, request.output) == (target, ("ortpacks/x:1",), None)
@@ -55,7 +55,7 @@ def test_a_failure_is_the_engines_and_the_log_goes_on(place: Workplace) -> None:
 
     place.log.write_text("#1 compiled\n", encoding="utf-8")
     with pytest.raises(CommandError, match="stage bare exited with 1"):
-        build_image(place, "bare", "ortpacks/x:1", engine=FakeEngine(on_build=fail), network=False)
+        build_image(place, "bare", "ortpacks/x:1", engine=FakeEngine(on_build=fail), network=False, trees={})
     assert place.log.read_text(encoding="utf-8") == "#1 compiled\n#7 useradd: not found\n"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.wheel import record_text
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
@@ -19,6 +19,7 @@ from builder.files.digest import file_digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
+from builder.package.checksums import update_checksums
 from builder.package.describe import BinaryReport
 from builder.pipeline.verify import Verifier, verify
 from builder.project.inputs import Input
@@ -66,7 +67,6 @@ class Desk:
         return Verifier(
             archive=self.archive,
             bom=CycloneDx(),
-            checksums=ChecksumFile(),
             reporter=self.reporter,
             tree=tree,
             record=record_text,
@@ -99,7 +99,7 @@ class Desk:
         content = Content(manifest=json.dumps(manifest).encode(), members=members, digests=digests)
         self.archive.write(self.package, content, Preset.FAST, lambda _: None)
         whole = file_digest(self.package)
-        ChecksumFile().update(self.package.parent, put={self.package.name: whole.sha256})
+        update_checksums(self.package.parent, put={self.package.name: whole.sha256})
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +285,7 @@ def test_findings_of_the_check_and_of_the_self_test_fail_it(desk: Desk) -> None:
 
 
 def test_bytes_that_sha256sums_does_not_name_are_found(desk: Desk) -> None:
-    ChecksumFile().update(desk.package.parent, put={desk.package.name: hashlib.sha256(b"").hexdigest()})
+    update_checksums(desk.package.parent, put={desk.package.name: hashlib.sha256(b"").hexdigest()})
     assert desk.findings() == [f"B008 {desk.package.name}"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.wheel import record_text
 from builder.package.archive import Member
@@ -71,7 +71,6 @@ def site_in(folder: Path) -> Site:
     ports = BundlePorts(
         archive=PackageArchive(reporter=reporter, workers=1),
         bom=CycloneDx(),
-        checksums=ChecksumFile(),
         reporter=reporter,
         dist=folder / "dist",
         work=folder / "documents",

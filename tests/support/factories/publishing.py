@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.retries import RetryPolicy
@@ -99,7 +99,6 @@ def ports(
     return PublishPorts(
         host=host,
         archive=PackageArchive(reporter=reporter),
-        checksums=ChecksumFile(),
         reporter=reporter,
         verify=verify,
         write=write_file,

@@ -8,29 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import ChecksumFile, parse_checksums
 from builder.errors import ParseError
+from builder.package.checksums import parse_checksums, read_checksums, update_checksums
 
 A, B = "a" * 64, "b" * 64
 
 
 def test_checksums_are_merged_sorted_dropped_and_accepted_by_sha256sum(tmp_path: Path) -> None:
-    sums = ChecksumFile()
     for name in ("b.tar.zst", "a.tar.zst", "gone.tar.zst"):
         (tmp_path / name).write_text(name)
-        sums.update(tmp_path, put={name: hashlib.sha256(name.encode()).hexdigest()})
-    sums.update(tmp_path, put={}, drop=("gone.tar.zst",))
+        update_checksums(tmp_path, put={name: hashlib.sha256(name.encode()).hexdigest()})
+    update_checksums(tmp_path, put={}, drop=("gone.tar.zst",))
     checked = subprocess.run(
         ["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, check=True, text=True
     )
     assert checked.stdout == "a.tar.zst: OK\nb.tar.zst: OK\n"
-    assert set(sums.read(tmp_path)) == {"a.tar.zst", "b.tar.zst"}
+    assert set(read_checksums(tmp_path)) == {"a.tar.zst", "b.tar.zst"}
 
 
 def test_a_checksum_file_somebody_broke_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  a\nnonsense\n")
     with pytest.raises(ParseError, match=r"SHA256SUMS: line 2"):
-        ChecksumFile().update(tmp_path, put={})
+        update_checksums(tmp_path, put={})
 
 
 def test_checksums_are_read_as_sha256sum_writes_them() -> None:

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
+from builder.adapters.debian.apt_mirror import AptMirrors, download_debian
+from builder.adapters.store import Source
 from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
 from builder.project.inputs import Input, Pin
@@ -31,20 +33,19 @@ def mirror() -> Iterator[FileServer]:
         yield server
 
 
-def source(*urls: str, folder: Path, sleep: Callable[[float], None] = lambda seconds: None) -> DebianSource:
+def source(*urls: str, folder: Path, sleep: Callable[[float], None] = lambda seconds: None) -> Source:
     apt = folder / "apt"
     (apt / "sources.list.d").mkdir(parents=True, exist_ok=True)
     (apt / "sources.list").write_text("".join(f"deb {url} bookworm main\n" for url in urls))
-    return DebianSource(
-        mirrors=AptMirrors(folder=apt), transfer=HttpTransfer(reporter=FakeReporter(), sleep=sleep, env={})
-    )
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=sleep, env={})
+    return partial(download_debian, AptMirrors(folder=apt), transfer)
 
 
 PIN = Pin(filename=Path(POOL).name, size=len(BODY), sha256=hashlib.sha256(BODY).hexdigest())
 
 
 def test_the_file_comes_under_its_own_name(mirror: FileServer, tmp_path: Path) -> None:
-    file = source(mirror.url, folder=tmp_path).download(Input.debian(POOL), PIN, tmp_path)
+    file = source(mirror.url, folder=tmp_path)(Input.debian(POOL), PIN, tmp_path)
     assert file == tmp_path / "nvcc_12.4~12+dfsg-2_amd64.deb"
     assert file.read_bytes() == BODY
     assert mirror.requests == [("/debian/pool/main/n/nvcc/nvcc_12.4~12%2Bdfsg-2_amd64.deb", "")]
@@ -54,24 +55,22 @@ def test_a_file_that_changed_meanwhile_is_not_glued_together(mirror: FileServer,
     mirror.faults = ["cut", *["503"] * 5]
     getter = source(mirror.url, folder=tmp_path)
     with pytest.raises(TransferError):
-        getter.download(Input.debian(POOL), PIN, tmp_path)
+        getter(Input.debian(POOL), PIN, tmp_path)
     mirror.files[POOL], mirror.etag = b"new" * 400_000, '"two"'
-    assert getter.download(Input.debian(POOL), None, tmp_path).read_bytes() == b"new" * 400_000
+    assert getter(Input.debian(POOL), None, tmp_path).read_bytes() == b"new" * 400_000
 
 
 def test_500_is_tried_again_with_growing_pauses(mirror: FileServer, tmp_path: Path) -> None:
     pauses: list[float] = []
     mirror.faults = ["500", "502", "429"]
-    file = source(mirror.url, folder=tmp_path, sleep=pauses.append).download(
-        Input.debian(POOL), PIN, tmp_path
-    )
+    file = source(mirror.url, folder=tmp_path, sleep=pauses.append)(Input.debian(POOL), PIN, tmp_path)
     assert file.read_bytes() == BODY
     assert pauses == [1, 2, 4]
 
 
 def test_404_goes_to_the_next_mirror(mirror: FileServer, tmp_path: Path) -> None:
     with serve(FileServer(files={})) as empty:
-        file = source(empty.url, mirror.url, folder=tmp_path).download(Input.debian(POOL), PIN, tmp_path)
+        file = source(empty.url, mirror.url, folder=tmp_path)(Input.debian(POOL), PIN, tmp_path)
     assert file.read_bytes() == BODY
 
 
@@ -80,7 +79,7 @@ def test_404_everywhere_says_what_to_do(tmp_path: Path) -> None:
         serve(FileServer(files={})) as empty,
         pytest.raises(TransferError, match=r"nvcc_12.*is not on http.*ORTPACKS_DEBIAN_MIRROR"),
     ):
-        source(empty.url, folder=tmp_path).download(Input.debian(POOL), PIN, tmp_path)
+        source(empty.url, folder=tmp_path)(Input.debian(POOL), PIN, tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["404", "403", "500"])
@@ -88,12 +87,10 @@ def test_a_mirrors_password_is_in_no_message(mirror: FileServer, tmp_path: Path,
     mirror.faults = [fault] * 5
     url = mirror.url.replace("://", "://user:secret@")
     reporter = FakeReporter()
-    getter = DebianSource(
-        mirrors=AptMirrors(folder=tmp_path, override=url),
-        transfer=HttpTransfer(reporter=reporter, sleep=lambda seconds: None, env={}),
-    )
+    mirrors = AptMirrors(folder=tmp_path, override=url)
+    transfer = HttpTransfer(reporter=reporter, sleep=lambda seconds: None, env={})
     with pytest.raises(TransferError, match="://…@127") as caught:
-        getter.download(Input.debian(POOL), PIN, tmp_path)
+        download_debian(mirrors, transfer, Input.debian(POOL), PIN, tmp_path)
     cause = caught.value.__context__
     assert "secret" not in f"{caught.value} {cause} {reporter.lines}"
 
@@ -140,7 +137,7 @@ def test_kill_9_in_the_middle_costs_only_the_rest(mirror: FileServer, tmp_path: 
     assert not dest.exists()
     kept = part.stat().st_size
     assert kept >= 1 << 18
-    file = source(mirror.url, folder=tmp_path).download(Input.debian(POOL), PIN, tmp_path)
+    file = source(mirror.url, folder=tmp_path)(Input.debian(POOL), PIN, tmp_path)
     assert file.read_bytes() == BODY
     assert mirror.requests[-1][1] == f"bytes={kept}-"
 

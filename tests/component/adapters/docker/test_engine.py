@@ -377,12 +377,12 @@ def test_a_builder_that_runs_is_awake() -> None:
 )
 def test_engine_without_buildkit(answer: Completed, message: str) -> None:
     with pytest.raises(ToolMissingError, match=message):
-        Buildx(FakeRunner(answers={"docker buildx version": answer})).version()
+        Buildx(FakeRunner(answers={"docker buildx version": answer})).buildx_version()
 
 
 def test_buildx_that_will_do_says_its_version() -> None:
     answer = Completed(0, "github.com/docker/buildx v0.8.0 abc\n", "")
-    assert Buildx(FakeRunner(answers={"docker buildx version": answer})).version() == "0.8.0"
+    assert Buildx(FakeRunner(answers={"docker buildx version": answer})).buildx_version() == "0.8.0"
 
 
 @pytest.mark.parametrize(

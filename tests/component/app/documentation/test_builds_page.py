@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.app.documentation.builds_page import write_builds_page
 from builder.builds.packing import command_of, write_record
@@ -83,7 +83,7 @@ def built(
     compile's record."""
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
-    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, finished=MIDNIGHT)
     return packed.package.path
 
 
@@ -111,7 +111,7 @@ def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path)
         tmp_path,
         command=COMMAND,
         artifact=artifact(tmp_path / "artifact"),
-        clock=lambda: MIDNIGHT,
+        finished=MIDNIGHT,
     )
     assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
     record = loads(path.read_text(), path.name)
@@ -126,7 +126,7 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
     artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
         write_record(
-            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0
+            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", finished=0
         )
     assert not record_of(packed.package.path).exists()
 
@@ -242,7 +242,7 @@ def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     packed = package(shop.dist, LEGACY, FILES)
     empty = shop.dist / "artifact"
     empty.mkdir()
-    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, finished=MIDNIGHT)
     (row,) = rows(made(shop))
     assert (row["units"], row["compile"]) == ("", "no record")
 
@@ -303,7 +303,6 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     ports = BundlePorts(
         archive=PackageArchive(reporter=reporter),
         bom=CycloneDx(),
-        checksums=ChecksumFile(),
         reporter=reporter,
         dist=tmp_path,
         work=tmp_path,

@@ -15,6 +15,7 @@ from builder.app.releases.releasing import add_inspector, add_zips
 from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError
 from builder.files.digest import file_digest
+from builder.package.checksums import read_checksums
 from tests.support.factories import official_wheels as official
 from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter, reported
@@ -25,7 +26,7 @@ def test_inspect_in_one_file_is_made_and_listed(tmp_path: Path, root: Path) -> N
     shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
     add_inspector(shop)
     (inspector,) = tmp_path.glob("*.pyz")
-    assert shop.checksums.read(tmp_path) == {"ortpacks-inspect.pyz": file_digest(inspector).sha256}
+    assert read_checksums(tmp_path) == {"ortpacks-inspect.pyz": file_digest(inspector).sha256}
     assert "builder/inspector/__main__.py" in ZipFile(inspector).namelist()
 
 
@@ -59,7 +60,7 @@ def test_each_package_for_windows_is_in_the_release_as_a_zip_too(shop: Wiring) -
         assert archive.testzip() is None
         assert {name: archive.read(name) for name in archive.namelist()} == wanted
     assert f"{NAME}/manifest.json" in wanted
-    assert shop.checksums.read(shop.dist)[zipped.name] == file_digest(zipped).sha256
+    assert read_checksums(shop.dist)[zipped.name] == file_digest(zipped).sha256
 
 
 def test_a_zip_is_made_once_and_again_of_a_new_package_or_when_it_is_damaged(shop: Wiring) -> None:

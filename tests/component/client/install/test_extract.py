@@ -5,23 +5,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from backports import zstd
 
-from builder.client.install.decompress import Find, open_zstd, require_zstd, window_of
+from builder.client.install import decompress
+from builder.client.install.decompress import open_tar, require_zstd, window_of
 from builder.client.install.unpack import extract, read_manifest
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
 from builder.formats.manifest import Manifest
+from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index
 
@@ -30,6 +33,28 @@ TOP = name_of("modern")
 FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 100}
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
+
+Readers = Callable[..., None]
+"""A function that makes modules and programs the only ones here that can decompress zstd."""
+
+
+def named(folder: Path, **scripts: str) -> dict[str, str]:
+    """Write these programs and return their paths by name."""
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return {name: str(folder / name) for name in scripts}
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Readers]:
+    def only(*modules: str, **scripts: str) -> None:
+        monkeypatch.setattr(decompress, "MODULES", modules)
+        monkeypatch.setattr(shutil, "which", named(tmp_path, **scripts).get)
+        decompress._reader.cache_clear()
+
+    yield only
+    decompress._reader.cache_clear()
 
 
 def good(files: dict[str, bytes] | None = None) -> Members:
@@ -115,9 +140,10 @@ def test_modes_are_ours_not_the_archive_s(tmp_path: Path, mode: int) -> None:
     assert (tmp_path / "out/lib/a.so").stat().st_mode & 0o7777 == 0o755
 
 
-def test_nothing_that_reads_zstd_is_said_before_the_download(tmp_path: Path) -> None:
+def test_nothing_that_reads_zstd_is_said_before_the_download(readers: Readers) -> None:
+    readers()
     with pytest.raises(ToolMissingError, match="apt install zstd") as caught:
-        require_zstd(modules=(), find=lambda name: None)
+        require_zstd()
     assert caught.value.exit_code == 4
 
 
@@ -128,53 +154,51 @@ exit 1
 """Message and exit status of libarchive 3.5 without libzstd on a machine without zstd."""
 
 
-def named(folder: Path, **scripts: str) -> Find:
-    """Write these programs and return a search function that finds only them."""
-    for name, script in scripts.items():
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-    return lambda name: str(folder / name) if name in scripts else None
-
-
 @pytest.mark.parametrize("script", [MACS_BSDTAR, "exit 0", "echo not what was asked for", "kill -9 $$"])
 def test_a_program_that_only_seems_to_read_zstd_is_none(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str
+    readers: Readers, capfd: pytest.CaptureFixture[str], script: str
 ) -> None:
+    readers(bsdtar=script, tar=script)
     with pytest.raises(ToolMissingError, match="Nothing here can unpack zstd"):
-        require_zstd((), named(tmp_path, bsdtar=script, tar=script))
+        require_zstd()
     assert capfd.readouterr() == ("", ""), "nobody has to read what a mere try says"
 
 
-def test_a_program_that_works_is_taken_where_another_does_not(tmp_path: Path) -> None:
-    find = named(tmp_path, zstd="exit 1", bsdtar=MACS_BSDTAR, tar="exec zstd -dcq")
+def test_a_program_that_works_is_taken_where_another_does_not(tmp_path: Path, readers: Readers) -> None:
+    readers(zstd="exit 1", bsdtar=MACS_BSDTAR, tar="exec zstd -dcq")
     (tmp_path / "x.zst").write_bytes(zstd.compress(b"text"))
-    with open_zstd(tmp_path / "x.zst", (), find) as stream:
+    with open_tar(tmp_path / "x.zst", Form.ZST) as stream:
         assert stream.read() == b"text"
 
 
 def test_zstd_is_tried_where_no_temporary_file_can_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
-    require_zstd((), named(tmp_path, zstd="exec zstd -dcq"))
+    readers(zstd="exec zstd -dcq")
+    require_zstd()
 
 
-def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_cannot_read_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: Readers
+) -> None:
     (tmp_path / "broken_zstd.py").write_text("ZstdFile = None\ndef open(file, mode): raise MemoryError\n")
     monkeypatch.syspath_prepend(tmp_path)
-    require_zstd(("broken_zstd", "backports.zstd"), lambda name: None)
+    readers("broken_zstd", "backports.zstd")
+    require_zstd()
+    readers("broken_zstd")
     with pytest.raises(ToolMissingError):
-        require_zstd(("broken_zstd",), lambda name: None)
+        require_zstd()
 
 
-def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path, readers: Readers) -> None:
     """A program that refuses a window prints nothing: its failure is reported, not an empty archive."""
     tried = tmp_path / "tried"
-    find = named(tmp_path, zstd=f"[ -e {tried} ] && exit 1; touch {tried}; exec zstd -dcq")
+    readers(zstd=f"[ -e {tried} ] && exit 1; touch {tried}; exec zstd -dcq")
     (tmp_path / "x.zst").write_bytes(archive(good()))
     with (
         pytest.raises(IntegrityError, match="zstd exited with 1"),
-        open_zstd(tmp_path / "x.zst", (), find) as it,
+        open_tar(tmp_path / "x.zst", Form.ZST) as it,
     ):
         extract(it, TOP, tmp_path / "out", 100)
 
@@ -201,15 +225,23 @@ def test_a_frame_of_one_segment_needs_the_memory_of_its_content(length: int) -> 
     assert window_of(zstd.compress(bytes(length))) == length
 
 
-@pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
-def test_every_reader_gives_the_same_bytes_of_many_frames(tmp_path: Path, modules: tuple[str, ...]) -> None:
+EVERY_READER = pytest.mark.parametrize(
+    ("modules", "scripts"),
+    [(("backports.zstd",), {}), ((), {"zstd": 'exec zstd "$@"'})],
+    ids=["module", "program"],
+)
+
+
+@EVERY_READER
+def test_every_reader_gives_the_same_bytes_of_many_frames(
+    tmp_path: Path, readers: Readers, modules: tuple[str, ...], scripts: dict[str, str]
+) -> None:
     first, second = archive(good()), archive(good())
     path = tmp_path / "two frames.zst"
     path.write_bytes(first + second)
-    with open_zstd(path, modules) as stream:
-        digest = hashlib.sha256(stream.read()).hexdigest()
-    with open_zstd(path, ("backports.zstd",)) as stream:
-        assert hashlib.sha256(stream.read()).hexdigest() == digest
+    readers(*modules, **scripts)
+    with open_tar(path, Form.ZST) as stream:
+        assert stream.read() == zstd.decompress(first) + zstd.decompress(second)
 
 
 def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:
@@ -256,11 +288,16 @@ def test_whatever_tarfile_makes_of_a_header_is_a_message(
         read_manifest(io.BytesIO(b""), TOP)
 
 
-@pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
+@EVERY_READER
 @pytest.mark.parametrize("content", [archive(good())[:-20], b"not zstd at all"], ids=["half", "none"])
 def test_every_reader_refuses_what_is_no_whole_zstd(
-    tmp_path: Path, modules: tuple[str, ...], content: bytes
+    tmp_path: Path,
+    readers: Readers,
+    modules: tuple[str, ...],
+    scripts: dict[str, str],
+    content: bytes,
 ) -> None:
+    readers(*modules, **scripts)
     (tmp_path / "half.zst").write_bytes(content)
-    with pytest.raises(IntegrityError), open_zstd(tmp_path / "half.zst", modules) as stream:
+    with pytest.raises(IntegrityError), open_tar(tmp_path / "half.zst", Form.ZST) as stream:
         stream.read()

@@ -281,7 +281,7 @@ def test_an_archive_that_changes_after_it_was_verified_is_refused(
         if shutil.which(program[0]) is None:
             pytest.skip(f"needs {program[0]}")
         reader = decompress._Reader(argv=program)
-        monkeypatch.setattr(decompress, "_reader", lambda modules, find: reader)
+        monkeypatch.setattr(decompress, "_reader", lambda: reader)
     monkeypatch.setattr(installer, "open_tar", late)
     assert machine.run("install", "--offline", str(archive if alone else release)) == 7, machine.out
     assert calls == [archive]

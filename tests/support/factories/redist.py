@@ -164,8 +164,8 @@ class _Maker:
         repository = self.hosts.repository
         repository.mkdir(parents=True)
         tarball = self.store.fetch(self.source.tarball)
-        unpack = ["tar", "-xf", tarball, "-C", repository, "--strip-components=1", "--exclude=*cubin*"]
-        subprocess.run(unpack, check=True)
+        more = ("--strip-components=1", "--exclude=*cubin*")
+        subprocess.run(["tar", "-xf", tarball, "-C", repository, *more], check=True)
         listed = repository / DEPENDENCY_LIST
         text = listed.read_text(encoding="utf-8")
         wanted = dependency_urls(text)

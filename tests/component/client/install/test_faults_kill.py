@@ -5,8 +5,6 @@ Another process kills the client at any moment; ``test_kill`` kills it at a coun
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
 import signal
 import sys
@@ -19,18 +17,14 @@ from pathlib import Path
 import pytest
 
 from builder.client.__main__ import run
-from builder.client.commands import install, manage  # noqa: F401 every client has them
 from tests.doubles.release import FILES, write_release
 from tests.support.faults.client import NEW, OLD, Ground, lay_ground, require_cured, require_usable
 from tests.support.faults.counted import cases_of
+from tests.support.forked import FORK, begin_anew
 
 SEED = 20_261_122
 
 ENV = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "PATH": "/usr/bin:/bin"}
-
-FORK = multiprocessing.get_context("forkserver")
-
-FORK.set_forkserver_preload(["tests.component.client.install.test_faults_kill"])
 
 TIMES = {"install": 30, "rollback": 12, "uninstall": 12}
 
@@ -49,22 +43,14 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 def client(argv: Sequence[str], begin: Connection, said: Path) -> None:
     """Run the client in this process as a shell would, once there is something to read from ``begin``."""
-    os.environ.clear()
-    os.environ.update(ENV)
-    file = os.open(said, os.O_WRONLY | os.O_CREAT)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    sys.argv = ["ortpacks", *argv]
+    begin_anew(["ortpacks", *argv], ENV, said, said)
     begin.send("ready")
     begin.recv()
     sys.exit(run())
 
 
 class Client:
-    """A client in its own process that starts its command on request.
-
-    The process is a fork of one that has all modules, which takes a tenth of the time of a new Python.
-    """
+    """A client in its own process that starts its command on request."""
 
     def __init__(self, argv: Sequence[str], said: Path) -> None:
         self.said = said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn, Sequence
+from typing import Dict, NoReturn, Sequence
 
 from builder.client import __version__
 from builder.client.commands.environment import SHELLS
@@ -15,7 +15,7 @@ from builder.formats.package_names import Layout
 
 COMMANDS = {
     "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
-    "list": ("manage", "show what the release offers and what is installed"),
+    "list": ("listing", "show what the release offers and what is installed"),
     "select": ("select_package", "show which package fits this machine and why"),
     "install": ("install", "download, verify, try out and install the package that fits"),
     "verify": ("manage", "hash the installed package again"),
@@ -125,6 +125,13 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
     Raises ``ConfigError`` for wrong arguments, ``HelpError`` for ``--help`` and for no arguments.
     """
+    if argv and argv[0] in COMMANDS:
+        command = _Parser(**_described(argv[0]))
+        _add_flags(argv[0], command)
+        arguments, unknown = command.parse_known_args(argv[1:])
+        if not unknown:
+            arguments.command = argv[0]
+            return arguments
     return _parser().parse_args(argv or ["--help"])
 
 
@@ -147,6 +154,7 @@ def _text(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands, which takes longer to make than most commands take."""
     parser = _Parser(
         prog="ortpacks",
         usage="ortpacks COMMAND ...",
@@ -161,18 +169,26 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="ortpacks"
     )
-    for name, (_, text) in COMMANDS.items():
-        sentence = f"{text[0].upper()}{text[1:]}."
-        command = commands.add_parser(
-            name,
-            usage=f"ortpacks {name} [flags]",
-            description=sentence,
-            epilog="ortpacks --reference shows exit codes and the environment's variables.",
-            allow_abbrev=False,
-        )
-        _add_common(name, command)
-        _add_own(name, command)
+    for name in COMMANDS:
+        _add_flags(name, commands.add_parser(name, **_described(name)))  # type: ignore[arg-type]  # as above
     return parser
+
+
+def _described(name: str) -> Dict[str, object]:
+    """Return what the parser of a command says in its help."""
+    text = COMMANDS[name][1]
+    return {
+        "prog": f"ortpacks {name}",
+        "usage": f"ortpacks {name} [flags]",
+        "description": f"{text[0].upper()}{text[1:]}.",
+        "epilog": "ortpacks --reference shows exit codes and the environment's variables.",
+        "allow_abbrev": False,
+    }
+
+
+def _add_flags(name: str, command: argparse.ArgumentParser) -> None:
+    _add_common(name, command)
+    _add_own(name, command)
 
 
 def _add_common(name: str, command: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
 from builder.formats.text import nearest
+from builder.project.kinds import documented
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the top of a file to a value."""
@@ -77,7 +78,9 @@ class Reader(Generic[T]):
     @cached_property
     def schema(self) -> dict[str, object]:
         """JSON schema of the class."""
-        return self.adapter.json_schema(schema_generator=_WithoutTitles)
+        with documented():
+            adapter = pydantic.TypeAdapter(self._kind)
+        return adapter.json_schema(schema_generator=_WithoutTitles)
 
     def schema_file(self, title: str) -> str:
         """Return the text of the schema's file in ``docs/schemas``."""

@@ -7,6 +7,7 @@ The running time depends on the inputs, which are public. Points are extended co
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Optional, Tuple
 
 _P = 2**255 - 19
@@ -22,10 +23,12 @@ _Point = Tuple[int, int, int, int]
 _NEUTRAL = (0, 1, 1, 0)
 
 
+@lru_cache(maxsize=64)
 def verify(key: bytes, message: bytes, signature: bytes) -> bool:
     """Return whether ``signature`` of ``message`` is by the owner of ``key``, a public key.
 
     False for bytes that are no key or no signature, and for a point of small order, for which anybody signs.
+    Answers are kept: a release's roots are read several times in one run.
     """
     if len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False

@@ -11,11 +11,13 @@ import re
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
+from functools import cache, partial
 from typing import (
     Callable,
     Dict,
     Iterator,
     List,
+    Mapping,
     Sequence,
     Tuple,
     Type,
@@ -116,24 +118,33 @@ def from_json(kind: Type[T], value: object, where: str) -> T:
     Raises ``SchemaError`` with the path of each wrong key, behind ``where``.
     """
     problems: List[str] = []
-    result = _read(kind, value, "", problems)
+    result = _reader(cast("object", kind))(value, "", problems)
     if problems:
         raise SchemaError([f"{where}: {problem}" for problem in problems])
     return cast("T", result)
 
 
-def _read(kind: object, value: object, where: str, problems: List[str]) -> object:
+_Read = Callable[[object, str, List[str]], object]
+"""``read(value, where, problems)`` returns the value of a type, and adds what is wrong to ``problems``."""
+
+
+@cache
+def _reader(kind: object) -> _Read:
+    """Return the function that reads values of the type ``kind``, which is taken apart only once."""
     origin = get_origin(kind)
     if origin in _UNIONS:
-        inner = next(option for option in get_args(kind) if option is not type(None))
-        return None if value is None else _read(inner, value, where, problems)
+        return partial(_read_optional, next(item for item in get_args(kind) if item is not type(None)))
     if origin is tuple:
-        return _read_list(get_args(kind)[0], value, where, problems)
+        return partial(_read_list, get_args(kind)[0])
     if origin is AbstractMapping:
-        return _read_map(get_args(kind)[1], value, where, problems)
+        return partial(_read_map, get_args(kind)[1])
     if isinstance(kind, type) and is_dataclass(kind):
-        return _read_fields(kind, value, where, problems)
-    return _read_scalar(kind, value, where, problems)
+        return partial(_read_fields, kind)
+    return partial(_read_scalar, kind)
+
+
+def _read_optional(kind: object, value: object, where: str, problems: List[str]) -> object:
+    return None if value is None else _reader(kind)(value, where, problems)
 
 
 def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -> object:
@@ -150,26 +161,30 @@ def _read_list(kind: object, value: object, where: str, problems: List[str]) -> 
     if not isinstance(value, list):
         problems.append(f"{where}: a list is wanted, found {_spell(value)}")
         return ()
-    return tuple(_read(kind, item, f"{where}[{index}]", problems) for index, item in enumerate(value))
+    read = _reader(kind)
+    return tuple(read(item, f"{where}[{index}]", problems) for index, item in enumerate(value))
 
 
 def _read_map(kind: object, value: object, where: str, problems: List[str]) -> object:
-    found = _as_object(value, where, problems)
-    return {key: _read(kind, item, _below(where, key), problems) for key, item in found.items()}
+    found, read = _as_object(value, where, problems), _reader(kind)
+    return {key: read(item, _below(where, key), problems) for key, item in found.items()}
 
 
 def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> object:
-    found = _as_object(value, where, problems)
-    hints = get_type_hints(kind)
+    found, readers = _as_object(value, where, problems), _field_readers(kind)
     before = len(problems)
-    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in hints]
-    problems += [f"{_below(where, key)}: missing" for key in hints if key not in found]
+    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in readers]
+    problems += [f"{_below(where, key)}: missing" for key in readers if key not in found]
     values = {
-        key: _read(hint, found[key], _below(where, key), problems)
-        for key, hint in hints.items()
-        if key in found
+        key: read(found[key], _below(where, key), problems) for key, read in readers.items() if key in found
     }
     return kind(**values) if len(problems) == before else None
+
+
+@cache
+def _field_readers(kind: type) -> Mapping[str, _Read]:
+    """Return the reader of each field. ``get_type_hints`` compiles every annotation each time it is asked."""
+    return {key: _reader(hint) for key, hint in get_type_hints(kind).items()}
 
 
 def _as_object(value: object, where: str, problems: List[str]) -> Dict[str, object]:

@@ -7,7 +7,8 @@ characters that are safe in a Dockerfile, a shell line and a file name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, TypeVar
@@ -32,9 +33,23 @@ S = TypeVar("S")
 
 
 class ProjectSection:
-    """Base of the mappings of a file. Unknown keys are refused; docstrings go into the schema."""
+    """Base of the mappings of a file. Unknown keys are refused; ``documented`` has docstrings."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+@contextmanager
+def documented() -> Iterator[None]:
+    """Let classes that pydantic compiles in the block have their docstrings, which schemas show.
+
+    pydantic parses a class's module for them: with them it would take twice as long to read a file.
+    """
+    config = ProjectSection.__pydantic_config__
+    config["use_attribute_docstrings"] = True
+    try:
+        yield
+    finally:
+        del config["use_attribute_docstrings"]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder.adapters.archive.client_zipapp import build_client
 from tests.support import ROOT
-from tests.support.factories.project_copy import Place, copied_to
+from tests.support.factories.project_copy import Place, copied_to, times_below
 
 
 @pytest.fixture(scope="session")
@@ -17,10 +18,22 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return copied_to(tmp_path_factory.mktemp("project"))
 
 
+@pytest.fixture(scope="session")
+def _linked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """Return a copy of ``builder`` whose files many copies of the project share, and the files' times."""
+    folder = copied_to(tmp_path_factory.mktemp("linked")).folder / "builder"
+    return folder, times_below(folder)
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """Return a copy of the project for tests that change it."""
-    return copied_to(tmp_path)
+def place(tmp_path: Path, _linked: tuple[Path, dict[str, int]]) -> Iterator[Place]:
+    """Return a copy of the project for tests that change it.
+
+    Its files of ``builder`` are links: who changes one writes a new file and renames it, as verbs do.
+    """
+    builder, times = _linked
+    yield copied_to(tmp_path, builder)
+    assert times_below(builder) == times, "a file that other tests have too was written to"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from builder.client.cli import main
 from builder.client.context import CommandContext
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
-from builder.client.probe.processes import asker, worker
+from builder.client.probe.processes import Work, asker, worker
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from builder.files.oci_opener import OciOpener
@@ -38,6 +38,8 @@ class Machine:
     environments: tuple[Path, ...] = ()
     pip: Mapping[str, str] = field(default_factory=lambda: {"PIP_INDEX_URL": "http://127.0.0.1:1/simple"})
     """Environment of pip, with PATH for the interpreters in which the client looks for pip."""
+    work: Callable[[Mapping[str, str]], Work] = worker
+    """A function from the environment of programs to what starts them."""
     python: str = sys.executable
     libc: str = "glibc 2.36"
     says: list[bool] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Machine:
             surroundings=lambda: Surroundings(
                 env=self.env,
                 ask=asker({}),
-                work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
+                work=self.work({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
                 python=self.python,
                 cuda_libraries=(missing,),
                 nvml_libraries=(missing,),

@@ -131,6 +131,9 @@ class Served(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    """A handler whose connection stays open for the next request, as a registry's does."""
+
+    protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are two writes, and Nagle's algorithm delays the second
     fault: RegistryFault | None = None
     is_read = False
@@ -139,6 +142,10 @@ class Handler(BaseHTTPRequestHandler):
     def served(self) -> Served:
         assert isinstance(self.server, Served)
         return self.server
+
+    def parse_request(self) -> bool:
+        self.fault, self.is_read = None, False
+        return super().parse_request()
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
@@ -227,6 +234,7 @@ class Handler(BaseHTTPRequestHandler):
         kind = self.fault.kind if self.fault else ""
         if self.fault and kind in ("cut", "forget"):
             kept += self.rfile.read(min(self.fault.after, int(self.headers["Content-Length"])))
+            self.close_connection = True
             if kind == "forget":
                 del self.served.uploads[name]
             return
@@ -260,6 +268,7 @@ class Handler(BaseHTTPRequestHandler):
         rest = data[start:]
         if kind == "corrupt":
             rest = rest[:-1] + bytes([rest[-1] ^ 1])
+        self.close_connection = kind == "cut" or self.close_connection
         self.wfile.write(rest[: self.fault.after] if self.fault and kind == "cut" else rest)
 
     def passes(self, route: str, *, write: bool = False) -> bool:
@@ -272,6 +281,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault is not None and fault.kind == "revoke":
             self.served.may_write = False
         if fault is not None and fault.kind == "hangup":
+            self.close_connection = True
             return False
         if fault is not None and fault.kind.isdigit():
             self.refuse(int(fault.kind), "TOOMANYREQUESTS" if fault.kind == "429" else "UNKNOWN")
@@ -325,11 +335,12 @@ class Handler(BaseHTTPRequestHandler):
         kind = self.fault.kind if self.fault else ""
         if kind == "landed":
             self.refuse(502, "UNKNOWN")
-        elif kind != "lost":
+        elif kind == "lost":
+            self.close_connection = True
+        else:
             self.told(code, name) if name else self.answer(code)
 
     def refuse(self, code: int, kind: str, message: str = "") -> None:
-        self.body()
         errors = {"errors": [{"code": kind, "message": message}]}
         headers = {"Retry-After": "7"} if code == 429 else {}
         self.answer(code, "application/json", json.dumps(errors).encode(), headers)
@@ -343,6 +354,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(
         self, code: int, kind: str = "text/plain", data: bytes = b"", headers: dict[str, str] | None = None
     ) -> None:
+        self.body()
         self.send_response(code)
         self.send_header("Content-Type", kind)
         for name, value in (headers or {}).items():

@@ -89,12 +89,14 @@ def make_folders(prefix: Prefix) -> None:
     """
     root = resolved(prefix.root)
     for folder in (prefix.state, prefix.versions, prefix.downloads, prefix.parts):
-        if folder.exists() and folder.resolve() != root / folder.relative_to(prefix.root):
+        place = resolved(folder)
+        if place != root / folder.relative_to(prefix.root) and folder.exists():
             raise DiskError(
-                f"{folder} is a link to {folder.resolve()}, and the client would remove files there.",
+                f"{folder} is a link to {place}, and the client would remove files there.",
                 advice="Remove the link, or choose another folder with --prefix.",
             )
-        make_folder(folder)
+        if not folder.is_dir():
+            make_folder(folder)
 
 
 def make_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ ENDS = ("3.9", "3.13")
 """The oldest Python and the newest that cannot read zstd."""
 
 
+@cache
 def found(version: str) -> str | None:
     """Return a Python of this version from ``PATH``, else the newest of pyenv's, or ``None``.
 

@@ -90,7 +90,9 @@ def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_pat
     assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
 
 
-@pytest.mark.parametrize(("module", "verb"), [("shutil", "detect"), ("gzip", "list"), ("tarfile", "list")])
+@pytest.mark.parametrize(
+    ("module", "verb"), [("shutil", "detect"), ("gzip", "verify"), ("tarfile", "verify")]
+)
 def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module: str, verb: str) -> None:
     """Debian's python3-minimal has no shutil; a module that only a verb imports may be missing too."""
     run = "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
@@ -267,6 +269,7 @@ def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Pa
         ("detect", 0, ("builder.selection", "builder.formats.index", "builder.formats.manifest")),
         ("env", 3, ("builder.selection", "builder.client.probe", "builder.files.http_client", "ssl")),
         ("select", 2, ("builder.client.install.unpack", "builder.client.install.decompress", "tarfile")),
+        ("verify", 3, ("builder.selection", "builder.client.probe.detect", "builder.files.http_client")),
     ],
 )
 def test_a_command_that_should_be_quick_imports_only_what_it_needs(

@@ -7,7 +7,6 @@ shows these moments.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -25,16 +24,13 @@ from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk, prepare, publish_at_once
+from tests.support.forked import FORK
 
 SEED = 20_261_121
 
 KILLS = 20
 
 BLOCK = 1 << 14
-
-FORK = multiprocessing.get_context("forkserver")
-
-FORK.set_forkserver_preload(["tests.support.factories.publishing"])
 
 
 @pytest.fixture

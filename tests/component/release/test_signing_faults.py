@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from builder.release.prepare import PublishOptions
 from tests.support.factories.public_view import seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare, publish_at_once
 from tests.support.factories.signing import CI, FIRST, local_file, signing
+from tests.support.forked import FORK
 
 REPLACE = PublishOptions(replace=True)
 
@@ -40,10 +40,6 @@ FAULTS = [
     *product(("nothing", "other"), ("disk", "kill"), FILES),
 ]
 """The host's earlier contents, the fault, and how the agent answers or which file it hits."""
-
-FORK = multiprocessing.get_context("forkserver")
-
-FORK.set_forkserver_preload(["tests.support.factories.publishing"])
 
 
 @contextmanager

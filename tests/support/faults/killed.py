@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collectio
     """
     child = os.fork()
     if child == 0:
+        gc.disable()  # it would touch, and so copy, all memory of the parent
         sys.addaudithook(_killer(step, place, steps))
         status = 1
         with suppress(BaseException):

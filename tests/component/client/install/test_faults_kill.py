@@ -7,33 +7,24 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from builder.client.__main__ import run
 from tests.doubles.release import FILES, write_release
-from tests.support import ROOT
 from tests.support.faults.client import NEW, OLD, Ground, lay_ground, require_cured, require_usable
 from tests.support.faults.counted import cases_of
+from tests.support.forked import FORK, begin_anew
 
 SEED = 20_261_122
 
 ENV = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "PATH": "/usr/bin:/bin"}
-
-START = """
-import sys
-from importlib import import_module
-for name in ("commands.install", "commands.manage", "install.installer", "__main__"):
-    import_module(f"builder.client.{name}")
-print("ready", flush=True)
-sys.stdin.read(1)
-sys.exit(sys.modules["builder.client.__main__"].run())
-"""
 
 TIMES = {"install": 30, "rollback": 12, "uninstall": 12}
 
@@ -50,26 +41,34 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     return ground
 
 
+def client(argv: Sequence[str], begin: Connection, said: Path) -> None:
+    """Run the client in this process as a shell would, once there is something to read from ``begin``."""
+    begin_anew(["ortpacks", *argv], ENV, said, said)
+    begin.send("ready")
+    begin.recv()
+    sys.exit(run())
+
+
 class Client:
     """A client in its own process that starts its command on request."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", START, *argv],
-            cwd=ROOT, env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == b"ready\n"
+    def __init__(self, argv: Sequence[str], said: Path) -> None:
+        self.said = said
+        self.line, theirs = FORK.Pipe()
+        self.process = FORK.Process(target=client, args=(argv, theirs, said))
+        self.process.start()
+        theirs.close()
+        assert self.line.recv() == "ready"
 
     def begin(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"!")
-        self.process.stdin.flush()
+        self.line.send("begin")
 
     def end(self) -> tuple[int, str]:
         """Wait for the client and return its exit code and output."""
-        said, _ = self.process.communicate()
-        return self.process.returncode, said.decode()
+        self.process.join()
+        self.line.close()
+        assert self.process.exitcode is not None
+        return self.process.exitcode, self.said.read_text()
 
 
 def argv_of(command: str, ground: Ground, prefix: Path) -> list[str]:
@@ -80,10 +79,11 @@ def argv_of(command: str, ground: Ground, prefix: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def seconds(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """Return the seconds that each command takes here without a kill."""
-    machine = ground.machine(tmp_path_factory.mktemp("dry"))
+    folder = tmp_path_factory.mktemp("dry")
+    machine = ground.machine(folder)
     taken = {}
     for command in TIMES:
-        client = Client(argv_of(command, ground, machine.prefix))
+        client = Client(argv_of(command, ground, machine.prefix), folder / command)
         begin = time.perf_counter()
         client.begin()
         code, said = client.end()
@@ -103,7 +103,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures(
     machine = ground.machine(tmp_path / "home")
     if command != "install":
         require_cured(machine, str(ground.newer))
-    client = Client(argv_of(command, ground, machine.prefix))
+    client = Client(argv_of(command, ground, machine.prefix), tmp_path / "said")
     moment = random.Random(f"{SEED} {command} {number}").random() * seconds[command]  # noqa: S311 any moment
     client.begin()
     time.sleep(moment)
@@ -123,7 +123,10 @@ def test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures(
 def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path, others: list[str]) -> None:
     machine = ground.machine(tmp_path / "home")
     require_cured(machine, str(ground.newer))
-    clients = [Client(argv_of(command, ground, machine.prefix)) for command in ["install", *others]]
+    clients = [
+        Client(argv_of(command, ground, machine.prefix), tmp_path / str(number))
+        for number, command in enumerate(["install", *others])
+    ]
     for client in clients:
         client.begin()
     for code, said in [client.end() for client in clients]:

@@ -14,6 +14,7 @@ from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, libraries, name_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing, unpacked
+from tests.support.forked import forked_pip
 
 BOTH = ("full", "thin")
 
@@ -71,7 +72,7 @@ def test_full_where_one_byte_of_one_library_differs(machine: Machine, tmp_path: 
 def test_what_was_asked_for_is_taken(machine: Machine, tmp_path: Path, layout: str) -> None:
     release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
     with indexing() as pypi:
-        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
         assert machine.run("install", "--index", str(release), "--layout", layout) == 0, machine.err
     assert f"Layout {layout}: as asked with --layout." in machine.out
     assert machine.run("verify") == 0

@@ -21,6 +21,7 @@ from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
+from tests.support.forked import forked_pip
 
 ARCHIVE = f"{name_of('modern')}.tar.zst"
 
@@ -66,7 +67,7 @@ def test_what_an_archive_says_of_itself_is_held_to_an_index_s_rules(
 def test_offline_fetches_no_wheel(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
     with indexing() as pypi:
-        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
         assert machine.run("install", "--offline", str(release.parent)) == 10
         assert pypi.requests == []
     assert f"{CUBLAS.file}: not here, and --offline fetches nothing" in machine.err
@@ -94,7 +95,7 @@ def test_a_wheel_of_the_right_name_and_other_bytes_is_fetched_instead(
     (folder / CUBLAS.file).write_bytes(CUBLAS.content[:-1] + b"!")
     (folder / CUDNN.file).write_bytes(CUDNN.content)
     with indexing() as pypi:
-        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
         assert machine.run("install", "--index", str(release), "--wheels", str(folder)) == 0, machine.err
         assert pypi.fetched == [CUBLAS.file]
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.probe.processes import worker
 from tests.doubles import release as release_double
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing, unpacked
+from tests.support.forked import forked_pip
 
 ALL = {**FILES, **libraries(WHEELS)}
 
@@ -35,7 +37,7 @@ def release(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, pypi: PackageIndex) -> Machine:
-    return Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url})
+    return Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url}, work=forked_pip)
 
 
 def installed(machine: Machine) -> dict[str, bytes]:
@@ -55,6 +57,7 @@ def refused(machine: Machine, release: Path, code: int, *flags: str) -> str:
 def test_the_wheels_are_fetched_through_pip_one_after_the_other(
     machine: Machine, release: Path, pypi: PackageIndex
 ) -> None:
+    machine.work = worker
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert installed(machine) == ALL
     assert pypi.fetched == [CUBLAS.file, CUDNN.file]
@@ -200,6 +203,7 @@ def _site_packages() -> str:
 def test_a_pip_that_lies_in_the_users_folder_is_not_run(
     machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    machine.work = worker
     (tmp_path / "downloads").mkdir()
     (tmp_path / "downloads" / "pip.py").write_text("open('ran', 'w')\n")
     monkeypatch.chdir(tmp_path / "downloads")

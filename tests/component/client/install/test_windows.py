@@ -25,6 +25,7 @@ from tests.doubles.release import (
 )
 from tests.doubles.wheels import WHEELS, indexing, unpacked
 from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
+from tests.support.forked import forked_pip
 
 VERSIONS = ("1.22.0", "1.23.1", "1.23.2")
 
@@ -65,7 +66,7 @@ def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: 
     cut(newer, 500)
     venv = unpacked(tmp_path / "venv", *WHEELS)
     with windows(tmp_path / "AppData"), indexing() as pypi:
-        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
         run(machine, "install", "--index", str(older))
         run(machine, "uninstall")
         run(machine, "install", "--index", str(older), "--look-in", str(venv))
@@ -142,7 +143,7 @@ def test_each_new_file_may_be_opened_by_a_virus_scanner(
     monkeypatch.setattr(os, "replace", replace)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     with indexing() as pypi:
-        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
         run(machine, "install", "--index", str(release))
     run(machine, "verify")
     assert len(scanned) > len(WHEELS)

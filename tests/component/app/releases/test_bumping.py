@@ -13,7 +13,7 @@ from builder.builds.wiring import Wiring
 from builder.client import __version__
 from builder.errors import NothingToDoError
 from tests.support import ROOT
-from tests.support.factories.project_copy import Place
+from tests.support.factories.project_copy import copied_to
 from tests.support.fakes.ports import FakeReporter
 
 RELEASED = "## 3.4.5 (2026-01-01)\n\n- old\n"
@@ -54,7 +54,8 @@ def test_a_part_is_raised_everywhere_and_the_unreleased_changes_get_the_number(
         bump_version(wiring, part, now)
 
 
-def test_the_verb_says_what_it_raised_and_what_it_cannot(place: Place) -> None:
+def test_the_verb_says_what_it_raised_and_what_it_cannot(tmp_path: Path) -> None:
+    place = copied_to(tmp_path)
     write_versioned(place.folder)
     assert "is no part of a version. Say major" in place.fails(2, "bump", "great")
     assert "3.4.5 → 3.4.6" in place.run("bump", "patch").stdout

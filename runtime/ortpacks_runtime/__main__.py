@@ -8,17 +8,22 @@ import json
 import logging
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ortpacks_runtime.one_node import ONE_NODE
 from ortpacks_runtime.providers import ProviderError
 from ortpacks_runtime.report import Report
 
+_BROKEN_PIPE, _INTERRUPTED = 141, 130
+"""The exit codes that a shell reports for a program that SIGPIPE or SIGINT ended: 128 + 13, 128 + 2."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0: a session was opened; 1: none was, or not on the provider that ``--strict`` requires.
+    0: a session was opened; 1: none was, or not on the provider that ``--strict`` requires, or the report
+    cannot be written.
     """
     given = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character of a model's name
@@ -39,7 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         log.disabled = False
     lines = [json.dumps(report.value(), indent=2)] if given.json else report.lines()
-    sys.stdout.write("\n".join(lines) + "\n")
+    try:
+        print("\n".join(lines), flush=True)  # noqa: T201 - unlike write, it accepts a closed stdout
+    except BrokenPipeError:  # the reader of stdout has closed it
+        return _BROKEN_PIPE
+    except OSError as error:
+        sys.stderr.write(f"ortpacks_runtime: the report cannot be written: {error.strerror}\n")
+        return 1
     return 0
 
 
@@ -66,5 +77,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _run() -> int:
+    """Run the command in a process of its own, whose end flushes stdout once more where it failed."""
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    if code:
+        with suppress(OSError):
+            sys.stdout.close()
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())

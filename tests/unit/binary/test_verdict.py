@@ -42,6 +42,8 @@ def test_alternatives_are_what_differs_in_a_number_and_nobody_needs() -> None:
     newer = replace(CUDA_118, name="b/libbits_cuda118.so.2")
     for others in ([CUDA_128, needing], [elsewhere], [newer], [replace(CUDA_128, name="b/libbits_xpu.so")]):
         assert alternatives([CUDA_118, *others]) == ()
+    below = [replace(one, name=f"a/{one.name}.1.2") for one in (CUDA_118, CUDA_128)]
+    assert alternatives(below) == (tuple(below),)
 
 
 def test_objects_are_no_alternatives() -> None:
@@ -96,15 +98,18 @@ def test_native_by_next_to_no_container_is_doubtful() -> None:
 
 def test_relocatable_code_that_nothing_linked_is_doubtful() -> None:
     loose = _read("libx.so", sass(80), section="__nv_relfatbin")
-    assert _doubt(loose, OLD).startswith("1 container holds relocatable code that no device link")
+    assert _doubt(loose, OLD) == "1 container holds relocatable code that no device link in the file took"
+    more = _read("libx.so", sass(80) * 2, section="__nv_relfatbin")
+    assert _doubt(more, OLD) == "2 containers hold relocatable code that no device link in the file took"
 
 
-@pytest.mark.parametrize(("containers", "doubtful"), [(1, True), (60, False)])
+@pytest.mark.parametrize(("containers", "doubtful"), [(1, True), (49, True), (50, False)])
 def test_what_may_be_made_at_run_time_is_doubtful_where_next_to_nothing_is_there(
     containers: int, doubtful: bool
 ) -> None:
-    item = _read("libx.so", sass(80) * containers, "libnvrtc.so.12")
-    assert bool(_doubt(item, OLD)) is doubtful
+    item = _read("libx.so", sass(80) * containers, "libnvrtc.so.12", "libc.so.6", "libnvrtc.so.11.2")
+    reason = "it needs libnvrtc.so.12, libnvrtc.so.11.2, by which code is made while it runs"
+    assert _doubt(item, OLD) == (reason if doubtful else "")
     assert _doubt(item, AMPERE) == ""
 
 
@@ -117,8 +122,12 @@ def test_nvidia_s_code_that_is_linked_in_makes_gaps_doubtful() -> None:
     """torch 1.13.1 contains cuBLAS, whose containers have one architecture each, besides its own
     containers."""
     static = _read("libtorch_cuda.so", sass(70, 80) * 8 + sass(80) * 2)
-    assert _doubt(static, Capability(7, 0)).startswith("2 of 10 containers hold one architecture each")
-    assert _doubt(_read("libx.so", sass(70, 80) * 20 + sass(80)), Capability(7, 0)) == ""
+    assert _doubt(static, Capability(7, 0)) == (
+        "2 of 10 containers hold one architecture each, as NVIDIA's own libraries do, which choose by "
+        "device: they may be linked in"
+    )
+    for few in (sass(70, 80) * 20 + sass(80), sass(70, 80) * 9 + sass(80), sass(70) * 2 + sass(80) * 2):
+        assert _doubt(_read("libx.so", few), Capability(7, 0)) == ""
 
 
 def test_kernels_that_are_stubs_for_a_gpu_are_doubtful() -> None:

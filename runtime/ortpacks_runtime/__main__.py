@@ -46,9 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
     lines = [json.dumps(report.value(), indent=2)] if given.json else report.lines()
     try:
         print("\n".join(lines), flush=True)  # noqa: T201 - unlike write, it accepts a closed stdout
-    except BrokenPipeError:  # the reader of stdout has closed it
-        return _BROKEN_PIPE
     except OSError as error:
+        with suppress(OSError):
+            sys.stdout.close()  # else Python's exit writes once more, and fails
+        if isinstance(error, BrokenPipeError):  # the reader of stdout has closed it
+            return _BROKEN_PIPE
         sys.stderr.write(f"ortpacks_runtime: the report cannot be written: {error.strerror}\n")
         return 1
     return 0
@@ -77,17 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run() -> int:
-    """Run the command in a process of its own, whose end flushes stdout once more where it failed."""
-    try:
-        code = main()
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    if code:
-        with suppress(OSError):
-            sys.stdout.close()
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(_run())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
-from http.client import HTTPConnection
-from urllib.parse import urlsplit
+import requests
 
 from tests.doubles.github import REPOSITORY, GitHubDouble
 
 
-class _Reader:
-    """A reader over connections that stay open, one for each host of the double."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, HTTPConnection] = {}
-
-    def get(self, url: str) -> tuple[int, bytes]:
-        """Return the status and the body of the answer, after redirects."""
-        place = urlsplit(url)
-        line = self._lines.setdefault(place.netloc, HTTPConnection(place.netloc, timeout=5))
-        line.request("GET", place._replace(scheme="", netloc="").geturl())
-        answer = line.getresponse()
-        body = answer.read()
-        return self.get(answer.headers["Location"]) if answer.status == 302 else (answer.status, body)
-
-    def close(self) -> None:
-        for line in self._lines.values():
-            line.close()
-
-
 def seen(double: GitHubDouble, tag: str) -> dict[str, bytes] | None:
     """Download a tag's release and return its files by name; ``None`` if the release is not public."""
-    with closing(_Reader()) as reader:
+    with requests.Session() as session:
+        session.trust_env = False  # nor any proxy: the double is on this machine
         root = f"{double.url}/repos/{REPOSITORY}/releases"
-        status, said = reader.get(f"{root}/tags/{tag}")
-        if status == 404:
-            assert tag not in [item["tag_name"] for item in json.loads(reader.get(root)[1])]
+        reply = session.get(f"{root}/tags/{tag}", timeout=5)
+        if reply.status_code == 404:
+            assert tag not in [item["tag_name"] for item in session.get(root, timeout=5).json()]
             return None
-        return {item["name"]: _download(reader, item) for item in json.loads(said)["assets"]}
+        return {item["name"]: _download(session, item) for item in reply.json()["assets"]}
 
 
-def _download(reader: _Reader, asset: dict[str, str]) -> bytes:
+def _download(session: requests.Session, asset: dict[str, str]) -> bytes:
     assert asset["state"] == "uploaded", asset["name"]
-    status, content = reader.get(asset["browser_download_url"])
-    assert status == 200, asset["name"]
-    return content
+    reply = session.get(asset["browser_download_url"], timeout=5)
+    assert reply.status_code == 200, asset["name"]
+    return reply.content
 
 
 def assert_no_name_twice(double: GitHubDouble) -> None:

@@ -5,7 +5,6 @@ The results need no other file. The same maps always give the same text.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,27 +47,18 @@ def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
 
 
 def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str:
-    templates = template_environment(loader, html=True)
-    templates.filters |= {"elided": _elided, "lines": _sentence_lines}
     gpus = maps[0].gpus
     groups = tuple(_groups(gpus))
-    templates.globals |= {
-        "groups": groups,
-        "lefts": [left for group in groups for left in group.lefts],
-        "width": groups[-1].right + _COUNT,
-        "gpus": gpus,
-        "cell": _CELL,
-    }
-    overview = [replace(found.overall, name=found.label, summary=False) for found in maps]
-    return templates.get_template(template).render(maps=maps, overview=overview)
-
-
-def _elided(name: str, most: int) -> str:
-    """Return ``name``, or its beginning and end around an ellipsis, with at most ``most`` characters."""
-    half = (most - 1) // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
-
-
-def _sentence_lines(sentence: str) -> list[str]:
-    """Return a sentence in lines that fit a picture's width in common sans-serif fonts of 14 pixels."""
-    return textwrap.wrap(sentence, 140, break_on_hyphens=False)
+    return (
+        template_environment(loader, html=True)
+        .get_template(template)
+        .render(
+            maps=maps,
+            overview=[replace(found.overall, name=found.label, summary=False) for found in maps],
+            groups=groups,
+            lefts=[left for group in groups for left in group.lefts],
+            width=groups[-1].right + _COUNT,
+            gpus=gpus,
+            cell=_CELL,
+        )
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from functools import cache
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
@@ -13,10 +14,10 @@ from builder.report.sentences import SPECIALISED
 
 @cache
 def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
-    """Return an environment in which an unknown name is an error.
+    """Return an environment in which an unknown name is an error. With ``html``, values are escaped.
 
-    With ``html`` it escapes values for HTML and SVG.
-    Its templates know the ``legend`` of marks and the text ``specialised``.
+    Templates know the ``legend`` of marks, the text ``specialised`` and the filters ``elided`` and ``lines``.
+    Callers share the environment, so what differs between two renderings is a variable of ``render``.
     """
     found = Environment(
         loader=loader,
@@ -30,4 +31,16 @@ def template_environment(loader: BaseLoader, *, html: bool = False) -> Environme
         "legend": [(support.value, MARKS[support], MEANINGS[support]) for support in Support],
         "specialised": SPECIALISED,
     }
+    found.filters |= {"elided": _elided, "lines": _sentence_lines}
     return found
+
+
+def _elided(name: str, most: int) -> str:
+    """Return ``name``, or its beginning and end around an ellipsis, with at most ``most`` characters."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
+def _sentence_lines(sentence: str) -> list[str]:
+    """Return a sentence in lines that fit a picture's width in common sans-serif fonts of 14 pixels."""
+    return textwrap.wrap(sentence, 140, break_on_hyphens=False)

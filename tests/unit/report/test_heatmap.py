@@ -332,6 +332,14 @@ def test_the_picture_needs_nothing_but_itself_and_knows_the_dark(
     assert "prefers-color-scheme: dark" in made
 
 
+def test_a_picture_takes_nothing_from_the_one_before(loader: FileSystemLoader, root: Path) -> None:
+    """Libraries for ARM have columns of other GPUs."""
+    arm = heat_maps([InspectedSource("w", [replace(PROVIDER, machine="aarch64")])])
+    x86 = heat_maps([InspectedSource("w", [replace(PROVIDER, machine="x86-64")])])
+    assert svg(x86, loader) != svg(arm, loader)
+    assert svg(arm, loader) == svg(arm, FileSystemLoader(root / "templates"))
+
+
 def test_everything_lies_inside_the_picture(loader: FileSystemLoader) -> None:
     long = Inspected(name="lib" + 300 * "x" + ".so", coverage=coverage(native=CARDS, sections={"": 10}))
     picture = drawn(loader, PROVIDER, long, Inspected(name="b.so", problem=400 * "y"), label=500 * "z")

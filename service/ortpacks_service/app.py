@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -43,7 +42,8 @@ def make_app(options: Options) -> Starlette:
         yield
         await asyncio.to_thread(service.stop)
 
-    return Starlette(
+    return _Application(
+        options.seconds,
         routes=[  # compared in this order
             *text_routes.ROUTES,
             Route("/", _page),
@@ -55,10 +55,20 @@ def make_app(options: Options) -> Starlette:
             *speech_routes.ROUTES,
             *model_routes.ROUTES,
         ],
-        middleware=[Middleware(_RequestMiddleware, options.seconds)],
-        exception_handlers={HTTPException: _http_error},
         lifespan=lifespan,
     )
+
+
+class _Application(Starlette):
+    """An application whose only middleware is the one below, which answers errors in place of Starlette's."""
+
+    def __init__(self, seconds: int, **given: Any) -> None:
+        super().__init__(**given)
+        self._seconds = seconds
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """See ``Starlette``."""
+        return _RequestMiddleware(self.router, self._seconds)
 
 
 class _Rest:
@@ -114,6 +124,9 @@ class _RequestMiddleware:
         except RequestError as error:
             error.with_traceback(None)  # it holds what was read of the body
             await self._answer(status, error, scope, receive, send_counted)
+        except HTTPException as error:  # the router's
+            named = RequestError(f"{scope['method']} {scope['path']}: {error.detail}", error.status_code)
+            await self._answer(status, named, scope, receive, send_counted, error.headers)
         except ClientDisconnect:
             status = _CLIENT_LEFT
         except asyncio.CancelledError:  # from uvicorn, when the time after a signal is over
@@ -133,29 +146,28 @@ class _RequestMiddleware:
         scope["app"].state.service.metrics.requests.labels(path, str(status)).inc()
 
     async def _answer(
-        self, status: int, error: RequestError, scope: Scope, receive: Receive, send: Send
+        self,
+        status: int,
+        error: RequestError,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send the error, unless an answer has begun; then the connection is closed without one."""
         if not status:
-            await _response(scope["path"], error)(scope, receive, send)
+            await _response(scope["path"], error, headers or {})(scope, receive, send)
 
 
-def _response(path: str, error: RequestError) -> Response:
+def _response(path: str, error: RequestError, headers: Mapping[str, str]) -> Response:
     """Return the error in the form of the route's protocol: OpenAI's, or KServe's."""
-    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    if error.retry_after:
+        headers = {**headers, "Retry-After": str(error.retry_after)}
     kind = "invalid_request_error" if error.code < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
     value: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
     return Response(
         orjson.dumps({"error": value}), error.code, headers=headers, media_type="application/json"
     )
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    known = cast(HTTPException, error)
-    named = RequestError(f"{request.method} {request.url.path}: {known.detail}", known.status_code)
-    response = _response(request.url.path, named)
-    response.headers.update(known.headers or {})
-    return response
 
 
 async def _page(_request: Request) -> Response:

@@ -158,5 +158,5 @@ def _share_out(parts: Sequence[_Part], result: Embeddings | Exception) -> None:
         elif isinstance(result, Exception):
             part.answer.set_exception(result)
         else:
-            part.answer.set_result(Embeddings(result.vectors[at:end], result.tokens[at:end]))
+            part.answer.set_result(result.of(slice(at, end)))
         at = end

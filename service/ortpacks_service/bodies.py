@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -32,13 +32,26 @@ _TEXT = re.compile(rb'"[^"]*"?')
 class Bodies:
     """The size of all requests' bodies in memory. Bodies grow and go in any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """``most`` is the largest size of a body in bytes."""
+        self.most = most
+        self.most_values = _BODIES * most // _VALUE
         self._growing = threading.Lock()
         self._size = 0
         self._gone: deque[int] = deque()
 
-    def grow(self, by: int) -> int:
-        """Add ``by`` bytes and return the size of all bodies."""
+    def grow(self, by: int) -> None:
+        """Add ``by`` bytes. Raises ``RequestError`` if all bodies together are larger than their memory."""
+        if self._added(by) > _BODIES * self.most:
+            full = f"bodies of {_BODIES * self.most >> 20} MiB are in memory already. Try again in a second."
+            raise RequestError(full, 503, 1)
+
+    @property
+    def size(self) -> int:
+        """Size of all bodies in bytes."""
+        return self._added(0)
+
+    def _added(self, by: int) -> int:
         with self._growing:
             while self._gone:
                 self._size -= self._gone.popleft()
@@ -60,15 +73,47 @@ class Body:
 
     def __init__(self, bodies: Bodies) -> None:
         self.content = b""
-        self.size = 0
+        self._size = 0
         self._bodies = bodies
 
-    def grow(self, by: int) -> int:
-        """Add ``by`` bytes to the size, and return the size of all requests' bodies."""
-        self.size += by
-        return self._bodies.grow(by)
+    async def read(self, pieces: AsyncIterator[bytes]) -> None:
+        """Read the whole body. Raises ``RequestError`` if it is too large, or others fill the memory."""
+        found = []
+        async for piece in pieces:
+            if self._size + len(piece) > self._bodies.most:
+                most = f"{self._bodies.most >> 20} MiB. --body-mib allows more."
+                raise RequestError(f"the body is larger than {most}", 413)
+            self._grow(len(piece))
+            found.append(piece)
+        self.content = b"".join(found)
 
-    def count_json(self, end: int, most: int) -> int:
+    def require_room_for_json(self, end: int) -> None:
+        """Count the values of the JSON before offset ``end`` as memory of the body.
+
+        Raises ``RequestError`` for more of them than the memory for bodies holds, and while others fill it.
+        """
+        most = self._bodies.most_values
+        values = self._json_values(end, most)
+        if values > most:
+            raise RequestError(
+                f"the body's JSON has more than {most} values. Send tensors as binary data, or allow more "
+                "with --body-mib.",
+                413,
+            )
+        self._grow(_VALUE * values)
+
+    def require_room_for_texts(self, texts: int) -> None:
+        """Count texts of binary data as memory of the body, as ``require_room_for_json`` counts values."""
+        most = self._bodies.most_values
+        if texts > most:
+            raise RequestError(f"the body has more than {most} texts. Allow more with --body-mib.", 413)
+        self._grow(_VALUE * texts)
+
+    def _grow(self, by: int) -> None:
+        self._size += by
+        self._bodies.grow(by)
+
+    def _json_values(self, end: int, most: int) -> int:
         """Return the number of values in the JSON before offset ``end``, or a larger one.
 
         A number above ``most`` may be too small.
@@ -81,7 +126,7 @@ class Body:
         return texts if texts > most else _begun(_TEXT.sub(b"", plain), len(plain))
 
     def __del__(self) -> None:
-        self._bodies.go(self.size)
+        self._bodies.go(self._size)
 
 
 async def body_of(request: Request) -> Body:
@@ -94,54 +139,9 @@ async def body_of(request: Request) -> Body:
         raise RequestError(
             f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
         )
-    most = _most(request)
-    body, pieces = Body(request.app.state.service.bodies), []
-    async for piece in request.stream():
-        together = body.grow(len(piece))
-        if body.size > most:
-            raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
-        _require_room(together, most)
-        pieces.append(piece)
-    body.content = b"".join(pieces)
+    body = Body(request.app.state.service.bodies)
+    await body.read(request.stream())
     return body
-
-
-def require_room_for_json(request: Request, body: Body, end: int) -> None:
-    """Count the values of the JSON before offset ``end`` as memory of the body.
-
-    Raises ``RequestError`` for more of them than the memory for bodies holds, and while others fill it.
-    """
-    most = _most_values(request)
-    values = body.count_json(end, most)
-    if values > most:
-        raise RequestError(
-            f"the body's JSON has more than {most} values. Send tensors as binary data, or allow more with "
-            "--body-mib.",
-            413,
-        )
-    _require_room(body.grow(_VALUE * values), _most(request))
-
-
-def require_room_for_texts(request: Request, body: Body, texts: int) -> None:
-    """Count texts of binary data as memory of the body, as ``require_room_for_json`` counts values."""
-    most = _most_values(request)
-    if texts > most:
-        raise RequestError(f"the body has more than {most} texts. Allow more with --body-mib.", 413)
-    _require_room(body.grow(_VALUE * texts), _most(request))
-
-
-def _most(request: Request) -> int:
-    return int(request.app.state.service.options.body_mib) << 20
-
-
-def _most_values(request: Request) -> int:
-    return _BODIES * _most(request) // _VALUE
-
-
-def _require_room(together: int, most: int) -> None:
-    if together > _BODIES * most:
-        full = f"bodies of {_BODIES * most >> 20} MiB are in memory already. Try again in a second."
-        raise RequestError(full, 503, 1)
 
 
 class JsonObject(dict[str, Any]):
@@ -156,7 +156,7 @@ class JsonObject(dict[str, Any]):
 async def object_of(request: Request) -> JsonObject:
     """Return the body's JSON object. Raises ``RequestError`` for anything else."""
     body = await body_of(request)
-    require_room_for_json(request, body, len(body.content))
+    body.require_room_for_json(len(body.content))
     try:
         found = orjson.loads(body.content)
     except orjson.JSONDecodeError as error:

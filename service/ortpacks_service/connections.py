@@ -88,22 +88,13 @@ class Connection(HttpToolsProtocol):
         """Return a head for the body of a request whose own head has been read. Nobody sees it."""
         self._hidden = True
         framing = [name + b": " + value + b"\r\n" for name, value in self.headers if name in _FRAMING]
+        self.headers = []  # the request keeps its own
         return b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n"
 
     def on_message_begin(self) -> None:
         """See ``HttpToolsProtocol``."""
         if not self._hidden:
             super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        """See ``HttpToolsProtocol``."""
-        if not self._hidden:
-            super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """See ``HttpToolsProtocol``."""
-        if not self._hidden:
-            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """See ``HttpToolsProtocol``."""

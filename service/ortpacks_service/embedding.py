@@ -32,6 +32,10 @@ Measured with MiniLM: a run takes as long as 16 tokens on one thread, and as 23 
 """
 
 
+_LEAST = np.float32(1e-12)
+"""The least length by which a vector is divided; the zero vector stays as it is."""
+
+
 @dataclass(frozen=True)
 class Embeddings:
     """Vectors and numbers of tokens of some texts."""
@@ -40,10 +44,16 @@ class Embeddings:
     """Array of shape (texts, dimensions)."""
     tokens: NDArray[np.int64]
     """Number of tokens of each text."""
+    lengths: NDArray[np.float32]
+    """Length of each vector as the model returned it; a row of ``vectors`` has length 1."""
+
+    def of(self, texts: slice | NDArray[np.intp]) -> Embeddings:
+        """Return the embeddings of the texts with these numbers, in their order."""
+        return Embeddings(self.vectors[texts], self.tokens[texts], self.lengths[texts])
 
     def require_vectors(self) -> None:
         """Raise ``RequestError`` for a text without tokens, or whose vector has no direction."""
-        for at, (tokens, length) in enumerate(zip(self.tokens, _lengths(self.vectors), strict=True)):
+        for at, (tokens, length) in enumerate(zip(self.tokens, self.lengths, strict=True)):
             if not tokens:
                 raise RequestError(f"text {at}, counted from 0: the tokenizer finds no token in it")
             if not math.isfinite(length):
@@ -56,11 +66,10 @@ def joined(parts: Sequence[Embeddings], order: Sequence[int]) -> Embeddings:
     """Return the parts as one; their rows, one after the other, are those of the texts at ``order``."""
     if len(parts) == 1 and len(order) == 1:
         return parts[0]
-    back = np.argsort(order)
-    vectors, tokens = (
-        np.concatenate([getattr(part, name) for part in parts])[back] for name in ("vectors", "tokens")
+    vectors, tokens, lengths = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("vectors", "tokens", "lengths")
     )
-    return Embeddings(vectors, tokens)
+    return Embeddings(vectors, tokens, lengths).of(np.argsort(order))
 
 
 class Embedder:
@@ -109,7 +118,9 @@ class Embedder:
                 f"the model's first output has shape {shape} for {len(rows)} texts; (texts, dimensions) or "
                 "(texts, tokens, dimensions) is wanted"
             )
-        return Embeddings(_normalised(values[0], mask), tokens)
+        vectors = _averaged(values[0].astype(np.float32, copy=False), mask)
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        return Embeddings(vectors / np.maximum(lengths[:, None], _LEAST), tokens, lengths)
 
     def _tokens_of_a_run(self) -> float:
         """Return how many tokens of padding take as long as another run; on a GPU no number of them does."""
@@ -133,14 +144,8 @@ def _beginning(text: str) -> str:
     return " ".join(text.split(maxsplit=_MAX_TOKENS)[:_MAX_TOKENS])[:_MAX_CHARACTERS]
 
 
-def _normalised(value: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return rows of length 1. Vectors for each token are averaged over the tokens that are not padding."""
-    rows = value.astype(np.float32, copy=False)
-    if rows.ndim == 3:  # noqa: PLR2004 - (texts, tokens, width): exported without pooling
-        rows = (rows * mask[..., None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
-    return np.asarray(rows / np.maximum(_lengths(rows)[:, None], 1e-12), np.float32)
-
-
-def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the length of each row."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+def _averaged(values: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return a row for each text; vectors of tokens are averaged over those that are not padding."""
+    if values.ndim == 3:  # noqa: PLR2004 - (texts, tokens, width): exported without pooling
+        values = (values * mask[..., None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
+    return values.astype(np.float32, copy=False)

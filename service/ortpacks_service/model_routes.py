@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ortpacks_service.bodies import body_of, require_room_for_json, require_room_for_texts
+from ortpacks_service.bodies import body_of
 from ortpacks_service.errors import RequestError
 from ortpacks_service.models import READY
 from ortpacks_service.service import Service
@@ -89,12 +88,11 @@ async def infer(request: Request) -> Response:
     session: Session = service.models.session(name)
     body = await body_of(request)
     size = json_size(body.content, request.headers.get(HEADER_LENGTH))
-    require_room_for_json(request, body, size)
-    require_room = functools.partial(require_room_for_texts, request, body)
+    body.require_room_for_json(size)
     stop = onnxruntime.RunOptions()
 
     def run() -> Response:
-        asked, feed = read_request(body.content, size, require_room)
+        asked, feed = read_request(body.content, size, body.require_room_for_texts)
         outputs = _outputs(session, name, wanted_outputs(asked))
         _require_inputs(session, name, feed)
         values = _run(session, outputs, feed, stop)

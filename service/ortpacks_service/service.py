@@ -89,7 +89,7 @@ class Service:
         self._runs = _Pool(None, "run", _WAITING)
         self._streams = _Pool(_STREAMS, "stream", None)
         self._stores = _Pool(1, "store", _WAITING)
-        self.bodies = Bodies()
+        self.bodies = Bodies(options.body_mib << 20)
 
     def start(self) -> None:
         """Open the models in a thread; ``/readyz`` shows their states."""

@@ -107,7 +107,7 @@ def test_values_fill_the_memory_for_bodies_until_they_are_gone(start: Start) -> 
     for _ in range(3):
         assert service.post("/embed", json={"texts": ["east"] * 40_000}).status_code == 200
     bodies = service.app.state.service.bodies  # type: ignore[attr-defined]
-    assert bodies.grow(0) == 0
+    assert bodies.size == 0
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_texts_fill_the_memory_for_bodies_while_they_wait(
     embed = inner.embed
 
     async def embed_later(texts: list[str]) -> object:
-        waiting.append(inner.bodies.grow(0))
+        waiting.append(inner.bodies.size)
         return await embed(texts)
 
     monkeypatch.setattr(inner, "embed", embed_later)
     assert service.post(path, json={key: "east " * 2_000}).status_code == 200
     assert waiting[0] > 10_000
-    assert inner.bodies.grow(0) == 0
+    assert inner.bodies.size == 0
 
 
 def test_what_is_not_there_is_told_as_json(service: TestClient) -> None:

@@ -7,6 +7,7 @@ answers each with a line of JSON: latencies, CPU seconds and peak memory.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -22,20 +23,23 @@ from benchmarks.measuring import peak_of
 
 Embed: TypeAlias = Callable[[Sequence[str]], object]
 
+Prepared: TypeAlias = Callable[[Sequence[str]], Callable[[], object]]
+"""A way's function that returns the call to measure for some texts."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
     """Measure until stdin ends."""
     asked = json.loads(sys.argv[1])
-    embed, told = _KINDS[asked["kind"]](asked)
+    prepared, told = _KINDS[asked["kind"]](asked)
     watched = asked.get("process") or os.getpid()
-    embed(asked["texts"][:1])
+    prepared(asked["texts"][:1])()
     _say(told)
     for line in sys.stdin:
         turn = json.loads(line)
         cpu, began = cpu_of(watched), time.perf_counter()
-        latencies = _latencies(embed, _batches(asked["texts"], turn["batch"]), turn["seconds"])
+        latencies = _latencies(prepared, _batches(asked["texts"], turn["batch"]), turn["seconds"])
         spent = {"cpu": cpu_of(watched) - cpu, "seconds": time.perf_counter() - began}
         _say({"latencies": latencies, "peak": peak_of(watched), **spent})
 
@@ -52,15 +56,19 @@ def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield [texts[(start + at) % len(texts)] for at in range(size)]
 
 
-def _latencies(embed: Embed, batches: Iterator[Sequence[str]], seconds: float) -> list[float]:
+def _latencies(prepared: Prepared, batches: Iterator[Sequence[str]], seconds: float) -> list[float]:
     found: list[float] = []
     until = time.perf_counter() + seconds
     while not found or time.perf_counter() < until:
-        texts = next(batches)
+        call = prepared(next(batches))
         began = time.perf_counter()
-        embed(texts)
+        call()
         found.append(time.perf_counter() - began)
     return found
+
+
+def _unprepared(embed: Embed) -> Prepared:
+    return lambda texts: functools.partial(embed, texts)
 
 
 def _say(value: object) -> None:
@@ -68,7 +76,7 @@ def _say(value: object) -> None:
     sys.stdout.flush()
 
 
-def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+def _runtime(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     """Return the embedding call of the runtime layer's session, and facts on it.
 
     Tokenizer and pooling are the service's.
@@ -85,11 +93,12 @@ def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
     )
     report = session.report
     refused = {step.provider: step.reason for step in report.steps if not step.taken}
-    told = {"provider": report.provider, "refused": refused, "libraries": report.libraries}
-    return Embedder(session, folder / "tokenizer.json").embed, {**told, "dtype": report.dtype or "fp32"}
+    told: dict[str, object] = {"provider": report.provider, "refused": refused, "libraries": report.libraries}
+    told["dtype"] = report.dtype or "fp32"
+    return _unprepared(Embedder(session, folder / "tokenizer.json").embed), told
 
 
-def _stock(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+def _stock(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     """Return the embedding call of the stock wheel's session, and facts on it.
 
     Tokenizer and pooling are the service's.
@@ -104,11 +113,11 @@ def _stock(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     session.inner = session
     version = f"onnxruntime {onnxruntime.__version__}"
-    told = {"provider": "cpu", "libraries": version, "dtype": "fp32"}
-    return Embedder(session, folder / "tokenizer.json").embed, dict(told)
+    told: dict[str, object] = {"provider": "cpu", "libraries": version, "dtype": "fp32"}
+    return _unprepared(Embedder(session, folder / "tokenizer.json").embed), told
 
 
-def _fastembed(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+def _fastembed(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     """Return the embedding call of fastembed on the same model file, and facts on it.
 
     The model's folder must also have the settings files that fastembed wants.
@@ -132,37 +141,39 @@ def _fastembed(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
         "ours", specific_model_path=str(asked["model"]), threads=int(str(asked["threads"]))
     )
     versions = f"fastembed {fastembed.__version__}, onnxruntime {onnxruntime.__version__}"
-    told = {"provider": "cpu", "libraries": versions, "dtype": "fp32"}
-    return lambda texts: list(made.embed(list(texts), batch_size=len(texts))), dict(told)
+    told: dict[str, object] = {"provider": "cpu", "libraries": versions, "dtype": "fp32"}
+    return _unprepared(lambda texts: list(made.embed(list(texts), batch_size=len(texts)))), told
 
 
-def _service(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+def _service(asked: Mapping[str, object]) -> tuple[Prepared, dict[str, object]]:
     """Return the embedding call of a client with one connection to the service, and facts on it.
 
-    CPU seconds and memory are measured on the service's process. The client is a socket with orjson:
-    ``http.client`` and ``json`` take 0.2 ms for a request, which would be counted as the service's.
+    CPU seconds and memory are measured on the service's process. A call lasts from the request's first byte
+    to the answer's last, as load generators count: the client's JSON is not the service's.
     """
-    import orjson  # noqa: PLC0415 - fastembed's environment has none
-
     line = _Connection(int(str(asked["port"])))
 
-    def answered(method: str, path: str, body: bytes = b"") -> dict[str, object]:
-        return dict(orjson.loads(line.answer(method, path, body)))
-
-    def embed(texts: Sequence[str]) -> object:
-        body = orjson.dumps({"texts": texts})
+    def answer(request: bytes) -> bytes:
         try:
-            return answered("POST", "/embed", body)
+            return line.answer(request)
         except ConnectionError:  # closed between two turns
             line.open()
-            return answered("POST", "/embed", body)
+            return line.answer(request)
 
-    report = dict(answered("GET", "/providers")[str(asked["name"])])  # type: ignore[call-overload]
-    return embed, {
+    def prepared(texts: Sequence[str]) -> Callable[[], object]:
+        return functools.partial(answer, _request("POST", "/embed", json.dumps({"texts": texts}).encode()))
+
+    report = json.loads(answer(_request("GET", "/providers")))[asked["name"]]
+    return prepared, {
         "provider": report["provider"],
         "libraries": "over HTTP",
         "dtype": report["dtype"] or "fp32",
     }
+
+
+def _request(method: str, path: str, body: bytes = b"") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 class _Connection:
@@ -176,13 +187,12 @@ class _Connection:
         self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def answer(self, method: str, path: str, body: bytes) -> bytes:
+    def answer(self, request: bytes) -> bytes:
         """Return the body of the answer.
 
         Raises ``ConnectionError``, or ``RuntimeError`` for another status than 200.
         """
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._socket.sendall(head.encode() + body)
+        self._socket.sendall(request)
         told = self._received()
         while b"\r\n\r\n" not in told:
             told += self._received()
@@ -191,11 +201,11 @@ class _Connection:
         while len(content) < size:
             content += self._received()
         if not top.startswith(b"HTTP/1.1 200 "):
-            raise RuntimeError(f"{path}: {top[:30]!r}: {content[:200]!r}")
+            raise RuntimeError(f"{top[:30]!r}: {content[:200]!r}")
         return content
 
     def _received(self) -> bytes:
-        found = self._socket.recv(1 << 20)
+        found = self._socket.recv(1 << 16)
         if not found:
             raise ConnectionResetError("the service closed the connection")
         return found

@@ -30,9 +30,10 @@ _HEAD = (
 _ABOUT = """\
 Each row is a process of its own. The processes compute in turn, on the same texts (4 to 40 words), the same
 `model.onnx` (`file` int8: `model_int8.onnx`) and the same number of threads. "First answer" is the time from
-the start of the process to its first answer; for the service, from the start of its client. CPU seconds and
-memory of that row are the service's; it has `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`, as in its image. All
-rows on the CPU use the same version of ONNX Runtime."""
+the start of the process to its first answer; for the service, from the start of its client. A request to the
+service lasts from its first byte to the answer's last, as load generators count: the client's JSON is in no
+number. CPU seconds and memory of that row are the service's; it has `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`,
+as in its image. All rows on the CPU use the same version of ONNX Runtime."""
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:

@@ -122,7 +122,7 @@ def session(leader: int) -> dict[int, str]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, _parent, _group, its = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-            command = (folder / "cmdline").read_text().replace("\0", " ")
+            command = os.fsdecode((folder / "cmdline").read_bytes()).replace("\0", " ")
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(its) == leader and state != "Z":

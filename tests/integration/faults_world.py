@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -133,6 +134,29 @@ def copy_for_compiling(target: Path, tree: str) -> None:
     replace(target / "variants.yaml", "sm: [50, 52, 60, 61, 70]", "sm: [60]")
     replace(target / "variants.yaml", "generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]")
     replace(target / "templates/variant.Dockerfile.j2", "type=cache,id={{ tree }}", f"type=cache,id={tree}")
+
+
+NO_OBJECTS = "{ find /build -name '*.o' -delete; rm -rf /build/.ninja_* /build/*.log /build/record.json; }"
+"""Shell command that empties a Ninja tree, except for what CMake found out: that takes 12 CPU seconds again."""
+
+
+def configured_tree(dockerfile: str) -> str:
+    """Return the Dockerfile with a stage in which CMake configures ORT, and with which a new Ninja tree begins.
+
+    BuildKit keeps the stage, so one machine's build configures for all.
+    """
+    head, step = re.split(r"^(?=# 0: a job)", dockerfile, flags=re.MULTILINE)
+    arguments, command = re.split(r"^(?=RUN )", step, flags=re.MULTILINE)
+    configure = re.match(r"(?s).*?\ncmake -C .*?\n", command)
+    assert configure
+    no_tree = re.sub(r"(?m)^.*--mount=type=(?:cache|ssh).*\n", "", configure[0].removeprefix("RUN "))
+    begun = command.replace("target=/build,", "target=/build,from=configured,source=/build,")
+    assert begun != command
+    return (
+        f"{head.replace(' AS build', ' AS toolchain')}"
+        f"FROM toolchain AS configured\nRUN mkdir /build\nRUN {no_tree}EOF\n\n"
+        f"FROM toolchain AS build\n{arguments}{begun}"
+    )
 
 
 def replace(path: Path, old: str, new: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults_run import Run, promised
-from tests.integration.faults_world import copy_for_compiling, replace
+from tests.integration.faults_world import NO_OBJECTS, copy_for_compiling, replace
 from tests.support import ROOT
 
 pytestmark = pytest.mark.integration
@@ -56,7 +56,7 @@ class World:
         self.variants = self.project / "variants.yaml"
         self.template = self.project / "templates/variant.Dockerfile.j2"
         now = time.time_ns()
-        empty = f"[ -e /build/{now} ] || {{ rm -rf /build/* && touch /build/{now}; }}"
+        empty = f"[ -e /build/{now} ] || {{ {NO_OBJECTS} && touch /build/{now}; }}"
         replace(self.template, "--learned /ccache/", "--learned /build/")
         header = f"echo 'extern int trial_{now};' >/src/trial.h"
         replace(self.template, 'set(CMAKE_CUDA_FLAGS "', 'set(CMAKE_CUDA_FLAGS "-include /src/trial.h ')

@@ -26,6 +26,7 @@ from tests.integration.faults_run import (
     promised,
 )
 from tests.integration.faults_world import (
+    NO_OBJECTS,
     copy_for_compiling,
     copy_for_thin_packages,
     dying_engine,
@@ -209,7 +210,7 @@ def other_project(tmp_path: Path) -> Path:
     copy_for_compiling(project, tree)
     template = project / "templates/variant.Dockerfile.j2"
     mine = f"/build/{time.time_ns()}"
-    new = f"[ -e {mine} ] || {{ rm -rf /build/* /ccache/* && touch {mine}; }}"
+    new = f"[ -e {mine} ] || {{ {NO_OBJECTS} && rm -rf /ccache/* && touch {mine}; }}"
     replace(template, "type=cache,id=ortpacks-ccache", f"type=cache,id={tree}-ccache")
     replace(template, "cmake -C /src/options.cmake", f"{new}\ncmake -C /src/options.cmake")
     _cheapest_first(project / "builder/inside/costs.tsv")
@@ -255,7 +256,7 @@ def test_a_build_from_another_folder_waits_for_the_ninja_tree_and_takes_it(tmp_p
     for project in projects:
         copy_for_compiling(project, f"ortpacks-faults-{zlib.crc32(bytes(ROOT)):08x}")
     cmake = "cmake -C /src/options.cmake"
-    slow = f"rm -rf /build/*\necho 'ortpacks: the tree is empty'\nsleep 20\n{cmake}"
+    slow = f"{NO_OBJECTS}\necho 'ortpacks: the tree is empty'\nsleep 20\n{cmake}"
     replace(projects[0] / "templates/variant.Dockerfile.j2", cmake, slow)
     one, two = (tmp_path / f"dist-{project.name}" for project in projects)
     first = Run(one, "legacy", "--force", root=projects[0])

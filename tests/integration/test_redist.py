@@ -79,7 +79,7 @@ def test_what_nvidia_and_github_serve_compiles(
     check_lock(locked, "redist")
     pins = locked.lock.pins
     assert sum(key.startswith(f"{InputKind.REDIST.value}:{RELEASE}/") for key in pins) == 3
-    machine = Machine(tmp_path, place.folder, "redist")
+    machine = Machine(tmp_path, place.folder, "redist", new=True)
     request.addfinalizer(machine.forget)
     artifact = machine.compile(CompileCaches(), Watching())
     assert record(artifact).units >= 20

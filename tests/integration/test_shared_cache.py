@@ -31,7 +31,7 @@ from builder.pipeline.compile import StageBuild, export
 from builder.pipeline.plan import PlanOptions
 from builder.ports import CompileCache, CompileCaches
 from builder.project.build_plan import Workplace
-from tests.integration.faults_world import replace
+from tests.integration.faults_world import configured_tree, replace
 from tests.support import ROOT
 from tests.support.cache_servers import PASSWORD, Server, redis_server
 from tests.support.fakes.ports import FakeReporter
@@ -62,14 +62,19 @@ class Watching(FakeReporter):
 
 
 class Machine:
-    """A machine with an empty ccache and no Ninja tree that compiles the project in ``root`` on ``base``."""
+    """A machine with an empty ccache that compiles the project in ``root`` on ``base``.
 
-    def __init__(self, folder: Path, root: Path = ROOT, base: str = "assembled") -> None:
+    Its Ninja tree has what CMake found out, or nothing if ``new`` is set, and never an object.
+    """
+
+    def __init__(
+        self, folder: Path, root: Path = ROOT, base: str = "assembled", *, new: bool = False
+    ) -> None:
         self.name = f"ortpacks-test-{uuid.uuid4().hex[:8]}"
         self.runner = ProcessRunner(os.environ)
         self._engine = DockerEngine(self.runner, os.environ)
         self._folder = folder / self.name
-        self._root, self._base = root, base
+        self._root, self._base, self._new = root, base, new
 
     def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
         """Compile ``TARGET`` and return the artifact's folder, which has a record and no libraries."""
@@ -86,6 +91,8 @@ class Machine:
         replace(place.dockerfile, all_of_it, f" {TARGET}\n")
         replace(place.dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
         text = place.dockerfile.read_text(encoding="utf-8")
+        if not self._new:
+            text = configured_tree(text)
         # BuildKit's key of a step has its command and environment, not the names of mounts.
         step = "RUN --mount=type=cache,id=ortpacks-ccache,"
         assert text.count(step) == 1

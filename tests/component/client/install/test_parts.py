@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -125,8 +126,14 @@ def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, 
     def cut(handler: Handler, content: bytes) -> None:
         handler.answer(200, content, {"ETag": '"x"'}, cut=100)
 
+    def missing_later(handler: Handler, content: bytes) -> None:
+        until = time.monotonic() + 20
+        while not (any(joined_in(machine)) or time.monotonic() > until):
+            time.sleep(0.01)
+        missing(handler, content)
+
     with serving(release) as server:
-        server.faults += by_name({names[1]: [cut, missing]})
+        server.faults += by_name({names[1]: [cut, missing_later]})
         assert machine.run("install", "--index", f"{server.url}/") == 10
         server.requests.clear()
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
@@ -171,6 +178,11 @@ def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
             handler.serve(content)
 
     return [answer] * 100
+
+
+def joined_in(machine: Machine) -> Iterator[Path]:
+    """Yield the archive that parts are appended to, once there is one."""
+    return (machine.prefix / ".ortpacks" / "downloads").glob(f"*-{ARCHIVE}.part")
 
 
 def killed_after(parts: int, machine: Machine, release: Path) -> Path:

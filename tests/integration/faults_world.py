@@ -137,11 +137,11 @@ def copy_for_compiling(target: Path, tree: str) -> None:
 
 
 NO_OBJECTS = "{ find /build -name '*.o' -delete; rm -rf /build/.ninja_* /build/*.log /build/record.json; }"
-"""Shell command that empties a Ninja tree, except for what CMake found out: that takes 12 CPU seconds again."""
+"""Shell command that empties a Ninja tree, except for what CMake found out, which takes 12 CPU seconds."""
 
 
 def configured_tree(dockerfile: str) -> str:
-    """Return the Dockerfile with a stage in which CMake configures ORT, and with which a new Ninja tree begins.
+    """Return the Dockerfile with a stage in which CMake configures ORT; a new Ninja tree begins with it.
 
     BuildKit keeps the stage, so one machine's build configures for all.
     """

@@ -1,0 +1,194 @@
+"""This benchmark compiles a sample of ORT's units for all variants, by nvcc at once and in pieces, in turn.
+
+    python -m benchmarks.pieces [--cuda 40] [--cpp 60] [--rounds 3] [--json FILE]
+
+The sample is drawn by quantile of cost from the CUDA provider's units, the same on every call. ``nvcc`` is
+the way before pieces: NVIDIA's nvcc, and an entry in ccache for a whole unit; ``pieces`` is the way of today.
+Each round begins with empty caches, which the variants share in the order of ``variants.yaml``. Each unit is
+compiled in both ways one after the other. The kernels of both objects, by their code, and the numbers of
+symbols of each kind must be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from builder.adapters.docker.engine import DockerEngine
+from builder.adapters.process import ProcessRunner
+from builder.adapters.shared_cache.cache_server import served
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.wiring import Wiring
+from builder.inside import costs
+from builder.pipeline.compile import StageBuild, export
+from builder.pipeline.plan import PlanOptions
+from builder.ports import CompileCaches
+from builder.project.build_plan import Workplace
+from builder.project.variants import Origin
+from tests.integration.faults_world import configured_tree
+from tests.support.fakes.ports import FakeReporter
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_VARIANTS = ("legacy", "modern", "latest")
+
+_LAST_OF_BEFORE = "306758537fcd7224bc3a66a89c6a5d1c14e917d3^"
+"""The last commit whose builds compiled each CUDA unit by one call of nvcc."""
+
+_INSIDE = Path(__file__).with_name("pieces_inside.py")
+
+_PROVIDER = "CMakeFiles/onnxruntime_providers_cuda.dir/"
+
+Row = Mapping[str, object]
+
+
+def main() -> None:
+    """Measure and print a line for each variant and kind of unit."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pieces")
+    for name, number in (("cuda", 40), ("cpp", 60), ("rounds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    units = sample(asked.cuda, asked.cpp)
+    rows: list[Row] = []
+    for number in range(1, asked.rounds + 1):
+        for found in _round(units):
+            rows += [{"round": number, **row} for row in found]
+            if asked.json:
+                asked.json.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    sys.stdout.write(table(rows))
+
+
+def sample(cuda: int, cpp: int) -> list[str]:
+    """Return the objects of ``cuda`` CUDA and ``cpp`` C++ units, by quantile of cost."""
+    priced = [
+        (cost.seconds(unit, 3), unit)
+        for unit, cost in costs.read(ROOT / "builder/inside/costs.tsv").items()
+        if unit.startswith(_PROVIDER)
+    ]
+    return [
+        chosen
+        for is_cuda, number in ((True, cuda), (False, cpp))
+        for chosen in _by_quantile(sorted(one for one in priced if costs.is_cuda(one[1]) is is_cuda), number)
+    ]
+
+
+def _by_quantile(priced: Sequence[tuple[float, str]], number: int) -> Iterator[str]:
+    for at in reversed(range(number)):  # the costliest first, so that both cores end together
+        yield priced[(2 * at + 1) * len(priced) // (2 * number)][1]
+
+
+def _round(units: Sequence[str]) -> Iterator[list[Row]]:
+    """Yield the rows of each variant; the variants share caches that are empty at first."""
+    name = f"ortpacks-sample-{uuid.uuid4().hex[:8]}"
+    try:
+        for variant in _VARIANTS:
+            yield [{"variant": variant, **row} for row in _compiled(variant, units, name)]
+    finally:
+        engine = DockerEngine(ProcessRunner(os.environ), os.environ)
+        for mount in [held for held in engine.resources() if held.name.startswith(name)]:
+            engine.remove(mount)
+
+
+def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        reporter = FakeReporter()
+        shop = Wiring(ROOT, dist=Path(folder) / "dist", reporter=reporter)
+        options = BuildOptions(plan_options=PlanOptions(base="assembled", origin=Origin.SOURCE))
+        build = VariantBuild(shop, shop.project.variants[variant], options, reporter)
+        place = Workplace(Path(folder) / variant)
+        place.root.mkdir(parents=True)
+        rendered = build.lay_out(place.root)
+        if rendered is None:
+            raise SystemExit(f"{variant} is not compiled")
+        dockerfile = place.dockerfile.read_text(encoding="utf-8")
+        place.dockerfile.write_text(
+            _measuring(dockerfile, units, f"{name}-{variant}", name), encoding="utf-8"
+        )
+        engine = DockerEngine(ProcessRunner(os.environ), os.environ)
+        means = StageBuild(
+            engine=engine,
+            store=shop.store(shop.lock),
+            reporter=reporter,
+            served=partial(served, CompileCaches(), reporter),
+        )
+        export("artifact", place.artifact, rendered, place, means)
+        lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+
+def _measuring(dockerfile: str, units: Sequence[str], tree: str, caches: str) -> str:
+    """Return the Dockerfile whose compile step measures: with a new tree, and new caches beside the own."""
+    text = configured_tree(dockerfile)
+    text = re.sub(r"id=\S+?,target=/build\b", f"id={tree},target=/build", text)
+    sample = f"    --mount=type=cache,id={caches},target=/sample \\\n"
+    text = text.replace("    --mount=type=ssh", f"{sample}    --mount=type=ssh", 1)
+    before = subprocess.run(
+        ["git", "show", f"{_LAST_OF_BEFORE}:builder/inside/fatbinary.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    files = {"units": "\n".join(units), "fatbinary": before, "inside.py": _INSIDE.read_text(encoding="utf-8")}
+    written = "".join(f"cat >/tmp/{name} <<'END'\n{content}\nEND\n" for name, content in files.items())
+    step = (
+        f"# {caches}: BuildKit's key of a step has no names of mounts\n"
+        f"{written}export CCACHE_READONLY=1\nmkdir -p /out\n"
+        "python3 /tmp/inside.py /tmp/units /tmp/fatbinary /out/rows.json\n"
+    )
+    measuring, count = re.subn(
+        r"(?s)^python3 -m builder\.inside\.drive.*?^ccache --show-stats\n",
+        lambda _: step,
+        text,
+        flags=re.MULTILINE,
+    )
+    if count != 1:
+        raise SystemExit("the Dockerfile's compile step has changed")
+    return measuring
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return lines with CPU seconds by both ways, their ratio, and how many objects differ."""
+    lines = []
+    for variant in (*_VARIANTS, ""):
+        for kind, ends in (("CUDA", ".cu.o"), ("C++", ".cc.o"), ("all", ".o")):
+            some = [
+                row
+                for row in rows
+                if row["variant"] == variant or not variant
+                if str(row["unit"]).endswith(ends)
+            ]
+            spent = {
+                way: sum(float(str(row["cpu"])) for row in some if row["way"] == way)
+                for way in ("nvcc", "pieces")
+            }
+            if spent["nvcc"]:
+                ratio = spent["pieces"] / spent["nvcc"]
+                lines.append(
+                    f"{variant or 'together':9} {kind:5} {len(some) // 2:4} objects"
+                    f"  {spent['nvcc']:8.1f} {spent['pieces']:8.1f}  {ratio:.3f}\n"
+                )
+    return "".join(lines) + f"{differing(rows)} objects differ\n"
+
+
+def differing(rows: Sequence[Row]) -> int:
+    """Return how many objects hold other kernels, or other numbers of symbols, in pieces than by nvcc."""
+    holds: dict[object, dict[object, object]] = {}
+    for row in rows:
+        key = (row.get("round"), row["variant"], row["unit"])
+        holds.setdefault(key, {})[row["way"]] = row["holds"]
+    return sum(found["nvcc"] != found["pieces"] for found in holds.values())
+
+
+if __name__ == "__main__":
+    main()

@@ -304,7 +304,8 @@ class VariantBuild:
             if platform not in PLATFORMS or platform not in served:
                 raise NothingToDoError(
                     f"{self._variant.name} has no runtime image for {platform}: images are for Linux, "
-                    f"those for {self._variant.provider} for {', '.join(served)}."
+                    f"those for {self._variant.provider} for {', '.join(served)}. Variant cpu has one "
+                    f"for {' and one for '.join(PLATFORMS)}."
                 )
         self._wiring.engine.facts()
         images = [self._on(platform).one_image(options) for platform in platforms]

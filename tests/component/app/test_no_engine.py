@@ -53,7 +53,7 @@ def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(p
     said = place.fails(3, "image", "--variant", "directml")
     assert said == (
         "error: directml has no runtime image for win-x64: images are for Linux, those for directml "
-        "for win-x64.\n"
+        "for win-x64. Variant cpu has one for linux-x64 and one for linux-arm64.\n"
     )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import serving_page
@@ -34,10 +34,12 @@ def bench(
 ) -> None:
     """Measure, print the table, and write the files that ``files`` names by ``json``, ``svg`` and ``page``.
 
-    Raises ``ValidationError`` for an unknown provider, an incomplete model folder or a bad thread count.
+    Raises ``ValidationError`` for an unknown provider, an incomplete model folder, a bad thread count or a
+    file that cannot be written, before anything is measured.
     """
     threads_used = _threads(threads)
     chosen = [_provider(name) for name in providers] or ["cpu", *(["cuda"] if package else [])]
+    wanted = {kind: _writable(kind, file) for kind, file in files.items() if file}
     folder = _model(model) if model else make_models(wiring) / EMBEDDER
     with _package_env(wiring, package) as env:
         asked = Bench(
@@ -51,16 +53,15 @@ def bench(
         rows = asked.rows()
     wiring.reporter.say(serving_page.text(rows))
     told = facts(asked)
-    wanted = {kind: Path(file) for kind, file in files.items() if file}
     if "json" in wanted:
-        serving_page.write(wanted["json"], serving_page.dumps(values(rows), told))
+        wanted["json"].write_text(serving_page.dumps(values(rows), told), encoding="utf-8")
     if "svg" in wanted:
-        serving_page.write(wanted["svg"], serving_page.picture(rows, wiring.templates))
+        wanted["svg"].write_text(serving_page.picture(rows, wiring.templates), encoding="utf-8")
     if "page" in wanted:
         picture = os.path.relpath(wanted["svg"], wanted["page"].parent) if "svg" in wanted else None
         flags = {"package": package, "model": model, "threads": threads, **files}
         command = " ".join(["./run bench", *_words(providers, flags)])
-        serving_page.write(wanted["page"], serving_page.page(rows, told, command, picture))
+        wanted["page"].write_text(serving_page.page(rows, told, command, picture), encoding="utf-8")
 
 
 def _words(providers: Sequence[str], flags: Mapping[str, str | None]) -> Iterator[str]:
@@ -74,6 +75,17 @@ def _provider(text: str) -> str:
     if name not in PROVIDERS:
         raise ValidationError(f"--provider {text!r} is none of {', '.join((*PROVIDERS, *ALIASES))}.")
     return name
+
+
+def _writable(kind: str, text: str) -> Path:
+    """Return the path of a result, whose folder is made here: a failure at the end would lose the results."""
+    file = Path(text)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    place = file if file.exists() else file.parent
+    if file.is_dir() or not file.parent.is_dir() or not os.access(place, os.W_OK):
+        raise ValidationError(f"--{kind} {text} cannot be written. Name a file in a folder of yours.")
+    return file
 
 
 def _model(text: str) -> Path:

@@ -106,12 +106,6 @@ def picture(rows: Sequence[Row], templates: Path) -> str:
     return bars_picture(f"Texts a second at {BATCHES[-1]} texts at once", bars, templates)
 
 
-def write(file: Path, content: str) -> None:
-    """Write a text file and make its folder."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, encoding="utf-8")
-
-
 def dumps(rows: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> str:
     """Return the facts and rows as JSON."""
     return json.dumps({"facts": facts, "rows": rows}, indent=2) + "\n"

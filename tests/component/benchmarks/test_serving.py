@@ -127,6 +127,10 @@ def test_the_page_names_the_command_that_measures_the_same(
             lambda shop: bench(shop, [], None, "nowhere", {"svg": str(ROOT)}, None),
             "--svg .* cannot be written",
         ),
+        (
+            lambda shop: bench(shop, [], None, "nowhere", {"json": f"{__file__}/x"}, None),
+            "--json .*/x cannot be written",
+        ),
     ],
 )
 def test_wrong_flags_are_told(call: Callable[[Wiring], None], says: str, tmp_path: Path) -> None:

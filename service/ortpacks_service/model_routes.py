@@ -28,8 +28,11 @@ from ortpacks_service.tensors import (
 
 _VERSION = "1"
 
-_WRONG_INPUT = ("InvalidArgument", "ValueError", "RuntimeError", "Fail")
-"""Names of ONNX Runtime's exceptions for inputs that a model does not accept."""
+_WRONG_INPUT = ("InvalidArgument", "ValueError", "RuntimeError", "RuntimeException", "Fail")
+"""Names of ONNX Runtime's exceptions for inputs that a model does not accept.
+
+A kernel's refusal is a ``RuntimeException`` in 1.21.0 and a ``Fail`` in 1.31.1.
+"""
 
 
 async def server(_request: Request) -> Response:

@@ -6,9 +6,12 @@ import gc
 import json
 import struct
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
+from ortpacks_runtime import Session
 from ortpacks_service.options import EMBEDDER
 from starlette.testclient import TestClient
 
@@ -282,3 +285,13 @@ def test_models_and_versions_that_are_not_there_are_told(service: TestClient) ->
     assert service.get("/v2/models/nope/ready").status_code == 404
     other = service.get("/v2/models/times/versions/2")
     assert (other.status_code, other.json()["error"]) == (404, "version: each model has one, 1")
+
+
+def test_a_kernel_s_refusal_is_told_by_onnx_runtime_1_21_0_as_by_1_31_1(
+    service: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.21.0, which the images have, raises another exception. MiniLM's mask of another length was a 500."""
+    said = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : axis == 1 || axis == largest was false. 3 by 4"
+    monkeypatch.setattr(Session, "run", Mock(side_effect=RuntimeException(said)))
+    answer = service.post(TIMES, json={"inputs": [ROW]})
+    assert (answer.status_code, answer.json()) == (400, {"error": said})

@@ -333,6 +333,21 @@ def test_the_body_of_a_request_that_asks_for_http_2_is_read(shared: Running, bod
         assert answer.count(b'"embeddings":[[1.0,0.0]]') == answer.count(b'{"status":"pong"}') == 2
 
 
+@pytest.mark.parametrize(
+    ("version", "connection"),
+    [(b"1.1", b"Upgrade, close"), (b"1.0", b"Upgrade"), (b"1.0", b"Upgrade, close")],
+)
+def test_the_last_request_of_a_connection_may_ask_for_http_2_too(
+    shared: Running, version: bytes, connection: bytes
+) -> None:
+    """Its end was not seen: it was answered with 504 after 30 s."""
+    head = b"POST /embed HTTP/%s\r\nHost: a\r\nConnection: %s\r\nUpgrade: h2c\r\nContent-Length: 17\r\n\r\n"
+    began = time.monotonic()
+    answer = answer_to(shared, head % (version, connection), b'{"texts": "east"}' + PING + b"\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b'"embeddings":[[1.0,0.0]]') == 1
+    assert time.monotonic() - began < 10
+
+
 def test_an_answer_does_not_wait_for_the_clients_next_packet(shared: Running) -> None:
     """With Nagle's algorithm an answer took 48 ms instead of 6: head and body are two packets."""
     line = http.client.HTTPConnection("127.0.0.1", shared.port)

@@ -250,6 +250,22 @@ def test_a_client_that_closes_sees_why_its_large_body_is_refused(
     assert "error" in json.loads(refused.value.read())
 
 
+@pytest.mark.parametrize(
+    ("path", "connection", "status"),
+    [("/nowhere", "TE, close", 404), ("/embed/", "close", 307)],
+    ids=["as libwww-perl closes", "redirection"],
+)
+def test_the_whole_body_is_read_before_a_connection_is_closed(
+    shared: Running, path: str, connection: str, status: int
+) -> None:
+    """Otherwise Linux resets the connection while the client still sends."""
+    size = 64 << 20
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as line:
+        line.sendall(head.encode() + bytes(size))
+        assert line.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
+
+
 def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path: Path) -> None:
     closing = b"POST /embed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 9999999\r\n\r\n"
     with service(models, tmp_path / "data", {"ORTPACKS_BODY_MIB": "1"}) as running:

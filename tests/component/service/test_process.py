@@ -180,6 +180,19 @@ def test_models_that_fall_back_for_one_reason_are_one_warning(models: Path, tmp_
     assert sorted(fallen) == sorted([EMBEDDER, "another"])
 
 
+def test_a_warning_of_a_library_is_a_line_of_json_as_any_other(tmp_path: Path) -> None:
+    """numpy warns of an infinite vector."""
+    write_embedder(tmp_path / "models" / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, inf, 3")
+    with service(tmp_path / "models", tmp_path / "data") as running:
+        with pytest.raises(urllib.error.HTTPError, match="500"):
+            running.post("/embed", {"texts": "north"})
+        running.process.terminate()
+        assert running.process.stderr is not None
+        lines = [json.loads(line) for line in running.process.stderr]
+    (told,) = (line["message"] for line in lines if line["logger"] == "py.warnings")
+    assert "RuntimeWarning: invalid value" in told
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Return a process with the embedding model, which several tests share."""

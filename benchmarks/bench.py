@@ -24,6 +24,10 @@ ALIASES = {"gpu": "cuda", "nvidia": "cuda", "trt": "tensorrt", "dml": "directml"
 """Names and aliases of the runtime layer's providers, which this process cannot import."""
 
 
+_MOST_THREADS = 1024
+"""The most threads that the runtime layer takes."""
+
+
 def bench(
     wiring: Wiring,
     providers: Sequence[str],
@@ -89,8 +93,9 @@ def _model(text: str) -> Path:
 def _threads(text: str | None) -> int:
     if text is None:
         return len(os.sched_getaffinity(0))
-    if not text.isascii() or not text.isdecimal() or int(text) == 0:
-        raise ValidationError(f"--threads {text!r}: a whole number above 0 is wanted.")
+    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_THREADS))
+    if not plain or not 1 <= int(text) <= _MOST_THREADS:
+        raise ValidationError(f"--threads {text[:20]!r}: a whole number from 1 to {_MOST_THREADS} is wanted.")
     return int(text)
 
 

@@ -122,7 +122,12 @@ def test_the_page_names_the_command_that_measures_the_same(
     [
         (lambda shop: bench(shop, ["cudda"], None, None, {}, None), "--provider 'cudda' is none of cpu"),
         (lambda shop: bench(shop, [], None, "nowhere", {}, None), "--model nowhere: there is no model.onnx"),
-        (lambda shop: bench(shop, [], None, None, {}, "none"), "--threads 'none': a whole number above 0"),
+        (
+            lambda shop: bench(shop, [], None, None, {}, "none"),
+            "--threads 'none': a whole number from 1 to 1024",
+        ),
+        (lambda shop: bench(shop, [], None, None, {}, "1025"), "--threads '1025': a whole number from 1"),
+        (lambda shop: bench(shop, [], None, None, {}, "9" * 5000), "a whole number from 1 to 1024"),
     ],
 )
 def test_wrong_flags_are_told(call: Callable[[Wiring], None], says: str, tmp_path: Path) -> None:

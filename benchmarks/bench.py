@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import serving_page
-from benchmarks.serving import Bench, facts, values
+from benchmarks.serving import Bench, facts, texts, values
 from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.test_models.service_models import EMBEDDER
 from builder.builds.proving import unpacked
@@ -87,6 +87,12 @@ def _model(text: str) -> Path:
             raise ValidationError(
                 f"--model {text}: there is no {name} in it. Name a folder of an embedding model."
             )
+    try:
+        texts(folder)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValidationError(
+            f"--model {text}: the vocabulary in its tokenizer.json has no words to make texts of."
+        ) from error
     return folder
 
 

@@ -13,10 +13,12 @@ import pytest
 from ortpacks_runtime.providers import ALIASES as THEIRS
 from ortpacks_runtime.providers import ORT_NAMES
 from ortpacks_service.options import EMBEDDER
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
 
 from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
-from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, values
+from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts, values
 from benchmarks.serving_page import dumps, page, picture, text
 from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
@@ -115,6 +117,31 @@ def test_the_page_names_the_command_that_measures_the_same(
     bench(Wiring(ROOT, dist=tmp_path), ["cpu"], None, model, {"page": str(made)}, "1")
     command = f"./run bench --provider cpu --model {model} --threads 1 --page {made}"
     assert f"`{command}` wrote this page" in made.read_text()
+
+
+def test_texts_are_made_of_sentencepiece_s_tokens_too(tmp_path: Path) -> None:
+    """Such a vocabulary is a list: multilingual models have one."""
+    words = Unigram([("<unk>", 0.0), ("\u2581east", -1.0), ("\u2581", -2.0), ("\u2581north", -3.0)], 0)
+    Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
+    assert {word for text in texts(tmp_path) for word in text.split()} == {"east", "north"}
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"model": {"vocab": {"a": 0}}}',
+        '{"model": {"vocab": [1]}}',
+        '{"model": {"vocab": [[1, 2]]}}',
+    ],
+)
+def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> None:
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "tokenizer.json").write_text(tokenizer)
+    with pytest.raises(ValidationError, match=r"the vocabulary in its tokenizer\.json has no words"):
+        bench(Wiring(ROOT, dist=tmp_path), [], None, str(tmp_path), {}, None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import serving_page
-from benchmarks.serving import Bench, facts, values
+from benchmarks.serving import Bench, facts, texts, values
 from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.test_models.service_models import EMBEDDER
 from builder.builds.proving import unpacked
@@ -22,6 +22,10 @@ PROVIDERS = ("cpu", "cuda", "tensorrt", "directml", "coreml")
 
 ALIASES = {"gpu": "cuda", "nvidia": "cuda", "trt": "tensorrt", "dml": "directml", "metal": "coreml"}
 """Names and aliases of the runtime layer's providers, which this process cannot import."""
+
+
+_MOST_THREADS = 1024
+"""The most threads that the runtime layer takes."""
 
 
 def bench(
@@ -95,14 +99,21 @@ def _model(text: str) -> Path:
             raise ValidationError(
                 f"--model {text}: there is no {name} in it. Name a folder of an embedding model."
             )
+    try:
+        texts(folder)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValidationError(
+            f"--model {text}: the vocabulary in its tokenizer.json has no words to make texts of."
+        ) from error
     return folder
 
 
 def _threads(text: str | None) -> int:
     if text is None:
         return len(os.sched_getaffinity(0))
-    if not text.isascii() or not text.isdecimal() or int(text) == 0:
-        raise ValidationError(f"--threads {text!r}: a whole number above 0 is wanted.")
+    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_THREADS))
+    if not plain or not 1 <= int(text) <= _MOST_THREADS:
+        raise ValidationError(f"--threads {text[:20]!r}: a whole number from 1 to {_MOST_THREADS} is wanted.")
     return int(text)
 
 

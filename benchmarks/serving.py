@@ -40,6 +40,9 @@ _SETTINGS = {
 }
 """Settings files that fastembed wants beside a model, with MiniLM's own values."""
 
+_BEGIN = "\u2581"
+"""The character with which SentencePiece's tokens begin where a word does."""
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -204,9 +207,14 @@ class Bench:
 
 
 def texts(model: Path) -> list[str]:
-    """Return 256 texts of 4 to 40 words of the model's vocabulary, the same texts on every call."""
+    """Return 256 texts of 4 to 40 words of the model's vocabulary, the same texts on every call.
+
+    Raises what Python does for a tokenizer without a vocabulary of words.
+    """
     vocabulary = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-    words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2)  # noqa: PLR2004
+    tokens = vocabulary if isinstance(vocabulary, dict) else [token for token, _ in vocabulary]
+    begun = (token.removeprefix(_BEGIN) for token in tokens)
+    words = sorted(word for word in begun if word.isascii() and word.isalpha() and len(word) > 2)  # noqa: PLR2004
     random = np.random.default_rng(0)
     return [" ".join(random.choice(words, size)) for size in random.integers(4, 41, 256)]
 

@@ -57,13 +57,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _report(given: argparse.Namespace) -> Report:
+    if given.model:
+        return _report_on(given.model, given)
+    with tempfile.TemporaryDirectory(prefix="ortpacks-doctor-") as folder:
+        model = Path(folder, "one-node.onnx")
+        model.write_bytes(ONE_NODE)
+        return _report_on(model, given)
+
+
+def _report_on(model: Path, given: argparse.Namespace) -> Report:
     from ortpacks_runtime.session import open_session  # noqa: PLC0415 - onnxruntime may not be there
 
-    with tempfile.TemporaryDirectory(prefix="ortpacks-doctor-") as folder:
-        model = given.model or Path(folder, "one-node.onnx")
-        if given.model is None:
-            model.write_bytes(ONE_NODE)
-        return open_session(model, given.provider, given.device, given.level, given.strict or None).report
+    return open_session(model, given.provider, given.device, given.level, given.strict or None).report
 
 
 def _parser() -> argparse.ArgumentParser:

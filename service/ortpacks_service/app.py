@@ -78,7 +78,7 @@ class _Rest:
     """
 
     def __init__(self, scope: Scope, receive: Receive, seconds: int) -> None:
-        closes = (name == b"connection" and value.lower() == b"close" for name, value in scope["headers"])
+        closes = (name == b"connection" and b"close" in value.lower() for name, value in scope["headers"])
         self.unread = scope["http_version"] == "1.0" or any(closes)
         self._receive = receive
         self._seconds = seconds
@@ -113,7 +113,7 @@ class _RequestMiddleware:
         async def send_counted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
-            if status >= 400:  # noqa: PLR2004 - HTTP's errors
+            if status >= 300:  # noqa: PLR2004 - HTTP's redirections and errors
                 await rest.read()
             await send(message)
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from ortpacks_service.errors import RequestError
+from ortpacks_service.errors import RequestError, shown
 
 _BODIES = 2
 """The number of bodies of the largest size that may be in memory together."""
@@ -189,5 +189,5 @@ def count_of(body: Mapping[str, Any], key: str, default: int, most: int) -> int:
     """
     value = body.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {str(value)[:20]}")
+        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {shown(value)[:20]}")
     return value

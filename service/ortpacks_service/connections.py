@@ -23,8 +23,12 @@ class _Parser(httptools.HttpRequestParser):
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
         self._connection = connection
+        self._begin()
+
+    def _begin(self) -> None:
+        super().__init__(self._connection)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets it
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override] # asyncio gives bytes
         """Read ``data``."""
@@ -36,6 +40,7 @@ class _Parser(httptools.HttpRequestParser):
         try:
             super().feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
+            self._begin()  # after the last request of a connection, it would read nothing more
             return self._connection.head_of_the_rest() + data[upgrade.args[0] :]
         return b""
 
@@ -58,7 +63,6 @@ class Connection(HttpToolsProtocol):
         """See ``HttpToolsProtocol``."""
         super().__init__(*given, **named)
         self.parser = _Parser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first head."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 
 class RequestError(Exception):
     """A request that cannot be served. ``code`` is the HTTP status."""
@@ -19,3 +21,8 @@ class FullQueueError(RequestError):
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} texts are waiting already. Try again in a second.", 503, 1)
+
+
+def shown(value: object) -> str:
+    """Return a value of JSON as a short text; ``str`` fails for a list within a thousand lists."""
+    return value if isinstance(value, str) else reprlib.repr(value)

@@ -39,8 +39,9 @@ class _OncePerText(logging.Filter):
 
 
 def log_as_json() -> None:
-    """Make every logger of the process write JSON, and the runtime layer's logger each warning only once."""
+    """Write what the process logs and warns of as JSON, and each warning of the runtime layer only once."""
     logging.getLogger("ortpacks_runtime").addFilter(_OncePerText())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ortpacks_service.errors import RequestError
+from ortpacks_service.errors import RequestError, shown
 
 DATATYPES = {
     "tensor(bool)": ("BOOL", np.bool_),
@@ -186,7 +186,7 @@ def _binary_size(given: Mapping[str, Any], name: str) -> int | None:
     if size is None:
         return None
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise RequestError(f"{name}: binary_data_size: a whole number is wanted, found {str(size)[:20]}")
+        raise RequestError(f"{name}: binary_data_size: a whole number is wanted, found {shown(size)[:20]}")
     return size
 
 

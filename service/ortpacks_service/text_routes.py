@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ortpacks_service.bodies import count_of, object_of, texts_of
-from ortpacks_service.errors import RequestError
+from ortpacks_service.errors import RequestError, shown
 from ortpacks_service.service import Service
 
 _MOST_FOUND = 1000
@@ -67,7 +67,9 @@ async def openai_embeddings(request: Request) -> Response:
 def _require_known(body: Mapping[str, Any], service: Service) -> None:
     model = body.get("model")
     if model not in (None, service.embedder_name):
-        raise RequestError(f"model: {str(model)[:100]!r} is not served here; {service.embedder_name} is", 404)
+        raise RequestError(
+            f"model: {shown(model)[:100]!r} is not served here; {service.embedder_name} is", 404
+        )
     if body.get("encoding_format") not in (None, _OK, _WHOLE):
         raise RequestError(f"encoding_format: {_OK} or {_WHOLE} is wanted")
 

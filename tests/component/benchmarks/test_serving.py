@@ -13,10 +13,12 @@ import pytest
 from ortpacks_runtime.providers import ALIASES as THEIRS
 from ortpacks_runtime.providers import ORT_NAMES
 from ortpacks_service.options import EMBEDDER
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
 
 from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
-from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, values
+from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts, values
 from benchmarks.serving_page import dumps, page, picture, text
 from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
@@ -117,12 +119,36 @@ def test_the_page_names_the_command_that_measures_the_same(
     assert f"`{command}` wrote this page" in made.read_text()
 
 
+def test_texts_are_made_of_sentencepiece_s_tokens_too(tmp_path: Path) -> None:
+    """Such a vocabulary is a list: multilingual models have one."""
+    words = Unigram([("<unk>", 0.0), ("\u2581east", -1.0), ("\u2581", -2.0), ("\u2581north", -3.0)], 0)
+    Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
+    assert {word for text in texts(tmp_path) for word in text.split()} == {"east", "north"}
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"model": {"vocab": {"a": 0}}}',
+        '{"model": {"vocab": [1]}}',
+        '{"model": {"vocab": [[1, 2]]}}',
+    ],
+)
+def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> None:
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "tokenizer.json").write_text(tokenizer)
+    with pytest.raises(ValidationError, match=r"the vocabulary in its tokenizer\.json has no words"):
+        bench(Wiring(ROOT, dist=tmp_path), [], None, str(tmp_path), {}, None)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda shop: bench(shop, ["cudda"], None, None, {}, None), "--provider 'cudda' is none of cpu"),
         (lambda shop: bench(shop, [], None, "nowhere", {}, None), "--model nowhere: there is no model.onnx"),
-        (lambda shop: bench(shop, [], None, None, {}, "none"), "--threads 'none': a whole number above 0"),
         (
             lambda shop: bench(shop, [], None, "nowhere", {"svg": str(ROOT)}, None),
             "--svg .* cannot be written",
@@ -131,6 +157,12 @@ def test_the_page_names_the_command_that_measures_the_same(
             lambda shop: bench(shop, [], None, "nowhere", {"json": f"{__file__}/x"}, None),
             "--json .*/x cannot be written",
         ),
+        (
+            lambda shop: bench(shop, [], None, None, {}, "none"),
+            "--threads 'none': a whole number from 1 to 1024",
+        ),
+        (lambda shop: bench(shop, [], None, None, {}, "1025"), "--threads '1025': a whole number from 1"),
+        (lambda shop: bench(shop, [], None, None, {}, "9" * 5000), "a whole number from 1 to 1024"),
     ],
 )
 def test_wrong_flags_are_told(call: Callable[[Wiring], None], says: str, tmp_path: Path) -> None:

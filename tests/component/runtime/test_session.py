@@ -626,6 +626,18 @@ def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.Capture
     assert "Did you mean cuda?" in capsys.readouterr().err
 
 
+def test_doctor_needs_no_temporary_folder_for_a_model_that_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    assert main(["doctor", "--provider", "cpu", "--model", str(model)]) == 0
+    assert "cpu: taken: has run, without a record of its nodes" in capsys.readouterr().out
+    assert main(["doctor", "--provider", "cpu"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "ortpacks_runtime: [Errno 2] No such file or directory: '/proc/"
+    )
+
+
 def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

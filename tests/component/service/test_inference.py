@@ -6,13 +6,17 @@ import gc
 import json
 import struct
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from ortpacks_service.options import EMBEDDER
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
+from ortpacks_runtime import Session
+from ortpacks_service.options import DETECTOR, EMBEDDER
 from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start, write_same
+from tests.support.factories.onnx_models import write_model
 
 ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
@@ -282,3 +286,35 @@ def test_models_and_versions_that_are_not_there_are_told(service: TestClient) ->
     assert service.get("/v2/models/nope/ready").status_code == 404
     other = service.get("/v2/models/times/versions/2")
     assert (other.status_code, other.json()["error"]) == (404, "version: each model has one, 1")
+
+
+def test_a_kernel_s_refusal_is_told_by_onnx_runtime_1_21_0_as_by_1_31_1(
+    service: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.21.0, which the images have, raises another exception. MiniLM's mask of another length was a 500."""
+    said = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : axis == 1 || axis == largest was false. 3 by 4"
+    monkeypatch.setattr(Session, "run", Mock(side_effect=RuntimeException(said)))
+    answer = service.post(TIMES, json={"inputs": [ROW]})
+    assert (answer.status_code, answer.json()) == (400, {"error": said})
+
+
+def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
+    start: Start, models: Path
+) -> None:
+    """ONNX Runtime 1.21.0 and 1.31.1 abort in Silero's LSTM for no rows."""
+    write_model(
+        models / DETECTOR / "model.onnx",
+        """detector (float[n, m] input, float[2, n, 128] state, int64 sr) => (float[n, m] output) {
+            output = Identity (input)
+        }""",
+    )
+    inputs = [
+        {"name": "input", "shape": [0, 576], "datatype": "FP32", "data": []},
+        {"name": "state", "shape": [2, 0, 128], "datatype": "FP32", "data": []},
+        {"name": "sr", "shape": [], "datatype": "INT64", "data": [16000]},
+    ]
+    answer = start().post(f"/v2/models/{DETECTOR}/infer", json={"inputs": inputs})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "silero_vad takes no input without an item; input, state has none",
+    )

@@ -180,6 +180,19 @@ def test_models_that_fall_back_for_one_reason_are_one_warning(models: Path, tmp_
     assert sorted(fallen) == sorted([EMBEDDER, "another"])
 
 
+def test_a_warning_of_a_library_is_a_line_of_json_as_any_other(tmp_path: Path) -> None:
+    """numpy warns of an infinite vector."""
+    write_embedder(tmp_path / "models" / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, inf, 3")
+    with service(tmp_path / "models", tmp_path / "data") as running:
+        with pytest.raises(urllib.error.HTTPError, match="500"):
+            running.post("/embed", {"texts": "north"})
+        running.process.terminate()
+        assert running.process.stderr is not None
+        lines = [json.loads(line) for line in running.process.stderr]
+    (told,) = (line["message"] for line in lines if line["logger"] == "py.warnings")
+    assert "RuntimeWarning: invalid value" in told
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Return a process with the embedding model, which several tests share."""
@@ -248,6 +261,22 @@ def test_a_client_that_closes_sees_why_its_large_body_is_refused(
         urllib.request.urlopen(urllib.request.Request(address, bytes(64 << 20), headers), timeout=30)
     assert refused.value.code == status
     assert "error" in json.loads(refused.value.read())
+
+
+@pytest.mark.parametrize(
+    ("path", "connection", "status"),
+    [("/nowhere", "TE, close", 404), ("/embed/", "close", 307)],
+    ids=["as libwww-perl closes", "redirection"],
+)
+def test_the_whole_body_is_read_before_a_connection_is_closed(
+    shared: Running, path: str, connection: str, status: int
+) -> None:
+    """Otherwise Linux resets the connection while the client still sends."""
+    size = 64 << 20
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as line:
+        line.sendall(head.encode() + bytes(size))
+        assert line.recv(4096).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path: Path) -> None:
@@ -331,6 +360,21 @@ def test_the_body_of_a_request_that_asks_for_http_2_is_read(shared: Running, bod
         answer = answer_to(shared, *parts)
         assert answer.count(b"HTTP/1.1 200 OK") == 4
         assert answer.count(b'"embeddings":[[1.0,0.0]]') == answer.count(b'{"status":"pong"}') == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "connection"),
+    [(b"1.1", b"Upgrade, close"), (b"1.0", b"Upgrade"), (b"1.0", b"Upgrade, close")],
+)
+def test_the_last_request_of_a_connection_may_ask_for_http_2_too(
+    shared: Running, version: bytes, connection: bytes
+) -> None:
+    """Its end was not seen: it was answered with 504 after 30 s."""
+    head = b"POST /embed HTTP/%s\r\nHost: a\r\nConnection: %s\r\nUpgrade: h2c\r\nContent-Length: 17\r\n\r\n"
+    began = time.monotonic()
+    answer = answer_to(shared, head % (version, connection), b'{"texts": "east"}' + PING + b"\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b'"embeddings":[[1.0,0.0]]') == 1
+    assert time.monotonic() - began < 10
 
 
 def test_an_answer_does_not_wait_for_the_clients_next_packet(shared: Running) -> None:

@@ -191,6 +191,35 @@ def test_a_wrong_search_is_told(service: TestClient, body: dict[str, object], sa
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, says)
 
 
+DEEP = b"[" * 1000 + b"]" * 1000
+"""Lists within each other: orjson reads up to 1024, and ``str`` fails for this many."""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "says"),
+    [
+        (
+            "/search",
+            b'{"text": "east", "k": %s}',
+            400,
+            b"k: a whole number from 1 to 1000 is wanted, found [[[",
+        ),
+        ("/v1/embeddings", b'{"input": "east", "model": %s}', 404, b"[[["),
+        (
+            f"/v2/models/{EMBEDDER}/infer",
+            b'{"inputs":[{"name":"x","shape":[],"datatype":"INT8","parameters":{"binary_data_size":%s}}]}',
+            400,
+            b"x: binary_data_size: a whole number is wanted, found [[[",
+        ),
+    ],
+)
+def test_lists_within_each_other_are_told_as_any_wrong_value(
+    service: TestClient, path: str, body: bytes, code: int, says: bytes
+) -> None:
+    answer = service.post(path, content=body % DEEP)
+    assert (answer.status_code, says in answer.content) == (code, True), answer.text
+
+
 def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     service = start()

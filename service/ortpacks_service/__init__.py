@@ -1,1 +1,6 @@
 """A reference service: embeddings, vector search, speech segments and other ONNX models over HTTP."""
+
+import os
+
+# Official builds of ONNX Runtime 1.31.1 send usage data to Microsoft otherwise; 1.23.2 has no telemetry.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -202,6 +202,22 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+def test_onnx_runtime_sends_nothing_to_its_vendor(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Telemetry of ONNX Runtime 1.31.1 begins with a file in the temporary folder when it is imported."""
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)  # the service set it in this process too
+    sends, quiet = tmp_path / "sends", tmp_path / "quiet"
+    for folder in (sends, quiet):
+        folder.mkdir()
+    argv = [sys.executable, "-c", "import onnxruntime"]
+    subprocess.run(argv, env={**world(), "TMPDIR": str(sends)}, check=True)
+    if not list(sends.iterdir()):
+        pytest.skip("this build of ONNX Runtime has no telemetry")
+    with service(models, tmp_path / "data", {"TMPDIR": str(quiet)}):
+        assert list(quiet.glob(".ses")) == []
+
+
 def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> None:
     with service(models, tmp_path / "data") as running:
         for path in ("/embed", "/vad"):

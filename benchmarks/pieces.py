@@ -5,8 +5,8 @@
 The sample is drawn by quantile of cost from the CUDA provider's units, the same on every call. ``nvcc`` is
 the way before pieces: NVIDIA's nvcc, and an entry in ccache for a whole unit; ``pieces`` is the way of today.
 Each round begins with empty caches, which the variants share in the order of ``variants.yaml``. Each unit is
-compiled in both ways one after the other. The kernels of both objects, by their code, and the numbers of
-symbols of each kind must be equal.
+compiled in both ways one after the other; units that a variant does not compile are left out. The kernels of
+both objects, by their code, and the numbers of symbols of each kind must be equal.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _VARIANTS = ("legacy", "modern", "latest")
 _LAST_OF_BEFORE = "306758537fcd7224bc3a66a89c6a5d1c14e917d3^"
 """The last commit whose builds compiled each CUDA unit by one call of nvcc."""
 
+_MOST = 100
+"""The most units of a kind; there are more, so a sample by quantile has each of its units once."""
+
 _INSIDE = Path(__file__).with_name("pieces_inside.py")
 
 _PROVIDER = "CMakeFiles/onnxruntime_providers_cuda.dir/"
@@ -55,7 +58,7 @@ def main() -> None:
     """Measure and print a line for each variant and kind of unit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pieces")
     for name, number in (("cuda", 40), ("cpp", 60), ("rounds", 3)):
-        parser.add_argument(f"--{name}", type=int, default=number)
+        parser.add_argument(f"--{name}", type=_count, default=number)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     units = sample(asked.cuda, asked.cpp)
@@ -66,6 +69,12 @@ def main() -> None:
             if asked.json:
                 asked.json.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sys.stdout.write(table(rows))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MOST} is wanted")
+    return int(text)
 
 
 def sample(cuda: int, cpp: int) -> list[str]:
@@ -132,14 +141,11 @@ def _measuring(dockerfile: str, units: Sequence[str], tree: str, caches: str) ->
     text = re.sub(r"id=\S+?,target=/build\b", f"id={tree},target=/build", text)
     sample = f"    --mount=type=cache,id={caches},target=/sample \\\n"
     text = text.replace("    --mount=type=ssh", f"{sample}    --mount=type=ssh", 1)
-    before = subprocess.run(
-        ["git", "show", f"{_LAST_OF_BEFORE}:builder/inside/fatbinary.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    files = {"units": "\n".join(units), "fatbinary": before, "inside.py": _INSIDE.read_text(encoding="utf-8")}
+    files = {
+        "units": "\n".join(units),
+        "fatbinary": _fatbinary_of_before(),
+        "inside.py": _INSIDE.read_text(encoding="utf-8"),
+    }
     written = "".join(f"cat >/tmp/{name} <<'END'\n{content}\nEND\n" for name, content in files.items())
     step = (
         f"# {caches}: BuildKit's key of a step has no names of mounts\n"
@@ -155,6 +161,16 @@ def _measuring(dockerfile: str, units: Sequence[str], tree: str, caches: str) ->
     if count != 1:
         raise SystemExit("the Dockerfile's compile step has changed")
     return measuring
+
+
+def _fatbinary_of_before() -> str:
+    argv = ["git", "show", f"{_LAST_OF_BEFORE}:builder/inside/fatbinary.py"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(
+            f"{done.stderr.strip()}\nThe repository's whole history is wanted: git fetch --unshallow"
+        )
+    return done.stdout
 
 
 def table(rows: Sequence[Row]) -> str:

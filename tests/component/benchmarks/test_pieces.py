@@ -29,6 +29,7 @@ def test_the_sample_is_drawn_by_quantile_of_cost_without_repetition() -> None:
     known = costs.read(ROOT / "builder/inside/costs.tsv")
     cuda = [known[unit].seconds(unit, 3) for unit in units[:40]]
     assert cuda == sorted(cuda, reverse=True)
+    assert len(set(sample(100, 100))) == 200
     (one,) = sample(1, 0)
     every = sorted(cost.seconds(unit, 3) for unit, cost in known.items() if unit.endswith(".cu.o"))
     assert known[one].seconds(one, 3) == pytest.approx(every[len(every) // 2], rel=0.05), "about the median"

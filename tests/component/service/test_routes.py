@@ -127,7 +127,9 @@ def test_texts_fill_the_memory_for_bodies_while_they_wait(
 
     monkeypatch.setattr(inner, "embed", embed_later)
     assert service.post(path, json={key: "east " * 2_000}).status_code == 200
+    assert service.post(path, json={key: "east", "ignored": [1] * 2_000}).status_code == 200
     assert waiting[0] > 10_000
+    assert waiting[1] > 32 * 2_000, "each value counts as 32 bytes, whatever its text takes"
     assert inner.bodies.size == 0
 
 

@@ -3,7 +3,8 @@
     python -m benchmarks.pieces [--cuda 40] [--cpp 60] [--rounds 3] [--json FILE]
 
 The sample is drawn by quantile of cost from the CUDA provider's units, the same on every call. ``nvcc`` is
-the way before pieces: NVIDIA's nvcc, and an entry in ccache for a whole unit; ``pieces`` is the way of today.
+the way before pieces: NVIDIA's nvcc, with the architectures and shared PTX of then, and an entry in ccache
+for a whole unit; ``pieces`` is the way of today.
 Each round begins with empty caches, which the variants share in the order of ``variants.yaml``. Each unit is
 compiled in both ways one after the other; units that a variant does not compile are left out. The kernels of
 both objects, by their code, and the numbers of symbols of each kind must be equal.
@@ -120,9 +121,7 @@ def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
         if rendered is None:
             raise SystemExit(f"{variant} is not compiled")
         dockerfile = place.dockerfile.read_text(encoding="utf-8")
-        place.dockerfile.write_text(
-            _measuring(dockerfile, units, f"{name}-{variant}", name), encoding="utf-8"
-        )
+        place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
         engine = DockerEngine(ProcessRunner(os.environ), os.environ)
         means = StageBuild(
             engine=engine,
@@ -135,22 +134,23 @@ def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
         return [json.loads(line) for line in lines]
 
 
-def _measuring(dockerfile: str, units: Sequence[str], tree: str, caches: str) -> str:
+def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str) -> str:
     """Return the Dockerfile whose compile step measures: with a new tree, and new caches beside the own."""
     text = configured_tree(dockerfile)
-    text = re.sub(r"id=\S+?,target=/build\b", f"id={tree},target=/build", text)
+    text = re.sub(r"id=\S+?,target=/build\b", f"id={caches}-{variant},target=/build", text)
     sample = f"    --mount=type=cache,id={caches},target=/sample \\\n"
     text = text.replace("    --mount=type=ssh", f"{sample}    --mount=type=ssh", 1)
     files = {
         "units": "\n".join(units),
-        "fatbinary": _fatbinary_of_before(),
+        "fatbinary": _of_before("builder/inside/fatbinary.py"),
+        "parts.tsv": _parts(_of_before(f"tests/golden/{variant}.assembled.Dockerfile")),
         "inside.py": _INSIDE.read_text(encoding="utf-8"),
     }
     written = "".join(f"cat >/tmp/{name} <<'END'\n{content}\nEND\n" for name, content in files.items())
     step = (
         f"# {caches}: BuildKit's key of a step has no names of mounts\n"
         f"{written}export CCACHE_READONLY=1\nmkdir -p /out\n"
-        "python3 /tmp/inside.py /tmp/units /tmp/fatbinary /out/rows.json\n"
+        "python3 /tmp/inside.py /tmp/units /tmp/fatbinary /tmp/parts.tsv /out/rows.json\n"
     )
     measuring, count = re.subn(
         r"(?s)^python3 -m builder\.inside\.drive.*?^ccache --show-stats\n",
@@ -163,8 +163,13 @@ def _measuring(dockerfile: str, units: Sequence[str], tree: str, caches: str) ->
     return measuring
 
 
-def _fatbinary_of_before() -> str:
-    argv = ["git", "show", f"{_LAST_OF_BEFORE}:builder/inside/fatbinary.py"]
+def _parts(dockerfile: str) -> str:
+    """Return the table of units by architectures in a rendered Dockerfile."""
+    return dockerfile.partition("EOF' /src/parts.tsv\n")[2].partition("EOF\n")[0].rstrip("\n")
+
+
+def _of_before(path: str) -> str:
+    argv = ["git", "show", f"{_LAST_OF_BEFORE}:{path}"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(

@@ -1,9 +1,10 @@
 """This program compiles units of a configured tree in two ways, in a container, for ``benchmarks.pieces``.
 
-    python3 pieces_inside.py UNITS FATBINARY ROWS
+    python3 pieces_inside.py UNITS FATBINARY PARTS ROWS
 
-UNITS is a file with an object's path in each line, FATBINARY the program in fatbinary's place of before, ROWS
-the file for the results: a line of JSON for each unit and way, with CPU seconds and what the object holds.
+UNITS is a file with an object's path in each line, FATBINARY the program in fatbinary's place of before,
+PARTS the table of units by architectures of before, ROWS the file for the results: a line of JSON for each
+unit and way, with CPU seconds and what the object holds.
 """
 
 from __future__ import annotations
@@ -27,27 +28,34 @@ from builder.inside import ninja
 
 TREE = Path("/build")
 TOOLKIT, BEFORE = Path("/usr/local/cuda"), Path("/before")
+PARTS = Path("/src/parts.tsv")
+"""Today's table of units by architectures."""
 WAYS = ("nvcc", "pieces")
 
 
 def main() -> None:
     """Compile each unit in both ways, in turn, two units at a time."""
     units = Path(sys.argv[1]).read_text(encoding="utf-8").split()
-    _narrow()
     _toolkit_of_before(sys.argv[2])
     _generated_headers()
-    commands = {entry["output"]: entry["command"] for entry in json.loads(_ninja("-t", "compdb"))}
-    work = [(unit, commands[unit], number) for number, unit in enumerate(units) if unit in commands]
-    with Pool(os.cpu_count()) as pool, Path(sys.argv[3]).open("w", encoding="utf-8") as rows:
+    statements = (TREE / "build.ninja").read_text(encoding="utf-8")
+    tables = {"nvcc": Path(sys.argv[3]), "pieces": PARTS}
+    commands = {way: _commands(statements, table) for way, table in tables.items()}
+    work = [
+        (unit, {way: commands[way][unit] for way in WAYS}, number)
+        for number, unit in enumerate(units)
+        if unit in commands["nvcc"]
+    ]
+    with Pool(os.cpu_count()) as pool, Path(sys.argv[4]).open("w", encoding="utf-8") as rows:
         for found in pool.imap_unordered(_both_ways, work):
             rows.writelines(json.dumps(row) + "\n" for row in found)
 
 
-def _narrow() -> None:
-    """Reduce each unit to the architectures that the build compiles it for."""
-    statements = TREE / "build.ninja"
-    parts = ninja.read(Path("/src/parts.tsv"))
-    statements.write_text(ninja.narrowed(statements.read_text(encoding="utf-8"), parts), encoding="utf-8")
+def _commands(statements: str, parts: Path) -> dict[str, str]:
+    """Return each object's command, for the architectures that ``parts`` has for its unit."""
+    narrowed = ninja.narrowed(statements, ninja.read(parts))
+    (TREE / "build.ninja").write_text(narrowed, encoding="utf-8")
+    return {entry["output"]: entry["command"] for entry in json.loads(_ninja("-t", "compdb"))}
 
 
 def _toolkit_of_before(fatbinary: str) -> None:
@@ -75,10 +83,10 @@ def _ninja(*words: str) -> str:
     return subprocess.run(["ninja", *words], cwd=TREE, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def _both_ways(work: tuple[str, str, int]) -> list[dict[str, object]]:
-    unit, command, number = work
+def _both_ways(work: tuple[str, dict[str, str], int]) -> list[dict[str, object]]:
+    unit, commands, number = work
     ways = WAYS if number % 2 else WAYS[::-1]
-    return [_compiled(unit, command, way) for way in ways]
+    return [_compiled(unit, commands[way], way) for way in ways]
 
 
 def _compiled(unit: str, command: str, way: str) -> dict[str, object]:

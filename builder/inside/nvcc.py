@@ -12,14 +12,16 @@ The pieces are nvcc's own steps (``nvcc-toolkit --dryrun``):
 ``fatbinary`` then packs the SASS, and ``objcopy`` puts it into the object. The cache key of a compiled piece
 contains its preprocessed text. So the host's piece is compiled once for all variants (unless the stub
 differs: CUB gives its kernels other launch bounds by architecture), and the piece of an architecture once for
-all sets with that architecture. Values that nvcc derives from the set or from the time are constant here:
+all sets with that architecture. Where the preprocessor makes the same text for 8.6 or 8.9 as for 8.0, their
+SASS is made from the PTX of 8.0. Values that nvcc derives from the set or from the time are constant here:
 ``__CUDA_ARCH_LIST__``, which CUB puts into the names of its kernels, is ``$NVCC_ARCH_LIST``; the names of
 intermediate files and the module id, which is part of the names of kernels with internal linkage, follow from
 the object's path.
 
 Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
-did (``unit --spare``); the results do not depend on that. A piece's entry in ccache depends on its commands,
-its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
+did (``unit --spare``); the results do not depend on that. Other builds compile a unit of the same name later
+(``unit``), and find the pieces. A piece's entry in ccache depends on its commands, its text and NVIDIA's
+programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
 object is an empty file.
@@ -38,14 +40,13 @@ they are part of the compiler's command and of ccache's key:
 
 from __future__ import annotations
 
-import fcntl
+import filecmp
 import hashlib
 import json
 import os
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 from collections import deque
@@ -71,6 +72,10 @@ _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE
 """ccache's variables for runs on pieces, by their names here; ccache's own names are for whole units."""
 _HOST = "host"
 """The host's folder of intermediate files in the unit's folder, like ``compute_80`` and ``sm_86``."""
+_OLDER = {"compute_86": "compute_80", "compute_87": "compute_80", "compute_89": "compute_80"}
+"""Older virtual architectures by those for which the preprocessor makes the same text of most units. nvcc
+12.4 made the same PTX of it, except for ``.target`` (docs/decisions/0009-pieces.md)."""
+_VIRTUAL = re.compile(r"compute_(?P<number>\d+)[af]?")
 _ASSEMBLE, _RAW = "--assemble=", "--raw"
 _OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
 _COMPRESS = frozenset({"-compress-all", "--compress-all"})
@@ -82,8 +87,6 @@ _TEMPORARY = re.compile(
 """The name of an intermediate file of nvcc; the part after process, source and architecture is ``name``."""
 _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
-_FLOCK = struct.Struct("hhqqi4x")
-"""C's ``struct flock``."""
 
 Command = list[str]
 S = TypeVar("S")
@@ -146,6 +149,8 @@ class Unit:
         self._steps: list[Step] = []
         self._read: list[str] = []
         """The dependency files of the preprocessor's runs."""
+        self._virtual: dict[str, str] = {}
+        """The virtual architectures that ``cicc`` runs for, by nvcc's names of the PTX files."""
 
     def compile(self) -> None:
         """Make the object and its dependency file. Raises ``CommandFailedError``."""
@@ -220,8 +225,33 @@ class Unit:
     def _images(self, only: Collection[str] = ()) -> list[str]:
         """Make the device code, or SASS of ``only``; return fatbinary's options for the images."""
         images = [image for image in self._planned_images() if not only or (image.sm in only and image.ptxas)]
-        self._side_by_side(self._compile_ptx, dict.fromkeys(image.ptx for image in images))
+        steps = {place: image.ptx for image in images for place in self._candidates(image.ptx)}
+        self._side_by_side(lambda place: self._preprocessed(self._text(steps[place]), place), steps)
+        self._virtual = {image.ptx: self._oldest_alike(image.ptx) for image in images}
+        chosen = dict.fromkeys(self._virtual.values())
+        self._side_by_side(lambda place: self._compile_ptx(steps[place], place), chosen)
         return self._side_by_side(self._image, images)
+
+    def _candidates(self, ptx: str) -> list[str]:
+        """Return the virtual architectures whose PTX may be used as ``ptx``, that of nvcc's plan first.
+
+        The object holds PTX of the planned architecture alone.
+        """
+        planned = after(self._maker(ptx).words, "-arch")
+        is_packed = any(image.ptx == ptx and not image.ptxas for image in self._planned_images())
+        return [planned] if is_packed or planned not in _OLDER else [planned, _OLDER[planned]]
+
+    def _oldest_alike(self, ptx: str) -> str:
+        """Return the last of ``ptx``'s candidates if the preprocessor made the same text, else the first."""
+        candidates = self._candidates(ptx)
+        texts = [self._file(f"{place}.ii") for place in candidates]
+        is_same = filecmp.cmp(texts[0], texts[-1], shallow=False)
+        return candidates[-1 if is_same else 0]
+
+    def _text(self, ptx: str) -> str:
+        """Return nvcc's name for the preprocessed text that ``ptx`` is made from."""
+        cicc = self._maker(ptx).words
+        return cicc[cicc.index("-o") - 1]
 
     def _planned_images(self) -> Iterator[DeviceImage]:
         words = self._step("fatbinary").words
@@ -260,7 +290,7 @@ class Unit:
 
     def _image(self, image: DeviceImage) -> str:
         """Make an image, and return fatbinary's option for it."""
-        ptx = self._file("ptx", self._virtual(image.ptx))
+        ptx = self._file("ptx", self._virtual[image.ptx])
         if not image.ptxas:
             return f"--image3=kind=ptx,sm={image.sm},file={ptx}"
         place = f"sm_{image.sm}"
@@ -269,16 +299,10 @@ class Unit:
         piece = Piece([command], self._file("cubin", place), ptx, [self._file(_MODULE_ID)])
         return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
 
-    def _virtual(self, ptx: str) -> str:
-        """Return the virtual architecture of the PTX that nvcc calls ``ptx``."""
-        return after(self._maker(ptx).words, "-arch")
-
-    def _compile_ptx(self, ptx: str) -> None:
-        """Make the PTX that nvcc calls ``ptx``, and its stub."""
-        cicc, place = self._maker(ptx).words, self._virtual(ptx)
-        theirs = cicc[cicc.index("-o") - 1]
-        text = self._preprocessed(theirs, place)
-        command = self._words((text if word == theirs else word for word in cicc), place)
+    def _compile_ptx(self, ptx: str, place: str) -> None:
+        """Make the PTX and stub of the virtual architecture ``place``, as nvcc makes ``ptx``."""
+        text, theirs = self._file(f"{place}.ii"), self._text(ptx)
+        command = self._words((text if word == theirs else word for word in self._maker(ptx).words), place)
         # ccache keeps one file per entry, so PTX and stub are put into a tar
         folder, tar = self._file("", place), self._file("tar", place)
         create = ["tar", "--create", f"--file={tar}", f"--directory={folder}", "ptx", _STUB]
@@ -307,7 +331,7 @@ class Unit:
         cicc = next(
             step for step in self._steps if after(step.words, "--stub_file_name").endswith(f"/{name}")
         )
-        theirs, ours = self._file(_STUB, self._virtual(cicc.output)), self._file(_STUB, _HOST)
+        theirs, ours = self._file(_STUB, self._virtual[cicc.output]), self._file(_STUB, _HOST)
         text = Path(theirs).read_text(encoding="utf-8").replace(theirs, ours)
         names = list(dict.fromkeys(re.findall(r"\b__T\d+\b", text)))
         numbered = re.sub(r"\b__T\d+\b", lambda name: f"__T{names.index(name[0])}", text)
@@ -327,6 +351,11 @@ class Unit:
     def _constant(self, word: str, place: str) -> str:
         if word.startswith("-D__CUDA_ARCH_LIST__="):
             return f"-D__CUDA_ARCH_LIST__={os.environ[_ARCH_LIST]}"
+        if architecture := _VIRTUAL.fullmatch(place):
+            if word.startswith("-D__CUDA_ARCH__="):
+                return f"-D__CUDA_ARCH__={architecture['number']}0"
+            if _VIRTUAL.fullmatch(word):
+                return place
         found = _TEMPORARY.fullmatch(word)
         if found is None:
             return word
@@ -340,29 +369,13 @@ class Unit:
         key = hashlib.sha256(text.encode()).hexdigest()
         files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
         told = {theirs: os.environ[ours] for ours, theirs in _FOR_CCACHE.items() if ours in os.environ}
-        with _alone(int(key[:15], 16)):
-            run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
+        run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
         return output
 
     def _write_dependencies(self) -> None:
         """Write the unit's dependency file for Ninja, with the files that the preprocessor read."""
         if file := after(self._argv, "-MF"):
             write_rule(file, after(self._argv, "-MT"), prerequisites(self._read))
-
-
-@contextmanager
-def _alone(place: int) -> Iterator[None]:
-    """Lock the piece with the offset ``place`` in the pool's file ``pieces`` until the block ends.
-
-    Builds of other variants wait meanwhile, and find the piece in ccache then. Without a pool there is no
-    lock.
-    """
-    if folder := os.environ.get("UNIT_POOL"):
-        with Path(folder, "pieces").open("a", encoding="ascii") as pieces:
-            fcntl.fcntl(pieces, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
-            yield
-    else:
-        yield
 
 
 @contextmanager

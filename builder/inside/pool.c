@@ -10,10 +10,10 @@
  * by rank, the highest first; units of one rank queue on the file `wait-RANK`. Lighter units do not overtake a unit
  * that waits for memory; else the heaviest unit would come last and run alone at the end.
  *
- * Builds of several variants reach the same C++ unit at the same time. One of them compiles it; the others wait
- * without a slot and then find it in the compiler cache. A CUDA unit differs between variants, except for pieces
- * that several have in common, which nvcc.py lets one build make. nvcc.py makes pieces of one unit in parallel: each
- * beyond the first waits for a slot as the unit did, and for as much memory as the unit has.
+ * Builds of several variants reach the same unit at the same time. One of them compiles it; the others wait without
+ * a slot, and then find it, or the pieces of a CUDA unit that they have in common, in the compiler cache. nvcc.py
+ * makes pieces of one unit in parallel: each beyond the first waits for a slot as the unit did, and for as much
+ * memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -70,11 +70,6 @@ static int look_up(const char *output, int *rank, int *blocks, off_t *row) {
     return -1;
 }
 
-static int is_cuda(const char *output) {
-    const char *end = strstr(output, ".cu.o");
-    return end && !end[5];
-}
-
 /* Returns the unit's byte in the file `units`: FNV-1a of its name. */
 static off_t place(const char *output) {
     unsigned long long hash = 14695981039346656037ULL;
@@ -126,7 +121,7 @@ void claim(const char *output) {
     int failed = slots < 0 || memory < 0 || units < 0;
     for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
     if (failed) return; /* `opened` has printed why; the unit is compiled without a claim */
-    if (!is_cuda(output)) wait_for_same(units, output);
+    wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     while (!take_both(slots, memory, blocks, queues, rank)) nanosleep(&pause, NULL);

@@ -45,8 +45,8 @@ class Launch:
     """The place in ORT's source that decides it."""
     option: str = ""
     """The CMake option that compiles these units if ``ON``; empty where there is none."""
-    shared: Mapping[int, int] = field(default_factory=dict)
-    """Numbers of older architectures by those that share their PTX, in addition to ``_SHARED_PTX``."""
+    ptx: Arch | None = None
+    """The architecture from whose PTX the SASS for all newer ones is made, also in sets without it."""
     served: Mapping[int, int] = field(default_factory=dict)
     """Numbers of older architectures by those whose devices run their SASS, if the set has the older one."""
 
@@ -69,9 +69,9 @@ class Launch:
 
 _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu line 13"
 
-_FLASH_PTX: Mapping[int, int] = {90: 89}
-"""Shared PTX of flash attention: nvcc 12.4's PTX for 80, 86, 89 and 90 differs only in ``.target`` (compared
-for head size 32)."""
+_ATTENTIONS_PTX = Arch(8, 0)
+"""Shared PTX of flash and lean attention. nvcc 12.4's PTX differs only in ``.target``: of all 32 units of
+flash attention for 80 and 89, of two also for 86 and 90, and of both of lean attention for all four."""
 
 _FLASH_SASS: Mapping[int, int] = {86: 80}
 """Shared SASS of flash attention: SASS for 8.0 runs on 8.6 (CUDA C++ Programming Guide, "Binary
@@ -83,13 +83,14 @@ LAUNCHES: tuple[Launch, ...] = (
         *("flash attention", f"{_ATTENTION}flash_attention/flash_fwd_", 32, 80, 90),
         f"{_ATTENTION}flash_attention/flash_api.cc line 413",
         "onnxruntime_USE_FLASH_ATTENTION",
-        _FLASH_PTX,
+        _ATTENTIONS_PTX,
         _FLASH_SASS,
     ),
     Launch(
         *("lean attention", f"{_ATTENTION}lean_attention/lean_fwd_", 2, 80, 90),
         f"{_ATTENTION}lean_attention/lean_api.cc line 256",
         "onnxruntime_USE_LEAN_ATTENTION",
+        _ATTENTIONS_PTX,
     ),
     Launch(
         *("memory-efficient attention for sm_50", f"{_ATTENTION}cutlass_fmha/fmha_sm50.cu", 1, 50, 69),
@@ -131,13 +132,14 @@ does not use. So 5.2 and 6.1 get CUB's block sizes for 5.0 and 6.0.
 
 
 def shared_ptx(sm: Iterable[Arch], version: str, launch: Launch | None = None) -> Mapping[Arch, Arch]:
-    """Return the older architectures by those that share their PTX, in all units or in those of ``launch``.
+    """Return the older architectures by those whose SASS is made from their PTX.
 
-    Empty for an ORT version whose source was not read.
+    In all units or in those of ``launch``. Empty for an ORT version whose source was not read.
     """
     known = {arch.number: arch for arch in sm if not arch.suffix} if version in _READ else {}
-    numbers = {**_SHARED_PTX, **(launch.shared if launch else {})}
-    return {known[new]: known[old] for new, old in numbers.items() if new in known and old in known}
+    shared = {known[new]: known[old] for new, old in _SHARED_PTX.items() if new in known and old in known}
+    ptx = launch.ptx if launch else None
+    return shared | ({arch: ptx for arch in known.values() if arch > ptx} if ptx else {})
 
 
 def launches(version: str) -> tuple[Launch, ...]:
@@ -161,9 +163,16 @@ def unused_options(arches: Iterable[Arch], version: str) -> frozenset[str]:
 def narrowed(arches: Iterable[Arch], version: str) -> tuple[tuple[Launch, frozenset[Arch]], ...]:
     """Return the units that are compiled for a part of the set only, each with that part."""
     whole = frozenset(arches)
+    return tuple((launch, part) for launch, part in launched(whole, version) if part != whole)
+
+
+def launched(arches: Iterable[Arch], version: str) -> Iterator[tuple[Launch, frozenset[Arch]]]:
+    """Yield the known ``LAUNCHES`` of a full build, each with the architectures it is compiled for."""
+    whole = frozenset(arches)
     skipped = unused_options(whole, version)
-    parts = ((launch, launch.compiled(whole)) for launch in launches(version) if launch.option not in skipped)
-    return tuple((launch, part) for launch, part in parts if part != whole)
+    for launch in launches(version):
+        if launch.option not in skipped:
+            yield launch, launch.compiled(whole)
 
 
 _TURING, _AMPERE, _HOPPER, _CONSUMER_BLACKWELL = 75, 80, 90, 120

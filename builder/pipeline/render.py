@@ -18,7 +18,7 @@ from builder.onnxruntime.architecture_list import cmake_list
 from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, divide
-from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
+from builder.onnxruntime.units import launched, shared_ptx, without_device_code
 from builder.project.bases import (
     GitSource,
     ImageSystem,
@@ -240,11 +240,13 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
 def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
     """Yield path prefixes of sources, each with the codes of its units (``builder/inside/drive.py``)."""
     version, sm = plan.ort_version, plan.variant.sm
-    for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
-        yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))
-    shared = shared_ptx(targets.compiled, version)
-    if shared:
-        yield "", _codes(sm, targets, shared)
+    general = shared_ptx(targets.compiled, version)
+    for launch, part in launched(sm, version) if plan.profile is Profile.FULL else ():
+        shared = shared_ptx(sorted(part), version, launch)
+        if part != set(sm) or shared != general:
+            yield launch.path, _codes(part, targets, shared)
+    if general:
+        yield "", _codes(sm, targets, general)
 
 
 def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:

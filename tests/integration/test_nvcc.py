@@ -42,6 +42,17 @@ WITH_CUB = f"""\
 {SOURCE}
 void sum(float* data, size_t bytes) {{ cub::DeviceScan::ExclusiveSum(data, bytes, data, data, 9); }}
 """
+LARGER_BLOCKS = """\
+__global__ void tuned(int* data) {
+#if __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890
+    data[threadIdx.x] = 256;
+#else
+    data[threadIdx.x] = 128;
+#endif
+}
+void tune(int* data) { tuned<<<1, 32>>>(data); }
+"""
+"""A kernel like CUB's, which are tuned by architecture."""
 LEGACY = ("50:50", "50:52", "70:70")
 MODERN = ("75:75", "80:80", "80:86")
 """Architectures, each virtual and real, of sets like those of the variants."""
@@ -255,11 +266,49 @@ def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found
     assert any("_520_NS" in name for name in lost), "others have a module id in their names"
 
 
-def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
+def test_one_ptx_serves_the_architectures_with_the_same_text(toolchain: Toolchain) -> None:
+    """nvcc, which makes PTX for each architecture, makes the same instructions of a text that is the same."""
+    ampere = ("80:80", "86:86", "89:89", "90:90")
+    for text, made_for in (
+        (SOURCE, ["compute_80.ii", "compute_90.ii"]),  # CUDA's own headers ask for 9.0
+        (f"{SOURCE}{LARGER_BLOCKS}", [f"compute_{arch}.ii" for arch in ("80", "86", "89", "90")]),
+    ):
+        toolchain.sh("rm -rf ccache")
+        (toolchain.folder / "unit.cu").write_text(text)
+        toolchain.compile(ampere, nvcc="nvcc-toolkit")
+        nvccs = toolchain.device_code()
+        toolchain.compile(ampere)
+        pieces, made = toolchain.device_code(), toolchain.made()
+        assert pieces.keys() == nvccs.keys() == {"80", "86", "89", "90"}
+        for arch, found in pieces.items():
+            assert len(found) >= 4
+            assert Counter(found.values()) == Counter(nvccs[arch].values())
+        assert [name for name in made if name.startswith("compute_") and name.endswith(".ii")] == made_for
+
+
+def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) -> None:
+    toolchain.compile(MODERN)
+    toolchain.made()
+    toolchain.compile(("89:89",))
+    assert toolchain.made() == ["compute_80/ptx", "unit.cu"], "SASS, and the text for 8.9"
+    toolchain.compile(("89:89",), nvcc="NVCC_ONLY=89 CCACHE_DIR=/unit/machine nvcc")
+    assert toolchain.made() == ["compute_80.ii", "compute_80/ptx", "unit.cu", "unit.cu"]
+
+
+def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Toolchain) -> None:
+    ptx = "--generate-code=arch=compute_86,code=[compute_86]"
+    toolchain.compile(("80:80", "86:86"), ptx)
+    found = toolchain.sh("cuobjdump -ptx unit.o").stdout
+    assert re.findall(r"^\.target (\w+)", found, re.MULTILINE) == ["sm_86"]
+    assert toolchain.device_code().keys() == {"80", "86"}
+
+
+def test_two_builds_that_come_to_a_unit_together_make_its_pieces_once(toolchain: Toolchain) -> None:
     """The builds have a tree each, and the unit the same name in both."""
     trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
-    unit = f"nvcc {VOLTA} unit.cu -o unit.o"
-    done = toolchain.sh(f"{trees}; export UNIT_POOL=/unit/pool; (cd one; {unit}) & (cd two; {unit}); wait $!")
+    unit = f"unit nvcc {VOLTA} unit.cu -o unit.o"
+    pool = "export UNIT_POOL=/unit/pool UNIT_JOBS=2 UNIT_MEMORY=100"
+    done = toolchain.sh(f"{trees}; {pool}; (cd one; {unit}) & (cd two; {unit}); wait $!")
     assert done.returncode == 0, done.stderr
     assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
 

@@ -276,10 +276,14 @@ def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
     assert pairs(60, 61, 80, 86, 89, 90, 100, 120) == [(61, 60)]
 
 
-def test_flash_attention_alone_shares_ptx_from_ampere_to_hopper() -> None:
-    flash, experts = LAUNCHES[0], LAUNCHES[-1]
-    assert shared_ptx(capable(75, 80, 86), "1.21.0", flash) == {}
-    assert shared_ptx(capable(89, 90), "1.21.0", flash) == {Arch(9, 0): Arch(8, 9)}
+def test_flash_and_lean_attention_are_made_from_one_ptx_from_ampere_to_hopper() -> None:
+    """So ``modern`` and ``latest``, without an architecture in common, share their most expensive pieces."""
+    flash, lean, experts = LAUNCHES[0], LAUNCHES[1], LAUNCHES[-1]
+    for attention in (flash, lean):
+        assert shared_ptx(capable(80), "1.21.0", attention) == {}
+        assert shared_ptx(capable(80, 86), "1.21.0", attention) == {Arch(8, 6): Arch(8, 0)}
+        assert shared_ptx(capable(89, 90), "1.21.0", attention) == dict.fromkeys(capable(89, 90), Arch(8, 0))
+        assert shared_ptx(capable(80, 89), "1.22.0", attention) == {}
     assert shared_ptx(capable(89, 90), "1.21.0", experts) == {}
 
 

@@ -7,7 +7,8 @@ schedules are compared:
 
 - one variant after the other, each with a job for 4 GiB of memory;
 - all variants over one pool (``builder/inside/pool.c``), CUDA units in pieces (``builder/inside/nvcc.py``):
-  pieces that variants share are compiled once, and pieces of a unit run on slots that no unit waits for;
+  pieces that variants share are compiled once, pieces of a unit run on slots that no unit waits for, and
+  units that share most wait for each other;
 - one machine for each architecture, then one machine for each variant, as in release.yml (``--from``).
 
 Linking, checking, packing and the start of a machine are not simulated.
@@ -21,15 +22,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.bars import bars_picture
 from builder.app.flags import make_wiring, plan_options
-from builder.builds.estimate import architectures_of, unit_seconds
+from builder.builds.estimate import BY_PTXAS, architectures_of, unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.gpu.architectures import Arch
 from builder.inside import costs, pool
 from builder.inside.costs import Cost
+from builder.inside.nvcc import OLDER
+from builder.onnxruntime.toolchain import divide, tools
+from builder.onnxruntime.units import launches, shared_ptx
+from builder.project.build_plan import BuildPlan
 
 _VARIANTS = ("legacy", "modern", "latest")
 
@@ -37,30 +43,46 @@ _CACHED_SECONDS = 0.1
 """CPU seconds of a unit that ccache answers: 30 for 321 units (docs/decisions/0004), and Ninja's own time."""
 
 _MACHINES = {"2 cores, 24 GiB": (2, 24), "4, 16 (GitHub's runner)": (4, 16), "16, 64": (16, 64)}
-_MACHINES |= {"32, 128": (32, 128), "128, 512": (128, 512)}
+_MACHINES |= {"32, 64": (32, 64), "32, 128": (32, 128), "128, 512": (128, 512)}
 _RUNNER = (4, 16)
 
 _GIB_A_JOB = 4
+
+_ALIKE = 0.6
+"""Share of the units, by cost, of which the PTX for 8.6 and 8.9 is that for 8.0 (docs/decisions/0009)."""
+
+_FLASH_BEFORE = {Arch(9, 0): Arch(8, 9)}
+"""The PTX that units of flash attention shared before pieces."""
 
 _LAST = 0.1
 """Last share of the time, in which idle slots are not counted."""
 
 
+class Step(NamedTuple):
+    """CPU seconds of what is compiled once: later steps of the same name are found in ccache."""
+
+    name: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Unit:
-    """A unit to compile: CPU seconds, peak memory in MiB, and rank in the queue (the highest goes first)."""
+    """A unit to compile: its object, peak memory in MiB, and rank in the queue (the highest goes first)."""
 
-    seconds: float
-    """CPU seconds of the part that runs alone, after the pieces."""
+    output: str
+    last: Step
+    """The step that runs alone, after the pieces."""
     peak: int
     rank: int
-    pieces: tuple[float, ...] = ()
-    """CPU seconds of each piece that may run beside the other pieces."""
+    pieces: tuple[tuple[Step, ...], ...] = ()
+    """Steps, one after the other, of each piece that may run beside the other pieces."""
+    is_shared: bool = False
+    """Whether units of this name wait for each other."""
 
     @property
     def total(self) -> float:
-        """CPU seconds of the whole unit."""
-        return self.seconds + sum(self.pieces)
+        """CPU seconds of the whole unit if nothing is found."""
+        return sum(step.seconds for steps in (*self.pieces, (self.last,)) for step in steps)
 
 
 @dataclass(frozen=True)
@@ -79,13 +101,12 @@ class _Running:
 
     unit: Unit
     needs: int
-    left: deque[float] = field(init=False)
+    left: deque[float]
     """Seconds of the pieces that have not begun, the longest first."""
+    last: float
+    """Seconds of the last step."""
     under_way: int = 0
     is_last_begun: bool = False
-
-    def __post_init__(self) -> None:
-        self.left = deque(sorted(self.unit.pieces, reverse=True))
 
     def next_on_own_slot(self) -> float | None:
         """Return the seconds of what the unit's own slot runs next, ``None`` if that is nothing.
@@ -97,7 +118,7 @@ class _Running:
         if self.under_way or self.is_last_begun:
             return None
         self.is_last_begun = True
-        return self.unit.seconds
+        return self.last
 
 
 class Machine:
@@ -105,6 +126,7 @@ class Machine:
 
     def __init__(self, jobs: int, budget: int) -> None:
         self._jobs, self._budget = jobs, budget
+        self._made: set[str] = set()
         self._idle, self._free = jobs, budget
         self._now = 0.0
         self._ends: list[tuple[float, int, _Running, bool]] = []
@@ -116,9 +138,10 @@ class Machine:
         """Simulate the units and return the schedule.
 
         Units start in their order as soon as a slot and memory are free; no unit starts before one that
-        waits.
+        waits for these. What ``run`` has compiled before is found.
         """
-        waiting = deque(units)
+        self._now, self._spans = 0.0, []
+        waiting = list(units)
         while waiting or self._ends:
             while self._begins_piece(waiting) or self._begins_unit(waiting):
                 pass
@@ -143,8 +166,9 @@ class Machine:
 
         Returns whether a piece was started.
         """
+        at = self._next(waiting)
         for running in self._units:
-            if waiting and waiting[0].rank > running.unit.rank:
+            if at is not None and waiting[at].rank > running.unit.rank:
                 return False
             if running.left and 2 * running.needs <= self._budget:
                 if not self._takes(running.needs):
@@ -153,13 +177,28 @@ class Machine:
                 return True
         return False
 
-    def _begins_unit(self, waiting: deque[Unit]) -> bool:
-        if not waiting or not self._takes(needs := min(waiting[0].peak, self._budget)):
+    def _begins_unit(self, waiting: list[Unit]) -> bool:
+        at = self._next(waiting)
+        if at is None or not self._takes(needs := min(waiting[at].peak, self._budget)):
             return False
-        running = _Running(waiting.popleft(), needs)
+        unit = waiting.pop(at)
+        left = sorted((sum(map(self._seconds, steps)) for steps in unit.pieces), reverse=True)
+        running = _Running(unit, needs, deque(left), self._seconds(unit.last))
         self._units.append(running)
         self._go_on(running)
         return True
+
+    def _next(self, waiting: Sequence[Unit]) -> int | None:
+        """Return the place of the first unit that waits for none of its name, ``None`` if there is none."""
+        names = {running.unit.output for running in self._units if running.unit.is_shared}
+        return next((at for at, unit in enumerate(waiting) if unit.output not in names), None)
+
+    def _seconds(self, step: Step) -> float:
+        """Return the seconds that a step takes now: few if it was begun before."""
+        if step.name in self._made:
+            return min(step.seconds, _CACHED_SECONDS)
+        self._made.add(step.name)
+        return step.seconds
 
     def _go_on(self, running: _Running) -> None:
         seconds = running.next_on_own_slot()
@@ -191,7 +230,8 @@ class Machine:
 def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """Return the schedule of one variant after the other."""
     jobs = max(1, min(cores, gib // _GIB_A_JOB))
-    each = [Machine(jobs, gib << 10).run(sorted(units, key=_dearest_first)) for units in variants]
+    machine = Machine(jobs, gib << 10)
+    each = [machine.run(sorted(units, key=_dearest_first)) for units in variants]
     wall = sum(one.wall for one in each)
     return Schedule(wall, sum(one.taken * one.wall for one in each) / wall * jobs / cores)
 
@@ -206,58 +246,69 @@ def _dearest_first(unit: Unit) -> float:
     return -unit.total
 
 
+Ptx = Mapping[Arch, Arch]
+
+
 @dataclass(frozen=True)
 class Planned:
-    """A unit of a variant's plan: CPU seconds, MiB at most, and the architectures of a CUDA unit."""
+    """A unit of a variant's plan."""
 
     output: str
-    seconds: float
+    host: float
+    """CPU seconds of the part that does not depend on the architectures."""
     peak: int
-    architectures: Sequence[Arch] = ()
+    """MiB at most."""
+    rank: int = 0
+    each: float = 0.0
+    """CPU seconds for an architecture with PTX of its own; 0 for a unit without device code."""
+    ptx: Ptx = field(default_factory=dict)
+    """The architectures whose PTX is used, by those whose SASS is made of it; empty without device code."""
+    ptx_before: Ptx = field(default_factory=dict)
+    """``ptx`` before pieces."""
 
     @property
-    def rank(self) -> int:
-        """Rank in the queue, from the CPU seconds."""
-        return pool.rank(self.seconds)
+    def whole(self) -> float:
+        """CPU seconds before pieces."""
+        return self.host + self.each * _architectures(self.ptx_before)
 
-    @property
-    def host(self) -> float:
-        """CPU seconds of the part that does not depend on the architectures."""
-        return costs.host_seconds(self.seconds) if self.architectures else self.seconds
+    def steps(self) -> Iterator[tuple[Step, ...]]:
+        """Yield for each PTX the steps that make it and its SASS."""
+        for ptx in dict.fromkeys(self.ptx.values()):
+            alike = _ALIKE if f"compute_{ptx}" in OLDER else 0
+            front = Step(f"{self.output} compute_{ptx}", (1 - BY_PTXAS) * (1 - alike) * self.each)
+            yield (front, *(self._sass(arch) for arch, used in self.ptx.items() if used == ptx))
 
-    @property
-    def each(self) -> float:
-        """CPU seconds for each architecture; 0 for a unit without device code."""
-        return (self.seconds - self.host) / len(self.architectures) if self.architectures else 0.0
+    def ahead(self, arch: Arch) -> Iterator[Step]:
+        """Yield the steps that make SASS for one architecture; none if the unit is not compiled for it."""
+        if arch in self.ptx:
+            yield Step(f"{self.output} compute_{self.ptx[arch]}", (1 - BY_PTXAS) * self.each)
+            yield self._sass(arch)
+
+    def _sass(self, arch: Arch) -> Step:
+        return Step(f"{self.output} sm_{arch}", BY_PTXAS * self.each)
 
 
 def whole(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
-    """Return the units of each variant as nvcc compiles them.
+    """Return the units of each variant as nvcc compiles them, without pieces to share.
 
     A C++ unit that an earlier variant has too is answered by ccache.
     """
     return [
-        [Unit(unit.seconds if unit.architectures or not found else _CACHED_SECONDS, unit.peak, unit.rank)
-         for unit, found in units]
-        for units in _with_found(variants)
+        [Unit(unit.output, Step(f"{unit.output} {number}" if unit.ptx else unit.output, unit.whole),
+              unit.peak, unit.rank)
+         for unit in units]
+        for number, units in enumerate(variants)
     ]  # fmt: skip
 
 
 def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
-    """Return the units of each variant in pieces; the host's piece is compiled once for all variants."""
+    """Return the units of each variant in pieces, which are compiled once for all variants."""
     return [
-        [Unit(_CACHED_SECONDS if found else unit.host, unit.peak, unit.rank,
-              (unit.each,) * len(unit.architectures))
-         for unit, found in units]
-        for units in _with_found(variants)
+        [Unit(unit.output, Step(unit.output, unit.host), unit.peak, unit.rank, tuple(unit.steps()),
+              is_shared=len(set(unit.ptx.values())) < 2)  # noqa: PLR2004 - as drive.is_shared
+         for unit in units]
+        for units in variants
     ]  # fmt: skip
-
-
-def _with_found(variants: Sequence[Sequence[Planned]]) -> Iterator[Iterator[tuple[Planned, bool]]]:
-    """Yield for each variant its units, each with whether an earlier variant has the same unit."""
-    for at, units in enumerate(variants):
-        earlier = {unit.output for others in variants[:at] for unit in others}
-        yield ((unit, unit.output in earlier) for unit in units)
 
 
 def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[float, float]:
@@ -265,27 +316,64 @@ def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[f
     cores, gib = _RUNNER
     ahead, builds = [], []
     for units in variants:
-        for arch in {arch for unit in units for arch in unit.architectures}:
-            own = [Unit(unit.each, unit.peak, unit.rank) for unit in units if arch in unit.architectures]
+        for arch in {arch for unit in units for arch in unit.ptx}:
+            steps = ((unit, list(unit.ahead(arch))) for unit in units)
+            own = [Unit(unit.output, made[-1], unit.peak, unit.rank, (tuple(made[:-1]),))
+                   for unit, made in steps if made]  # fmt: skip
             ahead.append(pooled([own], cores, gib).wall)
-        builds.append(pooled([[Unit(unit.host, unit.peak, unit.rank) for unit in units]], cores, gib).wall)
+        hosts = [Unit(unit.output, Step(unit.output, unit.host), unit.peak, unit.rank) for unit in units]
+        builds.append(pooled([hosts], cores, gib).wall)
     return max(ahead), max(builds)
 
 
-def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> Iterator[list[Planned]]:
-    """Yield the planned units of each variant, compiled on the assembled base."""
+def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[list[Planned]]:
+    """Return the planned units of each variant, compiled on the assembled base."""
     options = BuildOptions(plan_options=plan_options("assembled", "source", profile))
-    for name in _VARIANTS:
-        plan = VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
-        yield [
-            Planned(
-                output,
-                seconds,
-                pool.peak(known, output),
-                architectures_of(output, plan) if costs.is_cuda(output) else (),
-            )
-            for output, seconds in unit_seconds(plan, known).items()
-        ]
+    plans = [
+        VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
+        for name in _VARIANTS
+    ]
+    maps = [
+        {output: _ptx(output, plan) if costs.is_cuda(output) else ({}, {})
+         for output in unit_seconds(plan, known)}
+        for plan in plans
+    ]  # fmt: skip
+    return [list(_planned(plan, known, maps, number)) for number, plan in enumerate(plans)]
+
+
+def _planned(
+    plan: BuildPlan, known: Mapping[str, Cost], maps: Sequence[Mapping[str, tuple[Ptx, Ptx]]], number: int
+) -> Iterator[Planned]:
+    """Yield the units of the plan with a number; ``maps`` has the PTX of each plan's units."""
+    for output, seconds in unit_seconds(plan, known).items():
+        cost, (ptx, before) = known[output], maps[number][output]
+        host = costs.host_seconds(cost.cpu) if ptx else cost.cpu
+        measured = (units[output][0] for units in maps if output in units)
+        count = next((_architectures(its) for its in measured if len(its) == cost.architectures),
+                     float(cost.architectures))  # fmt: skip
+        each = (cost.cpu - host) / count
+        yield Planned(output, host, cost.peak, pool.rank(seconds), each, ptx, before)
+
+
+def _architectures(ptx: Ptx) -> float:
+    """Return how many architectures with PTX of their own cost as much as a unit's PTX and SASS."""
+    return (1 - BY_PTXAS) * len(set(ptx.values())) + BY_PTXAS * len(ptx)
+
+
+def _ptx(output: str, plan: BuildPlan) -> tuple[Ptx, Ptx]:
+    """Return the architectures of PTX by those of the SASS made of it: today's, and those of before."""
+    targets = divide(plan.variant.sm, *tools(plan))
+    launch = next((one for one in launches(plan.ort_version) if f"/{one.path}" in output), None)
+    arches = architectures_of(output, plan)
+    shared = shared_ptx(arches, plan.ort_version)
+    before = {**shared, **(_FLASH_BEFORE if launch and launch.name == "flash attention" else {})}
+    today = shared_ptx(arches, plan.ort_version, launch)
+
+    def ptx(known: Ptx) -> Ptx:
+        return {arch: targets.ptx if targets.ptx and arch in targets.assembled else known.get(arch, arch)
+                for arch in arches}  # fmt: skip
+
+    return ptx(today), ptx(before)
 
 
 @dataclass(frozen=True)
@@ -303,12 +391,18 @@ class Row:
 def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
     """Yield a row for each machine, the smallest first."""
     before, after = whole(variants), in_pieces(variants)
-    total = sum(unit.total for units in after for unit in units)
-    longest = max(max(unit.pieces, default=0.0) + unit.seconds for units in after for unit in units)
+    units = [unit for units in after for unit in units]
+    total = sum({step.name: step.seconds for unit in units for steps in (*unit.pieces, (unit.last,))
+                 for step in steps}.values())  # fmt: skip
+    longest = max(max(map(_chain, unit.pieces), default=0.0) + unit.last.seconds for unit in units)
     for name, (cores, gib) in _MACHINES.items():
         bound = max(total / cores, longest)
         why = "the cores" if bound > longest else "a unit's longest pieces"
         yield Row(name, one_by_one(before, cores, gib), pooled(after, cores, gib), bound, why)
+
+
+def _chain(steps: Iterable[Step]) -> float:
+    return sum(step.seconds for step in steps)
 
 
 def table(found: Iterable[Row]) -> Iterator[str]:
@@ -339,7 +433,7 @@ def main() -> None:
     options = parser.parse_args()
     wiring = make_wiring()
     known = costs.read(wiring.root / "builder/inside/costs.tsv")
-    variants = list(planned(wiring, known, options.profile))
+    variants = planned(wiring, known, options.profile)
     found = list(rows(variants))
     print("\n".join(table(found)))
     ahead, build = (seconds / 60 for seconds in one_architecture_a_machine(variants))

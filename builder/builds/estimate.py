@@ -24,7 +24,7 @@ from builder.onnxruntime.versions import sm_names
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
 
-_BY_PTXAS = 0.25
+BY_PTXAS = 0.25
 """Share of an architecture's cost if a newer ptxas assembles it from PTX that is compiled anyway.
 
 Measured: 54 CUDA units for 89 90 100 120 took 1,338 CPU s (docs/builds.md).
@@ -91,13 +91,13 @@ def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
 def _architecture_counts(plan: BuildPlan) -> Callable[[str], float]:
     """Return a function from a unit to the number of its architectures, which most units have in common.
 
-    An architecture that a newer ptxas assembles counts ``_BY_PTXAS``.
+    An architecture that a newer ptxas assembles counts ``BY_PTXAS``.
     """
 
     @cache
     def count(architectures: tuple[Arch, ...]) -> float:
         targets = divide(architectures, *tools(plan))
-        return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
+        return len(targets.compiled) + BY_PTXAS * len(targets.assembled)
 
     return lambda output: count(tuple(architectures_of(output, plan)))
 

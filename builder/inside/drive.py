@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from builder.inside import costs, ninja, pool, storage
@@ -61,7 +62,7 @@ def main(options: argparse.Namespace) -> int:
         options.targets = units = list(filter(costs.is_cuda, units))
     todo = [output for output in units if not (tree / output).exists()]  # Ninja itself finds outdated objects
     claims = tree / "claims.tsv"
-    pool.write_claims(claims, units, known, price)
+    pool.write_claims(claims, units, known, price, partial(is_shared, parts))
     free = (available_memory() - _SPARE) >> 20
     memory = min(options.memory or free, free)
     with (
@@ -128,6 +129,16 @@ def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[s
         return architectures if codes is None else len(codes)
 
     return count
+
+
+def is_shared(parts: Mapping[str, ninja.Codes], output: str) -> bool:
+    """Return whether builds for other architectures compile most of a unit too.
+
+    They do so for a C++ unit, and for a CUDA unit with a single PTX, which has nothing to compile meanwhile.
+    """
+    codes = ninja.codes_of(output, parts) or {}
+    every = {ptx or code.replace("sm_", "compute_") for code, ptx in codes.items()}
+    return not costs.is_cuda(output) or len(every) == 1
 
 
 def learn(

@@ -19,9 +19,8 @@ intermediate files and the module id, which is part of the names of kernels with
 the object's path.
 
 Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
-did (``unit --spare``); the results do not depend on that. Other builds compile a unit of the same name later
-(``unit``), and find the pieces. A piece's entry in ccache depends on its commands, its text and NVIDIA's
-programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
+did (``unit --spare``); the results do not depend on that. A piece's entry in ccache depends on its commands,
+its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
 object is an empty file.
@@ -40,6 +39,7 @@ they are part of the compiler's command and of ccache's key:
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import hashlib
 import json
@@ -47,6 +47,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 from collections import deque
@@ -72,7 +73,7 @@ _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE
 """ccache's variables for runs on pieces, by their names here; ccache's own names are for whole units."""
 _HOST = "host"
 """The host's folder of intermediate files in the unit's folder, like ``compute_80`` and ``sm_86``."""
-_OLDER = {"compute_86": "compute_80", "compute_87": "compute_80", "compute_89": "compute_80"}
+OLDER = {"compute_86": "compute_80", "compute_87": "compute_80", "compute_89": "compute_80"}
 """Older virtual architectures by those for which the preprocessor makes the same text of most units. nvcc
 12.4 made the same PTX of it, except for ``.target`` (docs/decisions/0009-pieces.md)."""
 _VIRTUAL = re.compile(r"compute_(?P<number>\d+)[af]?")
@@ -87,6 +88,8 @@ _TEMPORARY = re.compile(
 """The name of an intermediate file of nvcc; the part after process, source and architecture is ``name``."""
 _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
+_FLOCK = struct.Struct("hhqqi4x")
+"""C's ``struct flock``."""
 
 Command = list[str]
 S = TypeVar("S")
@@ -239,7 +242,7 @@ class Unit:
         """
         planned = after(self._maker(ptx).words, "-arch")
         is_packed = any(image.ptx == ptx and not image.ptxas for image in self._planned_images())
-        return [planned] if is_packed or planned not in _OLDER else [planned, _OLDER[planned]]
+        return [planned] if is_packed or planned not in OLDER else [planned, OLDER[planned]]
 
     def _oldest_alike(self, ptx: str) -> str:
         """Return the last of ``ptx``'s candidates if the preprocessor made the same text, else the first."""
@@ -369,13 +372,29 @@ class Unit:
         key = hashlib.sha256(text.encode()).hexdigest()
         files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
         told = {theirs: os.environ[ours] for ours, theirs in _FOR_CCACHE.items() if ours in os.environ}
-        run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
+        with _alone(int(key[:15], 16)):
+            run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
         return output
 
     def _write_dependencies(self) -> None:
         """Write the unit's dependency file for Ninja, with the files that the preprocessor read."""
         if file := after(self._argv, "-MF"):
             write_rule(file, after(self._argv, "-MT"), prerequisites(self._read))
+
+
+@contextmanager
+def _alone(place: int) -> Iterator[None]:
+    """Lock the piece with the offset ``place`` in the pool's file ``pieces`` until the block ends.
+
+    Builds of other variants wait meanwhile, and find the piece in ccache then. Without a pool there is no
+    lock.
+    """
+    if folder := os.environ.get("UNIT_POOL"):
+        with Path(folder, "pieces").open("a", encoding="ascii") as pieces:
+            fcntl.fcntl(pieces, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
+            yield
+    else:
+        yield
 
 
 @contextmanager

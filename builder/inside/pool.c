@@ -3,17 +3,18 @@
  *     UNIT_POOL    the folder that all builds share
  *     UNIT_JOBS    the number of compilers that run at once
  *     UNIT_MEMORY  the memory for all of them, in blocks (BLOCK_MIB of pool.py)
- *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks` for each unit; a running unit locks its line
+ *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks <tab> shared` for each unit; a running unit
+ *                  locks its line
  *
  * A slot is a byte of the pool's file `slots`, a block of memory a byte of `memory`. A process has a slot or block
  * as long as it holds the kernel's lock on that byte; the kernel releases the locks of a killed process. Units wait
  * by rank, the highest first; units of one rank queue on the file `wait-RANK`. Lighter units do not overtake a unit
  * that waits for memory; else the heaviest unit would come last and run alone at the end.
  *
- * Builds of several variants reach the same unit at the same time. One of them compiles it; the others wait without
- * a slot, and then find it, or the pieces of a CUDA unit that they have in common, in the compiler cache. nvcc.py
- * makes pieces of one unit in parallel: each beyond the first waits for a slot as the unit did, and for as much
- * memory as the unit has.
+ * Builds of several variants reach the same unit at the same time. Of a shared unit (1, else 0) they have most in
+ * common: one of them compiles it; the others wait without a slot, and then find that in the compiler cache. Pieces
+ * that other CUDA units have in common are locked by nvcc.py. It makes pieces of one unit in parallel: each beyond
+ * the first waits for a slot as the unit did, and for as much memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -49,20 +50,24 @@ static int number(const char *name) {
     return value > 0 ? value : 1;
 }
 
-/* Sets the unit's rank and blocks from UNIT_CLAIMS, and the offset of its row. Returns that file, open. Sets rank 0
- * and OTHERS_BLOCKS, and returns -1, for a unit that is not listed. */
-static int look_up(const char *output, int *rank, int *blocks, off_t *row) {
-    *rank = 0;
-    *blocks = OTHERS_BLOCKS;
+struct claims {
+    int rank, blocks, shared;
+    off_t row; /* the offset of the unit's line */
+};
+
+/* Sets a unit's claims from UNIT_CLAIMS. Returns that file, open. For a unit that is not listed, sets rank 0,
+ * OTHERS_BLOCKS and not shared, and returns -1. */
+static int look_up(const char *output, struct claims *its) {
+    *its = (struct claims){.blocks = OTHERS_BLOCKS};
     const char *path = getenv("UNIT_CLAIMS");
     FILE *file = path ? fopen(path, "re") : NULL;
     if (!file) return -1;
     char line[4096];
     size_t length = strlen(output);
-    while (*row = ftello(file), fgets(line, sizeof line, file)) {
+    while (its->row = ftello(file), fgets(line, sizeof line, file)) {
         if (strncmp(line, output, length) == 0 && line[length] == '\t') {
-            sscanf(line + length, "%d %d", rank, blocks);
-            *rank = *rank < 0 ? 0 : *rank < RANKS ? *rank : RANKS - 1;
+            sscanf(line + length, "%d %d %d", &its->rank, &its->blocks, &its->shared);
+            its->rank = its->rank < 0 ? 0 : its->rank < RANKS ? its->rank : RANKS - 1;
             return fileno(file);
         }
     }
@@ -113,28 +118,29 @@ static int take_both(int slots, int memory, int blocks, const int *queues, int r
 
 void claim(const char *output) {
     if (!getenv("UNIT_POOL")) return;
-    int budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
-    off_t row;
-    int claims = look_up(output, &rank, &blocks, &row);
-    if (blocks > budget) blocks = budget; /* it runs alone */
+    int budget = number("UNIT_MEMORY"), queues[RANKS];
+    struct claims its;
+    int claims = look_up(output, &its), rank = its.rank;
+    int blocks = its.blocks < budget ? its.blocks : budget; /* the unit runs alone then */
     int slots = opened("slots"), memory = opened("memory"), units = opened("units");
     int failed = slots < 0 || memory < 0 || units < 0;
     for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
     if (failed) return; /* `opened` has printed why; the unit is compiled without a claim */
-    wait_for_same(units, output);
+    if (its.shared) wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     while (!take_both(slots, memory, blocks, queues, rank)) nanosleep(&pause, NULL);
     for (int other = rank; other < RANKS; ++other) close(queues[other]);
-    if (claims >= 0) lock(claims, F_RDLCK, row, 1); /* for pool.py to see */
+    if (claims >= 0) lock(claims, F_RDLCK, its.row, 1); /* for pool.py to see */
     /* `slots`, `memory`, `units` and the claims stay open until this process ends */
 }
 
 int claim_spare(const char *output, int (*given_up)(void)) {
     if (!getenv("UNIT_POOL")) return 0;
-    int rank, blocks, queues[RANKS], is_next = 0;
-    off_t row;
-    look_up(output, &rank, &blocks, &row);
+    int queues[RANKS], is_next = 0;
+    struct claims its;
+    look_up(output, &its);
+    int rank = its.rank, blocks = its.blocks;
     if (2 * blocks > number("UNIT_MEMORY")) return 0; /* the unit has the rest */
     int slots = opened("slots"), memory = opened("memory");
     int failed = slots < 0 || memory < 0;

@@ -44,11 +44,18 @@ def rank(seconds: float) -> int:
 
 
 def write_claims(
-    file: Path, outputs: Iterable[str], known: Mapping[str, Cost], price: Callable[[str], float]
+    file: Path,
+    outputs: Iterable[str],
+    known: Mapping[str, Cost],
+    price: Callable[[str], float],
+    is_shared: Callable[[str], bool],
 ) -> None:
-    """Write the claims file that ``pool.c`` reads: a line for each unit with its rank and blocks."""
-    rows = (f"{output}\t{rank(price(output))}\t{blocks(peak(known, output))}\n" for output in outputs)
-    file.write_text("".join(rows), encoding="utf-8")
+    """Write the claims file that ``pool.c`` reads: a line for each unit."""
+    rows = (
+        (output, rank(price(output)), blocks(peak(known, output)), int(is_shared(output)))
+        for output in outputs
+    )
+    file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
 
 class Pool:
@@ -76,7 +83,7 @@ class Pool:
             for row in file:
                 asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, at, 1, 0)
                 kind, *_ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
-                held += int(row.rpartition(b"\t")[2]) if kind != fcntl.F_UNLCK else 0
+                held += int(row.split(b"\t")[2]) if kind != fcntl.F_UNLCK else 0
                 at += len(row)
         return min(held * BLOCK_MIB, self.budget)
 

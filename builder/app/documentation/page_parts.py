@@ -186,7 +186,7 @@ def _scaling_svg(wiring: Wiring) -> str:
 def _planned(wiring: Wiring, profile: str) -> list[list[scaling.Planned]]:
     quiet = Wiring(wiring.root, dist=wiring.dist, reporter=Console(env={}, stream=io.StringIO()))
     known = costs.read(wiring.root / "builder/inside/costs.tsv")
-    return list(scaling.planned(quiet, known, profile))
+    return scaling.planned(quiet, known, profile)
 
 
 def _benchmark_rows(wiring: Wiring) -> tuple[list[serving.Row], dict[str, object]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import uuid4
+
 import pytest
 
 from benchmarks.scaling import (
     Machine,
     Planned,
+    Step,
     Unit,
     in_pieces,
     one_architecture_a_machine,
@@ -17,12 +21,14 @@ from benchmarks.scaling import (
 from builder.gpu.architectures import Arch
 
 
+def unit(name: str, seconds: float, peak: int, rank: int, pieces: tuple[float, ...] = ()) -> Unit:
+    """Return a unit that shares no step with units of other names."""
+    steps = tuple((Step(f"{name} {at}", of),) for at, of in enumerate(pieces))
+    return Unit(name, Step(name, seconds), peak, rank, steps)
+
+
 def units(*seconds: float) -> list[Unit]:
-    return [Unit(value, 1, int(value)) for value in seconds]
-
-
-def arches(*numbers: str) -> tuple[Arch, ...]:
-    return tuple(map(Arch.parse, numbers))
+    return [unit(str(uuid4()), value, 1, int(value)) for value in seconds]
 
 
 def test_units_start_in_order_as_slots_become_free() -> None:
@@ -37,33 +43,49 @@ def test_units_start_in_order_as_slots_become_free() -> None:
 
 def test_a_unit_that_waits_for_memory_is_not_passed() -> None:
     """The second heavy unit waits for the first; the light one behind it waits too, though it would fit."""
-    heavy, light = Unit(5, 6, 9), Unit(1, 1, 1)
-    assert Machine(3, 10).run([heavy, heavy, light]).wall == 10
-    assert Machine(3, 10).run([heavy, light, heavy]).wall == 10
-    assert Machine(3, 12).run([heavy, heavy]).wall == 5
+    heavy, other, light = unit("a", 5, 6, 9), unit("b", 5, 6, 9), unit("c", 1, 1, 1)
+    assert Machine(3, 10).run([heavy, other, light]).wall == 10
+    assert Machine(3, 10).run([heavy, light, other]).wall == 10
+    assert Machine(3, 12).run([heavy, other]).wall == 5
 
 
 def test_a_unit_heavier_than_the_budget_runs_alone() -> None:
-    assert Machine(3, 10).run([Unit(1, 1, 9), Unit(5, 60, 8), Unit(1, 1, 7)]).wall == 7
+    assert Machine(3, 10).run([unit("a", 1, 1, 9), unit("b", 5, 60, 8), unit("c", 1, 1, 7)]).wall == 7
 
 
 def test_pieces_run_side_by_side_and_the_host_after_them() -> None:
     """Four pieces of 3 s take 6 s on two slots and 3 s on four; the host compiler's 2 s follow."""
-    unit = Unit(2, 1, 5, (3, 3, 3, 3))
-    assert [Machine(jobs, 100).run([unit]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
+    one = unit("a", 2, 1, 5, (3, 3, 3, 3))
+    assert [Machine(jobs, 100).run([one]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
 
 
 def test_pieces_need_as_much_memory_as_the_unit() -> None:
-    unit = Unit(2, 4, 5, (3, 3, 3, 3))
-    assert [Machine(9, budget).run([unit]).wall for budget in (7, 8, 16)] == [14, 8, 5]
+    one = unit("a", 2, 4, 5, (3, 3, 3, 3))
+    assert [Machine(9, budget).run([one]).wall for budget in (7, 8, 16)] == [14, 8, 5]
 
 
 def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
     """The dear unit's pieces take both slots until 4, its host compiler one until 6; the light
     unit runs 4 to 7."""
-    dear, light = Unit(2, 1, 9, (2, 2, 2, 2)), Unit(3, 1, 1)
+    dear, light = unit("a", 2, 1, 9, (2, 2, 2, 2)), unit("b", 3, 1, 1)
     assert Machine(2, 100).run([dear, light]).wall == 7
-    assert Machine(2, 100).run([Unit(2, 1, 0, (2, 2, 2, 2)), light]).wall == 8, "it goes first"
+    assert Machine(2, 100).run([unit("a", 2, 1, 0, (2, 2, 2, 2)), light]).wall == 8, "it goes first"
+
+
+def test_what_was_begun_is_found() -> None:
+    """Two variants' units have their PTX (6 s) in common, and each has SASS (1 s): 7 s, then 1.1 s."""
+    ptx = Step("ptx", 6)
+    both = [Unit("a", Step("host", 0), 1, 9, ((ptx, Step(name, 1)),)) for name in ("sm_80", "sm_89")]
+    assert Machine(1, 100).run(both).wall == pytest.approx(8.1)
+
+
+def test_a_shared_unit_waits_without_a_slot_for_the_other_variants() -> None:
+    """On two slots ``other`` begins at 0 beside the first of the shared ones, whose second begins at 6."""
+    shared = [Unit("a", Step(f"a {number}", 6), 1, 9, is_shared=True) for number in range(2)]
+    other = unit("b", 12, 1, 1)
+    assert Machine(2, 100).run([*shared, other]).wall == 12
+    unshared = [replace(one, is_shared=False) for one in shared]
+    assert Machine(2, 100).run([*unshared, other]).wall == 18
 
 
 def test_a_pool_ends_with_one_longest_unit_where_variants_in_line_have_one_each() -> None:
@@ -77,19 +99,45 @@ def test_a_job_for_four_gib_bounds_variants_in_line() -> None:
     assert pooled([units(1, 1, 1, 1)], 4, 8).wall == 1
 
 
-def test_what_an_earlier_variant_compiled_is_found() -> None:
-    """Of 26 CPU s for two architectures, 6 are the host compiler's."""
+def own(*arches: str) -> dict[Arch, Arch]:
+    """Return architectures with PTX of their own."""
+    return {arch: arch for arch in map(Arch.parse, arches)}
+
+
+def test_an_older_architecture_s_ptx_is_made_once_for_both_variants() -> None:
+    """Of 8 CPU s for an architecture a quarter is SASS; before, each variant made its PTX itself."""
     host = Planned("a.cc.o", 9, 70)
-    first = [host, Planned("b.cu.o", 26, 80, arches("50", "52"))]
-    second = [host, Planned("b.cu.o", 26, 80, arches("75", "80"))]
-    assert [[unit.total for unit in units] for units in whole([first, second])] == [[9, 26], [0.1, 26]]
-    made = in_pieces([first, second])
-    assert [[unit.seconds for unit in units] for units in made] == [[9, 6], [0.1, 0.1]]
-    assert [units[1].pieces for units in made] == [(10, 10), (10, 10)]
+    older = Arch.parse("80")
+    first = [host, Planned("b.cu.o", 6, 80, each=8, ptx=own("80"), ptx_before=own("80"))]
+    hopper = {Arch.parse("90"): older}
+    second = [host, Planned("b.cu.o", 6, 80, each=8, ptx=hopper, ptx_before=own("90"))]
+    assert [[unit.total for unit in units] for units in whole([first, second])] == [[9, 14], [9, 14]]
+    assert Machine(1, 100).run(units_of(whole([first, second]))).wall == pytest.approx(9 + 14 + 14 + 0.1)
+    made = units_of(in_pieces([first, second]))
+    assert [unit.is_shared for unit in made] == [True] * 4
+    assert Machine(1, 100).run(made).wall == pytest.approx(9 + 6 + 6 + 2 + 2 + 3 * 0.1)
+
+
+def units_of(variants: list[list[Unit]]) -> list[Unit]:
+    return [unit for units in variants for unit in units]
+
+
+def test_units_with_several_ptx_do_not_wait_for_other_variants_units() -> None:
+    [[made]] = in_pieces([[Planned("b.cu.o", 6, 80, each=10, ptx=own("50", "70"))]])
+    assert (made.is_shared, made.total) == (False, 26)
+
+
+def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
+    """Of 100 CPU s for an architecture, 75 are the PTX, and 60 % of the units need none for 8.6."""
+    [[made]] = in_pieces([[Planned("b.cu.o", 0, 80, each=100, ptx=own("80", "86"))]])
+    assert [sum(step.seconds for step in piece) for piece in made.pieces] == [100, 75 * 0.4 + 25]
 
 
 def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:
     """The slower architecture has both CUDA units, 10 and 5 s in parallel; the host compiler's 6,
     4, 9 s follow."""
-    both = [Planned("a.cu.o", 26, 1, arches("50", "52")), Planned("b.cu.o", 9, 1, arches("52"))]
+    both = [
+        Planned("a.cu.o", 6, 1, each=10, ptx=own("50", "52")),
+        Planned("b.cu.o", 4, 1, each=5, ptx=own("52")),
+    ]
     assert one_architecture_a_machine([[*both, Planned("c.cc.o", 9, 1)]]) == (10, 9)

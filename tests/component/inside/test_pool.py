@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,16 @@ import pytest
 from builder.inside import pool
 from builder.inside.costs import Cost, Line, read_log
 
+SHARED = "shared.cu.o"
 CLAIMS = {
     "light.cu.o": (2, 1),
     "heavy.cu.o": (8, 12),
     "dear.cu.o": (20, 1),
     "cheap.cu.o": (1, 1),
     "giant.cu.o": (30, 500),
+    SHARED: (2, 1),
 }
 """Rank and size in blocks of each unit."""
-PREFIXES = [*(f"{number}/" for number in range(12)), ""]
-"""Folders of units, so that each has another name than others that cost as much."""
 
 
 class Machine:
@@ -36,12 +35,8 @@ class Machine:
         self.pool.mkdir()
         self.said = folder / "said"
         claims = folder / "claims.tsv"
-        rows = (
-            f"{prefix}{name}\t{rank}\t{size}\n"
-            for prefix in PREFIXES
-            for name, (rank, size) in CLAIMS.items()
-        )
-        claims.write_text("".join(rows))
+        rows = ((name, rank, size, int(name == SHARED)) for name, (rank, size) in CLAIMS.items())
+        claims.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
         self._unit = unit
         self._folder = folder
         self._env = {
@@ -54,12 +49,8 @@ class Machine:
         }
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(
-        self, output: str, script: str = "sleep 0.15", *, is_shared: bool = False
-    ) -> subprocess.Popen[bytes]:
-        """Start a unit that costs as much as ``output``; all shared ones with that name are one unit."""
-        name = output if is_shared else f"{PREFIXES[len(self.started)]}{output}"
-        argv = [str(self._unit), "sh", "-c", script, "-o", name]
+    def start(self, output: str, script: str = "sleep 0.15") -> subprocess.Popen[bytes]:
+        argv = [str(self._unit), "sh", "-c", script, "-o", output]
         with self.said.open("ab") as said:
             self.started.append(subprocess.Popen(argv, env=self._env, cwd=self._folder, stderr=said))
         return self.started[-1]
@@ -86,8 +77,7 @@ class Machine:
         """Wait for all units to end and return their lines in the log by start time."""
         for process in self.started:
             assert process.wait(timeout=30) == 0
-        log = (replace(line, output=line.output.rpartition("/")[2]) for line in read_log(self.log))
-        return sorted(log, key=lambda line: line.start)
+        return sorted(read_log(self.log), key=lambda line: line.start)
 
 
 @pytest.fixture
@@ -241,17 +231,17 @@ def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Callable[[in
     assert [line.output for line in one.lines()] == ["light.cu.o", "cheap.cu.o"]
 
 
-@pytest.mark.parametrize("output", ["a.cc.o", "b.cu.o"])
-def test_a_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entries(
-    machine: Callable[[int, int], Machine], output: str
+@pytest.mark.parametrize(("output", "most"), [(SHARED, 1), ("dear.cu.o", 2), ("unknown.cc.o", 2)])
+def test_a_shared_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entries(
+    machine: Callable[[int, int], Machine], output: str, most: int
 ) -> None:
-    three = machine(3, 100)
+    four = machine(4, 100)
     for _ in range(2):
-        three.start(output, is_shared=True)
-        three.start("light.cu.o")
-    lines = three.lines()
-    assert at_once([line for line in lines if line.output == output], lambda _: 1) == 1
-    assert at_once(lines, lambda _: 1) == 3, "the one that waits takes no slot"
+        four.start(output)
+        four.start("light.cu.o")
+    lines = four.lines()
+    assert at_once([line for line in lines if line.output == output], lambda _: 1) == most
+    assert at_once(lines, lambda _: 1) == most + 2, "the one that waits takes no slot"
 
 
 def test_a_piece_has_a_further_slot_until_it_gives_it_back(
@@ -355,6 +345,6 @@ def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path
         "b.cc.o": Cost(cpu=1, architectures=1, peak=64),
     }
     prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "new.cu.o": 16.0, "new.cc.o": 4.0}
-    pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__)
-    wanted = "a.cu.o\t17\t10\nb.cc.o\t0\t1\nnew.cu.o\t8\t10\nnew.cc.o\t4\t2\n"
+    pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__, lambda unit: ".cc" in unit)
+    wanted = "a.cu.o\t17\t10\t0\nb.cc.o\t0\t1\t1\nnew.cu.o\t8\t10\t0\nnew.cc.o\t4\t2\t1\n"
     assert (tmp_path / "claims").read_text() == wanted

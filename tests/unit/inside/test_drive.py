@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside.costs import Line
-from builder.inside.drive import FailedUnit, Progress, available_memory, follow, report_failures
+from builder.inside.drive import FailedUnit, Progress, available_memory, follow, is_shared, report_failures
 from builder.inside.status import CompileStatus, read
 
 END = " "
@@ -238,3 +238,15 @@ def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch)
     text = "MemTotal:       24689124 kB\nMemFree:          812000 kB\nMemAvailable:   20971520 kB\n"
     monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
     assert available_memory() == 20 * GIB
+
+
+def test_units_that_builds_for_other_architectures_share() -> None:
+    parts = {
+        "flash/": {"sm_89": "compute_80", "sm_90": "compute_80"},
+        "moe/": {"sm_80": "", "sm_86": ""},
+        "": {"sm_50": "", "sm_52": "compute_50", "sm_60": ""},
+    }
+    tree = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/"
+    asked = ("flash/a.cu.o", "moe/a.cu.o", "a.cu.o", "a.cu.cc.o", "moe/a.cc.o")
+    assert [is_shared(parts, f"{tree}{output}") for output in asked] == [True, False, False, True, True]
+    assert not is_shared({}, f"{tree}a.cu.o")

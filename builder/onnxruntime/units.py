@@ -71,7 +71,8 @@ _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu lin
 
 _ATTENTIONS_PTX = Arch(8, 0)
 """Shared PTX of flash and lean attention. nvcc 12.4's PTX differs only in ``.target``: of all 32 units of
-flash attention for 80 and 89, of two also for 86 and 90, and of both of lean attention for all four."""
+flash attention for 80 and 89, of head size 32 also for 90, and of both of lean attention for 80, 86, 89 and 90
+(docs/decisions/0009-pieces.md)."""
 
 _FLASH_SASS: Mapping[int, int] = {86: 80}
 """Shared SASS of flash attention: SASS for 8.0 runs on 8.6 (CUDA C++ Programming Guide, "Binary

@@ -71,7 +71,7 @@ _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu lin
 
 _ATTENTIONS_PTX = Arch(8, 0)
 """Shared PTX of flash and lean attention. nvcc 12.4's PTX differs only in ``.target``: of all 32 units of
-flash attention for 80 and 89, of head size 32 also for 90, and of both of lean attention for 80, 86, 89 and 90
+flash attention for 80 and 89, of head size 32 also for 90, of both of lean attention for 80, 86, 89 and 90
 (docs/decisions/0009-pieces.md)."""
 
 _FLASH_SASS: Mapping[int, int] = {86: 80}

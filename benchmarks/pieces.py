@@ -21,6 +21,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from builder.inside import costs
 from builder.pipeline.compile import StageBuild, export
 from builder.pipeline.plan import PlanOptions
 from builder.ports import CompileCaches
-from builder.project.build_plan import Workplace
+from builder.project.build_plan import Rendered, Workplace
 from builder.project.variants import Origin
 from tests.integration.faults_world import configured_tree
 from tests.support.fakes.ports import FakeReporter
@@ -59,7 +60,7 @@ def main() -> None:
     """Measure and print a line for each variant and kind of unit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pieces")
     for name, number in (("cuda", 40), ("cpp", 60), ("rounds", 3)):
-        parser.add_argument(f"--{name}", type=_count, default=number)
+        parser.add_argument(f"--{name}", type=count, default=number)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     units = sample(asked.cuda, asked.cpp)
@@ -72,7 +73,8 @@ def main() -> None:
     sys.stdout.write(table(rows))
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Return the number of units or rounds that an argument names."""
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MOST} is wanted")
     return int(text)
@@ -110,6 +112,17 @@ def _round(units: Sequence[str]) -> Iterator[list[Row]]:
 
 
 def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
+    with laid_out(variant) as (rendered, place, means):
+        dockerfile = place.dockerfile.read_text(encoding="utf-8")
+        place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
+        export("artifact", place.artifact, rendered, place, means)
+        lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@contextmanager
+def laid_out(variant: str) -> Iterator[tuple[Rendered, Workplace, StageBuild]]:
+    """Lay out the compile of a variant in full, on the assembled base, until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         reporter = FakeReporter()
         shop = Wiring(ROOT, dist=Path(folder) / "dist", reporter=reporter)
@@ -120,18 +133,13 @@ def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
         rendered = build.lay_out(place.root)
         if rendered is None:
             raise SystemExit(f"{variant} is not compiled")
-        dockerfile = place.dockerfile.read_text(encoding="utf-8")
-        place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
-        engine = DockerEngine(ProcessRunner(os.environ), os.environ)
         means = StageBuild(
-            engine=engine,
+            engine=DockerEngine(ProcessRunner(os.environ), os.environ),
             store=shop.store(shop.lock),
             reporter=reporter,
             served=partial(served, CompileCaches(), reporter),
         )
-        export("artifact", place.artifact, rendered, place, means)
-        lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        yield rendered, place, means
 
 
 def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str) -> str:
@@ -152,13 +160,13 @@ def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str)
         f"{written}export CCACHE_READONLY=1\nmkdir -p /out\n"
         "python3 /tmp/inside.py /tmp/units /tmp/fatbinary /tmp/parts.tsv /out/rows.json\n"
     )
-    measuring, count = re.subn(
+    measuring, number = re.subn(
         r"(?s)^python3 -m builder\.inside\.drive.*?^ccache --show-stats\n",
         lambda _: step,
         text,
         flags=re.MULTILINE,
     )
-    if count != 1:
+    if number != 1:
         raise SystemExit("the Dockerfile's compile step has changed")
     return measuring
 

@@ -4,8 +4,8 @@
 
 The units are the CUDA units with the highest peaks in the sample of ``benchmarks.pieces``, compiled for
 ``modern``. ``builder/inside/drive.py`` compiles them as ``./run build --memory`` does, each time from an
-empty ccache. The container has that memory and no swap, so the kernel kills a compiler where units that run at
-once need more.
+empty ccache. The container has that memory and no swap, so the kernel kills a compiler where units that run
+at once need more.
 """
 
 from __future__ import annotations

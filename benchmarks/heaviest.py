@@ -35,12 +35,12 @@ _RUNS = """\
 cd /build
 ninja $(ninja -t targets all | sed -n 's/^\\(\\S*\\.pb\\.h\\): .*/\\1/p') >/dev/null
 for run in $(seq "$RUNS"); do
-    rm -rf /ccache /build/units.log /build/runs.log $UNITS
+    rm -rf /ccache /build/units.log /build/runs.log /build/record.json $UNITS
     mkdir /ccache
     status=0
     drive $UNITS >/tmp/log 2>&1 || { status=$?; tail -n 30 /tmp/log >&2; }
-    kills=$(cat /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events 2>/dev/null)
-    echo $status $(echo "$kills" | sed -n 's/^oom_kill //p') $(cat /build/record.json)
+    kills=$(cat /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events 2>/dev/null || true)
+    echo $status $(echo "$kills" | sed -n 's/^oom_kill //p') $(cat /build/record.json || echo {})
 done
 """
 """The script after the compile step's variables. It prints for each run ``drive.py``'s status, the number of

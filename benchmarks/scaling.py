@@ -48,8 +48,9 @@ _RUNNER = (4, 16)
 
 _GIB_A_JOB = 4
 
-_ALIKE = 0.6
-"""Share of the units, by cost, of which the PTX for 8.6 and 8.9 is that for 8.0 (docs/decisions/0009)."""
+_ALIKE = 0.54
+"""Share of the seconds for PTX of 8.6 and 8.9 that is not spent, because the PTX is that of 8.0: units with
+0.61 of the seconds have it (docs/decisions/0009), and a tenth is the preprocessor's (measured: 11 units)."""
 
 _FLASH_BEFORE = {Arch(9, 0): Arch(8, 9)}
 """The PTX that units of flash attention shared before pieces."""
@@ -65,6 +66,13 @@ class Step(NamedTuple):
     seconds: float
 
 
+Steps = tuple[Step, ...]
+
+
+def _seconds(steps: Iterable[Step]) -> float:
+    return sum(step.seconds for step in steps)
+
+
 @dataclass(frozen=True)
 class Unit:
     """A unit to compile: its object, peak memory in MiB, and rank in the queue (the highest goes first)."""
@@ -74,15 +82,15 @@ class Unit:
     """The step that runs alone, after the pieces."""
     peak: int
     rank: int
-    pieces: tuple[tuple[Step, ...], ...] = ()
+    pieces: tuple[Steps, ...] = ()
     """Steps, one after the other, of each piece that may run beside the other pieces."""
-    is_shared: bool = False
+    is_common: bool = False
     """Whether units of this name wait for each other."""
 
     @property
     def total(self) -> float:
         """CPU seconds of the whole unit if nothing is found."""
-        return sum(step.seconds for steps in (*self.pieces, (self.last,)) for step in steps)
+        return _seconds(step for steps in (*self.pieces, (self.last,)) for step in steps)
 
 
 @dataclass(frozen=True)
@@ -101,15 +109,16 @@ class _Running:
 
     unit: Unit
     needs: int
-    left: deque[float]
-    """Seconds of the pieces that have not begun, the longest first."""
-    last: float
-    """Seconds of the last step."""
+    left: deque[Steps] = field(init=False)
+    """The pieces that have not begun, the longest first."""
     under_way: int = 0
     is_last_begun: bool = False
 
-    def next_on_own_slot(self) -> float | None:
-        """Return the seconds of what the unit's own slot runs next, ``None`` if that is nothing.
+    def __post_init__(self) -> None:
+        self.left = deque(sorted(self.unit.pieces, key=_seconds, reverse=True))
+
+    def next_on_own_slot(self) -> Steps | None:
+        """Return what the unit's own slot runs next, ``None`` if that is nothing.
 
         The last part waits until no piece of the unit runs on another slot.
         """
@@ -118,7 +127,7 @@ class _Running:
         if self.under_way or self.is_last_begun:
             return None
         self.is_last_begun = True
-        return self.last
+        return (self.unit.last,)
 
 
 class Machine:
@@ -126,7 +135,7 @@ class Machine:
 
     def __init__(self, jobs: int, budget: int) -> None:
         self._jobs, self._budget = jobs, budget
-        self._made: set[str] = set()
+        self._made: dict[str, float] = {}
         self._idle, self._free = jobs, budget
         self._now = 0.0
         self._ends: list[tuple[float, int, _Running, bool]] = []
@@ -141,6 +150,7 @@ class Machine:
         waits for these. What ``run`` has compiled before is found.
         """
         self._now, self._spans = 0.0, []
+        self._made = dict.fromkeys(self._made, 0.0)
         waiting = list(units)
         while waiting or self._ends:
             while self._begins_piece(waiting) or self._begins_unit(waiting):
@@ -181,39 +191,44 @@ class Machine:
         at = self._next(waiting)
         if at is None or not self._takes(needs := min(waiting[at].peak, self._budget)):
             return False
-        unit = waiting.pop(at)
-        left = sorted((sum(map(self._seconds, steps)) for steps in unit.pieces), reverse=True)
-        running = _Running(unit, needs, deque(left), self._seconds(unit.last))
+        running = _Running(waiting.pop(at), needs)
         self._units.append(running)
         self._go_on(running)
         return True
 
     def _next(self, waiting: Sequence[Unit]) -> int | None:
         """Return the place of the first unit that waits for none of its name, ``None`` if there is none."""
-        names = {running.unit.output for running in self._units if running.unit.is_shared}
+        names = {running.unit.output for running in self._units if running.unit.is_common}
         return next((at for at, unit in enumerate(waiting) if unit.output not in names), None)
 
-    def _seconds(self, step: Step) -> float:
-        """Return the seconds that a step takes now: few if it was begun before."""
-        if step.name in self._made:
-            return min(step.seconds, _CACHED_SECONDS)
-        self._made.add(step.name)
-        return step.seconds
+    def _end(self, steps: Steps) -> float:
+        """Return when steps end that begin now, one after the other.
+
+        A step that another piece has begun is found when that ends.
+        """
+        end = self._now
+        for step in steps:
+            if step.name in self._made:
+                end = max(end, self._made[step.name]) + min(step.seconds, _CACHED_SECONDS)
+            else:
+                end = self._made[step.name] = end + step.seconds
+        return end
 
     def _go_on(self, running: _Running) -> None:
-        seconds = running.next_on_own_slot()
-        if seconds is not None:
-            self._start(running, seconds, is_own=True)
+        steps = running.next_on_own_slot()
+        if steps is not None:
+            self._start(running, steps, is_own=True)
         elif running.is_last_begun:
             self._units.remove(running)
             self._gives_back(running.needs)
         else:
             self._waits_for_pieces.add(running)
 
-    def _start(self, running: _Running, seconds: float, *, is_own: bool) -> None:
+    def _start(self, running: _Running, steps: Steps, *, is_own: bool) -> None:
         running.under_way += 1
-        self._spans.append((self._now, self._now + seconds))
-        heapq.heappush(self._ends, (self._now + seconds, len(self._spans), running, is_own))
+        end = self._end(steps)
+        self._spans.append((self._now, end))
+        heapq.heappush(self._ends, (end, len(self._spans), running, is_own))
 
     def _advance(self) -> None:
         self._now, _, running, is_own = heapq.heappop(self._ends)
@@ -271,7 +286,7 @@ class Planned:
         """CPU seconds before pieces."""
         return self.host + self.each * _architectures(self.ptx_before)
 
-    def steps(self) -> Iterator[tuple[Step, ...]]:
+    def steps(self) -> Iterator[Steps]:
         """Yield for each PTX the steps that make it and its SASS."""
         for ptx in dict.fromkeys(self.ptx.values()):
             alike = _ALIKE if f"compute_{ptx}" in OLDER else 0
@@ -305,7 +320,7 @@ def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
     """Return the units of each variant in pieces, which are compiled once for all variants."""
     return [
         [Unit(unit.output, Step(unit.output, unit.host), unit.peak, unit.rank, tuple(unit.steps()),
-              is_shared=len(set(unit.ptx.values())) < 2)  # noqa: PLR2004 - as drive.is_shared
+              is_common=len(set(unit.ptx.values())) < 2)  # noqa: PLR2004 - as drive.is_common
          for unit in units]
         for units in variants
     ]  # fmt: skip
@@ -348,7 +363,7 @@ def _planned(
     for output, seconds in unit_seconds(plan, known).items():
         cost, (ptx, before) = known[output], maps[number][output]
         host = costs.host_seconds(cost.cpu) if ptx else cost.cpu
-        measured = (units[output][0] for units in maps if output in units)
+        measured = (units[output][1] for units in maps if output in units)
         count = next((_architectures(its) for its in measured if len(its) == cost.architectures),
                      float(cost.architectures))  # fmt: skip
         each = (cost.cpu - host) / count
@@ -394,15 +409,15 @@ def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
     units = [unit for units in after for unit in units]
     total = sum({step.name: step.seconds for unit in units for steps in (*unit.pieces, (unit.last,))
                  for step in steps}.values())  # fmt: skip
-    longest = max(max(map(_chain, unit.pieces), default=0.0) + unit.last.seconds for unit in units)
+    longest: dict[str, float] = {}
+    for unit in units:  # the variant that makes all is not known, so the shortest counts
+        chain = max(map(_seconds, unit.pieces), default=0.0) + unit.last.seconds
+        longest[unit.output] = min(chain, longest.get(unit.output, chain))
+    most = max(longest.values())
     for name, (cores, gib) in _MACHINES.items():
-        bound = max(total / cores, longest)
-        why = "the cores" if bound > longest else "a unit's longest pieces"
+        bound = max(total / cores, most)
+        why = "the cores" if bound > most else "a unit's longest pieces"
         yield Row(name, one_by_one(before, cores, gib), pooled(after, cores, gib), bound, why)
-
-
-def _chain(steps: Iterable[Step]) -> float:
-    return sum(step.seconds for step in steps)
 
 
 def table(found: Iterable[Row]) -> Iterator[str]:

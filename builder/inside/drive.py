@@ -62,7 +62,7 @@ def main(options: argparse.Namespace) -> int:
         options.targets = units = list(filter(costs.is_cuda, units))
     todo = [output for output in units if not (tree / output).exists()]  # Ninja itself finds outdated objects
     claims = tree / "claims.tsv"
-    pool.write_claims(claims, units, known, price, partial(is_shared, parts))
+    pool.write_claims(claims, units, known, price, partial(is_common, parts, options.architectures))
     free = (available_memory() - _SPARE) >> 20
     memory = min(options.memory or free, free)
     with (
@@ -131,14 +131,17 @@ def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[s
     return count
 
 
-def is_shared(parts: Mapping[str, ninja.Codes], output: str) -> bool:
-    """Return whether builds for other architectures compile most of a unit too.
+def is_common(parts: Mapping[str, ninja.Codes], architectures: int, output: str) -> bool:
+    """Return whether a unit waits while a build for other architectures compiles the unit of that name.
 
-    They do so for a C++ unit, and for a CUDA unit with a single PTX, which has nothing to compile meanwhile.
+    C++ units do, which are the same there, and CUDA units with one PTX at most: if the other build makes it,
+    there is nothing else to compile meanwhile. ``architectures``: their number for units not in ``parts``.
     """
-    codes = ninja.codes_of(output, parts) or {}
+    codes = ninja.codes_of(output, parts)
+    if codes is None:
+        return architectures == 1 or not costs.is_cuda(output)
     every = {ptx or code.replace("sm_", "compute_") for code, ptx in codes.items()}
-    return not costs.is_cuda(output) or len(every) == 1
+    return len(every) <= 1 or not costs.is_cuda(output)
 
 
 def learn(
@@ -243,7 +246,7 @@ class Progress:
 
         The rate is 1 until units of a twentieth of the total cost were compiled. The time left is an upper
         limit (``at_most``) where more than a twentieth were cache hits, because there may be more of them,
-        and while there are other builds, which have C++ units in common with this one.
+        and while there are other builds, which have units and pieces in common with this one.
         """
         others = self.others()
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0

@@ -7,7 +7,7 @@ so the library's bytes, stay as they are.
 
 CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_89``). The first line that matches a unit counts, and the flags of all other codes are removed
+sm_90:compute_80``). The first line that matches a unit counts, and the flags of all other codes are removed
 from the unit's statement. A code with a colon is made from the PTX after the colon: nvcc makes each PTX once,
 and SASS from it for each code that names it. ``builder.onnxruntime.units`` decides which codes a unit needs.
 """

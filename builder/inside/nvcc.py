@@ -53,7 +53,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -74,8 +74,9 @@ _FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE
 _HOST = "host"
 """The host's folder of intermediate files in the unit's folder, like ``compute_80`` and ``sm_86``."""
 OLDER = {"compute_86": "compute_80", "compute_87": "compute_80", "compute_89": "compute_80"}
-"""Older virtual architectures by those for which the preprocessor makes the same text of most units. nvcc
-12.4 made the same PTX of it, except for ``.target`` (docs/decisions/0009-pieces.md)."""
+"""Older virtual architectures by those for which the preprocessor makes the same text of half of the units.
+Their PTX is valid for the newer ones with any toolkit, and by nvcc 12.4 the same except for ``.target``
+(docs/decisions/0009-pieces.md)."""
 _VIRTUAL = re.compile(r"compute_(?P<number>\d+)[af]?")
 _ASSEMBLE, _RAW = "--assemble=", "--raw"
 _OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
@@ -228,9 +229,11 @@ class Unit:
     def _images(self, only: Collection[str] = ()) -> list[str]:
         """Make the device code, or SASS of ``only``; return fatbinary's options for the images."""
         images = [image for image in self._planned_images() if not only or (image.sm in only and image.ptxas)]
-        steps = {place: image.ptx for image in images for place in self._candidates(image.ptx)}
-        self._side_by_side(lambda place: self._preprocessed(self._text(steps[place]), place), steps)
-        self._virtual = {image.ptx: self._oldest_alike(image.ptx) for image in images}
+        planned = dict.fromkeys(image.ptx for image in images)
+        steps = {place: ptx for ptx in planned for place in self._candidates(ptx)[1:]}
+        steps |= {self._candidates(ptx)[0]: ptx for ptx in planned}
+        self._side_by_side(lambda place: self._preprocess_for(place, steps[place]), steps)
+        self._virtual = {ptx: self._oldest_alike(ptx) for ptx in planned}
         chosen = dict.fromkeys(self._virtual.values())
         self._side_by_side(lambda place: self._compile_ptx(steps[place], place), chosen)
         return self._side_by_side(self._image, images)
@@ -246,10 +249,25 @@ class Unit:
 
     def _oldest_alike(self, ptx: str) -> str:
         """Return the last of ``ptx``'s candidates if the preprocessor made the same text, else the first."""
-        candidates = self._candidates(ptx)
-        texts = [self._file(f"{place}.ii") for place in candidates]
-        is_same = filecmp.cmp(texts[0], texts[-1], shallow=False)
-        return candidates[-1 if is_same else 0]
+        planned, *older = self._candidates(ptx)
+        text = self._file(f"{planned}.ii")
+        for place in older:
+            other = self._file(f"{place}.ii")
+            if Path(other).exists() and filecmp.cmp(text, other, shallow=False):
+                return place
+        return planned
+
+    def _preprocess_for(self, place: str, ptx: str) -> None:
+        """Make the text of the virtual architecture ``place``, as nvcc makes that of ``ptx``.
+
+        There is none if it cannot be made for an architecture that nvcc does not plan.
+        """
+        text = self._text(ptx)
+        if place == self._candidates(ptx)[0]:
+            self._preprocessed(text, place)
+        else:
+            with suppress(CommandFailedError):
+                self._preprocessed(text, place, quiet=True)
 
     def _text(self, ptx: str) -> str:
         """Return nvcc's name for the preprocessed text that ``ptx`` is made from."""
@@ -340,10 +358,11 @@ class Unit:
         numbered = re.sub(r"\b__T\d+\b", lambda name: f"__T{names.index(name[0])}", text)
         Path(ours).write_text(numbered, encoding="utf-8")
 
-    def _preprocessed(self, file: str, place: str) -> str:
+    def _preprocessed(self, file: str, place: str, *, quiet: bool = False) -> str:
         """Run the preprocessor for the text that nvcc calls ``file``; return the path of the result."""
         command = self._words(self._maker(file).words, place)
-        made = self._cached(Piece([command], self._constant(file, place), self._source, []), f"{place}.ii")
+        piece = Piece([command], self._constant(file, place), self._source, [])
+        made = self._cached(piece, f"{place}.ii", quiet=quiet)
         self._read.append(f"{made}.d")
         return made
 
@@ -366,14 +385,14 @@ class Unit:
             return found["name"]
         return self._file(found["name"], "" if found["name"] == _MODULE_ID else place)
 
-    def _cached(self, piece: Piece, name: str) -> str:
+    def _cached(self, piece: Piece, name: str, *, quiet: bool = False) -> str:
         """Make ``piece``, or get it from ccache, as ``name`` in the unit's folder; return its path."""
         output, text = self._file(name), json.dumps(asdict(piece))
         key = hashlib.sha256(text.encode()).hexdigest()
         files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
         told = {theirs: os.environ[ours] for ours, theirs in _FOR_CCACHE.items() if ours in os.environ}
         with _alone(int(key[:15], 16)):
-            run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told})
+            run(["ccache", _PIECE_MAKER, f"-DPIECE={key}", *files], {PIECE: text, **told}, quiet=quiet)
         return output
 
     def _write_dependencies(self) -> None:

@@ -47,10 +47,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def run(command: list[str], variables: dict[str, str] | None = None) -> None:
-    """Run a command with more environment variables. Raises ``CommandFailedError``."""
+def run(command: list[str], variables: dict[str, str] | None = None, *, quiet: bool = False) -> None:
+    """Run a command with more environment variables, ``quiet`` without its messages.
+
+    Raises ``CommandFailedError``.
+    """
     ours = {name: value for name, value in os.environ.items() if name not in {PIECE, _DISABLE}}
-    child = os.posix_spawnp(command[0], command, {**ours, **(variables or {})})
+    silence = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    child = os.posix_spawnp(command[0], command, {**ours, **(variables or {})}, file_actions=silence)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status < 0:
         import signal  # noqa: PLC0415 - only a failure needs it

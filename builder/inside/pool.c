@@ -3,7 +3,7 @@
  *     UNIT_POOL    the folder that all builds share
  *     UNIT_JOBS    the number of compilers that run at once
  *     UNIT_MEMORY  the memory for all of them, in blocks (BLOCK_MIB of pool.py)
- *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks <tab> shared` for each unit; a running unit
+ *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks <tab> common` for each unit; a running unit
  *                  locks its line
  *
  * A slot is a byte of the pool's file `slots`, a block of memory a byte of `memory`. A process has a slot or block
@@ -11,10 +11,10 @@
  * by rank, the highest first; units of one rank queue on the file `wait-RANK`. Lighter units do not overtake a unit
  * that waits for memory; else the heaviest unit would come last and run alone at the end.
  *
- * Builds of several variants reach the same unit at the same time. Of a shared unit (1, else 0) they have most in
- * common: one of them compiles it; the others wait without a slot, and then find that in the compiler cache. Pieces
- * that other CUDA units have in common are locked by nvcc.py. It makes pieces of one unit in parallel: each beyond
- * the first waits for a slot as the unit did, and for as much memory as the unit has.
+ * Builds of several variants reach the same unit at the same time. Where `common` is 1, one of them compiles the unit;
+ * the others wait without a slot, and then find what they have in common in the compiler cache. Pieces of other CUDA
+ * units are locked one by one (nvcc.py). nvcc.py makes pieces of one unit in parallel: each beyond the first waits for
+ * a slot as the unit did, and for as much memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -51,12 +51,12 @@ static int number(const char *name) {
 }
 
 struct claims {
-    int rank, blocks, shared;
+    int rank, blocks, common;
     off_t row; /* the offset of the unit's line */
 };
 
 /* Sets a unit's claims from UNIT_CLAIMS. Returns that file, open. For a unit that is not listed, sets rank 0,
- * OTHERS_BLOCKS and not shared, and returns -1. */
+ * OTHERS_BLOCKS and not common, and returns -1. */
 static int look_up(const char *output, struct claims *its) {
     *its = (struct claims){.blocks = OTHERS_BLOCKS};
     const char *path = getenv("UNIT_CLAIMS");
@@ -66,7 +66,7 @@ static int look_up(const char *output, struct claims *its) {
     size_t length = strlen(output);
     while (its->row = ftello(file), fgets(line, sizeof line, file)) {
         if (strncmp(line, output, length) == 0 && line[length] == '\t') {
-            sscanf(line + length, "%d %d %d", &its->rank, &its->blocks, &its->shared);
+            sscanf(line + length, "%d %d %d", &its->rank, &its->blocks, &its->common);
             its->rank = its->rank < 0 ? 0 : its->rank < RANKS ? its->rank : RANKS - 1;
             return fileno(file);
         }
@@ -126,7 +126,7 @@ void claim(const char *output) {
     int failed = slots < 0 || memory < 0 || units < 0;
     for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
     if (failed) return; /* `opened` has printed why; the unit is compiled without a claim */
-    if (its.shared) wait_for_same(units, output);
+    if (its.common) wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     while (!take_both(slots, memory, blocks, queues, rank)) nanosleep(&pause, NULL);

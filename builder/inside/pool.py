@@ -48,11 +48,11 @@ def write_claims(
     outputs: Iterable[str],
     known: Mapping[str, Cost],
     price: Callable[[str], float],
-    is_shared: Callable[[str], bool],
+    is_common: Callable[[str], bool],
 ) -> None:
     """Write the claims file that ``pool.c`` reads: a line for each unit."""
     rows = (
-        (output, rank(price(output)), blocks(peak(known, output)), int(is_shared(output)))
+        (output, rank(price(output)), blocks(peak(known, output)), int(is_common(output)))
         for output in outputs
     )
     file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")

@@ -21,7 +21,7 @@ from builder.onnxruntime.architecture_list import Compiled, read_list, refused, 
 from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import compiled_for, divide, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
-from builder.onnxruntime.units import launched, launches, narrowed, shared_ptx, unused_options
+from builder.onnxruntime.units import compiled_launches, launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, check_version, needs, sm_names
 from builder.project.bases import GitSource
 from builder.project.build_plan import BuildPlan
@@ -264,10 +264,10 @@ def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
         for arch in sorted(launch.launched(sm) - part):
             older = launch.served[arch.number]
             yield f"{launch.name}: sm_{arch} runs the SASS for sm_{older}, made from the same PTX"
-    for launch, part in launched(sm, version):
-        for new, old in shared_ptx(part, version, launch).items():
+    for launch, part in compiled_launches(sm, version):
+        for new, old in shared_ptx(sorted(part), version, launch).items():
             if old == launch.ptx:
-                yield f"{launch.name}: SASS for sm_{new} is made from the PTX of compute_{old}, the same text"
+                yield f"{launch.name}: SASS for sm_{new} is made from compute_{old}'s PTX, which is the same"
 
 
 def _devices(arch: Arch) -> str:

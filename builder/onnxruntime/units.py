@@ -164,10 +164,10 @@ def unused_options(arches: Iterable[Arch], version: str) -> frozenset[str]:
 def narrowed(arches: Iterable[Arch], version: str) -> tuple[tuple[Launch, frozenset[Arch]], ...]:
     """Return the units that are compiled for a part of the set only, each with that part."""
     whole = frozenset(arches)
-    return tuple((launch, part) for launch, part in launched(whole, version) if part != whole)
+    return tuple((launch, part) for launch, part in compiled_launches(whole, version) if part != whole)
 
 
-def launched(arches: Iterable[Arch], version: str) -> Iterator[tuple[Launch, frozenset[Arch]]]:
+def compiled_launches(arches: Iterable[Arch], version: str) -> Iterator[tuple[Launch, frozenset[Arch]]]:
     """Yield the known ``LAUNCHES`` of a full build, each with the architectures it is compiled for."""
     whole = frozenset(arches)
     skipped = unused_options(whole, version)

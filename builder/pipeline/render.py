@@ -18,7 +18,7 @@ from builder.onnxruntime.architecture_list import cmake_list
 from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, divide
-from builder.onnxruntime.units import launched, shared_ptx, without_device_code
+from builder.onnxruntime.units import compiled_launches, shared_ptx, without_device_code
 from builder.project.bases import (
     GitSource,
     ImageSystem,
@@ -241,7 +241,9 @@ def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]
     """Yield path prefixes of sources, each with the codes of its units (``builder/inside/drive.py``)."""
     version, sm = plan.ort_version, plan.variant.sm
     general = shared_ptx(targets.compiled, version)
-    for launch, part in launched(sm, version) if plan.profile is Profile.FULL else ():
+    is_full = plan.profile is Profile.FULL
+    yield from ((path, []) for path in without_device_code(version) if is_full)
+    for launch, part in compiled_launches(sm, version) if is_full else ():
         shared = shared_ptx(sorted(part), version, launch)
         if part != set(sm) or shared != general:
             yield launch.path, _codes(part, targets, shared)

@@ -159,6 +159,7 @@ set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
+contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu	
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_70
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_50

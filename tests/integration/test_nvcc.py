@@ -295,6 +295,15 @@ def test_the_ptx_for_8_0_is_made_once_for_sets_without_it(toolchain: Toolchain) 
     assert toolchain.made() == ["compute_80.ii", "compute_80/ptx", "unit.cu", "unit.cu"]
 
 
+def test_text_that_8_0_cannot_have_is_compiled_for_8_9_alone(toolchain: Toolchain) -> None:
+    needs = "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890\n#error needs 8.9\n#endif\n"
+    (toolchain.folder / "unit.cu").write_text(f"{SOURCE}{needs}")
+    done = toolchain.sh("nvcc --generate-code=arch=compute_89,code=[sm_89] -x cu -c unit.cu -o unit.o")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert toolchain.device_code().keys() == {"89"}
+    assert toolchain.sh("nvcc -arch=sm_80 -x cu -c unit.cu -o unit.o").returncode != 0
+
+
 def test_ptx_that_goes_into_the_object_is_of_its_own_architecture(toolchain: Toolchain) -> None:
     ptx = "--generate-code=arch=compute_86,code=[compute_86]"
     toolchain.compile(("80:80", "86:86"), ptx)
@@ -335,7 +344,7 @@ def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its
     """ORT 1.21 asks for relocatable code from nvcc 12.8 on; the option changes the instructions."""
     (toolchain.folder / "called.cu").write_text(CALLED)
     (toolchain.folder / "unit.cu").write_text(CALLS)
-    codes = "--generate-code=arch=compute_52,code=[sm_52] --generate-code=arch=compute_70,code=[sm_70]"
+    codes = "--generate-code=arch=compute_80,code=[sm_80] --generate-code=arch=compute_86,code=[sm_86]"
     found = []
     for nvcc in ("nvcc", "nvcc-toolkit"):
         script = f"""\
@@ -347,7 +356,7 @@ def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its
         assert done.returncode == 0, done.stderr
         found.append(toolchain.device_code("link.o"))
     pieces, nvccs = found
-    assert pieces.keys() == nvccs.keys() == {"52", "70"}
+    assert pieces.keys() == nvccs.keys() == {"80", "86"}, "both of one PTX"
     for arch, mine in pieces.items():
         assert len(mine) > 5
         assert Counter(mine.values()) == Counter(nvccs[arch].values())
@@ -424,14 +433,15 @@ def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolcha
 
 def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> None:
     """Each machine has its own ccache. The last one's object must equal that of a single machine."""
-    toolchain.compile(LEGACY)
+    codes = ("50:50", "50:52", "80:80", "86:86")
+    toolchain.compile(codes)
     alone = (toolchain.folder / "unit.o").read_bytes()
     toolchain.sh("rm -rf ccache")
-    for arch in ("50", "52", "70"):
+    for arch in ("50", "52", "80", "86"):
         made = f"NVCC_ONLY={arch} CCACHE_SECONDARY_STORAGE=file:/unit/store CCACHE_RESHARE=1"
-        toolchain.compile(LEGACY, nvcc=f"CCACHE_DIR=/unit/machine-{arch} {made} nvcc")
+        toolchain.compile(codes, nvcc=f"CCACHE_DIR=/unit/machine-{arch} {made} nvcc")
     toolchain.made()
-    toolchain.compile(LEGACY, nvcc="CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only' nvcc")
+    toolchain.compile(codes, nvcc="CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only' nvcc")
     assert toolchain.made() == ["host.ii", "unit.cu"], "the host's text, and its object"
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 

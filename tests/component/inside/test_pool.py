@@ -14,14 +14,14 @@ import pytest
 from builder.inside import pool
 from builder.inside.costs import Cost, Line, read_log
 
-SHARED = "shared.cu.o"
+COMMON = "common.cu.o"
 CLAIMS = {
     "light.cu.o": (2, 1),
     "heavy.cu.o": (8, 12),
     "dear.cu.o": (20, 1),
     "cheap.cu.o": (1, 1),
     "giant.cu.o": (30, 500),
-    SHARED: (2, 1),
+    COMMON: (2, 1),
 }
 """Rank and size in blocks of each unit."""
 
@@ -35,7 +35,7 @@ class Machine:
         self.pool.mkdir()
         self.said = folder / "said"
         claims = folder / "claims.tsv"
-        rows = ((name, rank, size, int(name == SHARED)) for name, (rank, size) in CLAIMS.items())
+        rows = ((name, rank, size, int(name == COMMON)) for name, (rank, size) in CLAIMS.items())
         claims.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
         self._unit = unit
         self._folder = folder
@@ -231,8 +231,8 @@ def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Callable[[in
     assert [line.output for line in one.lines()] == ["light.cu.o", "cheap.cu.o"]
 
 
-@pytest.mark.parametrize(("output", "most"), [(SHARED, 1), ("dear.cu.o", 2), ("unknown.cc.o", 2)])
-def test_a_shared_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entries(
+@pytest.mark.parametrize(("output", "most"), [(COMMON, 1), ("dear.cu.o", 2), ("unknown.cc.o", 2)])
+def test_a_common_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entries(
     machine: Callable[[int, int], Machine], output: str, most: int
 ) -> None:
     four = machine(4, 100)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside.costs import Line
-from builder.inside.drive import FailedUnit, Progress, available_memory, follow, is_shared, report_failures
+from builder.inside.drive import FailedUnit, Progress, available_memory, follow, is_common, report_failures
 from builder.inside.status import CompileStatus, read
 
 END = " "
@@ -240,13 +240,15 @@ def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch)
     assert available_memory() == 20 * GIB
 
 
-def test_units_that_builds_for_other_architectures_share() -> None:
+def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:
     parts = {
         "flash/": {"sm_89": "compute_80", "sm_90": "compute_80"},
         "moe/": {"sm_80": "", "sm_86": ""},
+        "plain": {},
         "": {"sm_50": "", "sm_52": "compute_50", "sm_60": ""},
     }
     tree = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/"
-    asked = ("flash/a.cu.o", "moe/a.cu.o", "a.cu.o", "a.cu.cc.o", "moe/a.cc.o")
-    assert [is_shared(parts, f"{tree}{output}") for output in asked] == [True, False, False, True, True]
-    assert not is_shared({}, f"{tree}a.cu.o")
+    asked = ("flash/a.cu.o", "moe/a.cu.o", "plain.cu.o", "a.cu.o", "a.cu.cc.o", "moe/a.cc.o")
+    found = [is_common(parts, 3, f"{tree}{output}") for output in asked]
+    assert found == [True, False, True, False, True, True]
+    assert [is_common({}, number, f"{tree}a.cu.o") for number in (1, 2)] == [True, False]

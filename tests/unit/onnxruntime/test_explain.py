@@ -161,6 +161,12 @@ def test_what_1_21_would_never_launch_is_told_with_the_line_that_says_so(project
     assert "compiled for 89 90: nothing else launches it" in flash
     assert "flash_attention/flash_api.cc line 413" in flash
     assert "compiled for 89: " in experts
+    shared = [note for note in notes if "compute_80's PTX" in note]
+    assert shared == [
+        f"{units} attention: SASS for sm_{arch} is made from compute_80's PTX, which is the same"
+        for units in ("flash", "lean")
+        for arch in (89, 90)
+    ]
     plan = planned(project, "1.21.0")
     old = replace(plan, variant=replace(plan.variant, sm=tuple(map(Arch.parse, ("50", "52", "70")))))
     told = explain(old).notes

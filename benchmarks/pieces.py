@@ -21,7 +21,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +54,8 @@ _INSIDE = Path(__file__).with_name("pieces_inside.py")
 _PROVIDER = "CMakeFiles/onnxruntime_providers_cuda.dir/"
 
 Row = Mapping[str, object]
+
+LaidOut = tuple[Rendered, Workplace, StageBuild]
 
 
 def main() -> None:
@@ -102,26 +104,28 @@ def _by_quantile(priced: Sequence[tuple[float, str]], number: int) -> Iterator[s
 def _round(units: Sequence[str]) -> Iterator[list[Row]]:
     """Yield the rows of each variant; the variants share caches that are empty at first."""
     name = f"ortpacks-sample-{uuid.uuid4().hex[:8]}"
-    try:
-        for variant in _VARIANTS:
-            yield [{"variant": variant, **row} for row in _compiled(variant, units, name)]
-    finally:
-        engine = DockerEngine(ProcessRunner(os.environ), os.environ)
-        for mount in [held for held in engine.resources() if held.name.startswith(name)]:
-            engine.remove(mount)
+    with ExitStack() as stack:  # all are laid out now: ccache's keys follow from the checkout's files
+        laid = {variant: stack.enter_context(laid_out(variant)) for variant in _VARIANTS}
+        try:
+            for variant, one in laid.items():
+                yield [{"variant": variant, **row} for row in _compiled(variant, one, units, name)]
+        finally:
+            engine = DockerEngine(ProcessRunner(os.environ), os.environ)
+            for mount in [held for held in engine.resources() if held.name.startswith(name)]:
+                engine.remove(mount)
 
 
-def _compiled(variant: str, units: Sequence[str], name: str) -> list[Row]:
-    with laid_out(variant) as (rendered, place, means):
-        dockerfile = place.dockerfile.read_text(encoding="utf-8")
-        place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
-        export("artifact", place.artifact, rendered, place, means)
-        lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+def _compiled(variant: str, laid: LaidOut, units: Sequence[str], name: str) -> list[Row]:
+    rendered, place, means = laid
+    dockerfile = place.dockerfile.read_text(encoding="utf-8")
+    place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
+    export("artifact", place.artifact, rendered, place, means)
+    lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 @contextmanager
-def laid_out(variant: str) -> Iterator[tuple[Rendered, Workplace, StageBuild]]:
+def laid_out(variant: str) -> Iterator[LaidOut]:
     """Lay out the compile of a variant in full, on the assembled base, until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         reporter = FakeReporter()

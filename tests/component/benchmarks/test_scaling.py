@@ -15,10 +15,15 @@ from benchmarks.scaling import (
     in_pieces,
     one_architecture_a_machine,
     one_by_one,
+    planned,
     pooled,
     whole,
 )
+from builder.builds.wiring import Wiring
 from builder.gpu.architectures import Arch
+from builder.inside import costs
+from tests.support import ROOT
+from tests.support.fakes.ports import FakeReporter
 
 
 def unit(name: str, seconds: float, peak: int, rank: int, pieces: tuple[float, ...] = ()) -> Unit:
@@ -73,10 +78,14 @@ def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
 
 
 def test_what_was_begun_is_found() -> None:
-    """Two variants' units have their PTX (6 s) in common, and each has SASS (1 s): 7 s, then 1.1 s."""
+    """Two variants' units have their PTX (6 s) in common, and each has SASS (1 s): 7 s, then 1.1 s.
+
+    On two slots the second begins at 0 too, and its SASS when the first one's PTX is there.
+    """
     ptx = Step("ptx", 6)
     both = [Unit("a", Step("host", 0), 1, 9, ((ptx, Step(name, 1)),)) for name in ("sm_80", "sm_89")]
     assert Machine(1, 100).run(both).wall == pytest.approx(8.1)
+    assert Machine(2, 100).run(both).wall == pytest.approx(7.1)
 
 
 def test_a_common_unit_waits_without_a_slot_for_the_other_variants() -> None:
@@ -134,6 +143,17 @@ def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
         100,
         pytest.approx(75 * 0.46 + 25),
     ]
+
+
+def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:
+    """Costs were measured before lean attention's two architectures had one PTX."""
+    known = costs.read(ROOT / "builder/inside/costs.tsv")
+    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+    legacy, modern, _ = planned(wiring, known, "full")
+    for units, measured in ((legacy, 5), (modern, 2)):
+        those = [unit for unit in units if len(unit.ptx) == known[unit.output].architectures == measured]
+        assert those
+        assert [unit.whole for unit in those] == pytest.approx([known[unit.output].cpu for unit in those])
 
 
 def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:

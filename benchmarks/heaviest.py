@@ -32,6 +32,7 @@ _CUDA_UNITS = 40
 _VARIANT = "modern"
 
 _RUNS = """\
+KILLS="/sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events"
 cd /build
 ninja $(ninja -t targets all | sed -n 's/^\\(\\S*\\.pb\\.h\\): .*/\\1/p') >/dev/null
 for run in $(seq "$RUNS"); do
@@ -39,8 +40,9 @@ for run in $(seq "$RUNS"); do
     mkdir /ccache
     status=0
     drive $UNITS >/tmp/log 2>&1 || { status=$?; tail -n 30 /tmp/log >&2; }
-    kills=$(cat /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events 2>/dev/null || true)
-    echo $status $(echo "$kills" | sed -n 's/^oom_kill //p') $(cat /build/record.json || echo {})
+    kills=$(sed -n 's/^oom_kill //p' $KILLS 2>/dev/null || true)
+    [ -n "$kills" ] || { echo "$KILLS: no number of killed processes" >&2; exit 1; }
+    echo $status $kills $(cat /build/record.json || echo {})
 done
 """
 """The script after the compile step's variables. It prints for each run ``drive.py``'s status, the number of

@@ -12,6 +12,7 @@ from jinja2 import FileSystemLoader
 
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
 from builder.pipeline.render import render
 from builder.project.bases import ImageSystem, ImageToolkit, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
@@ -173,6 +174,16 @@ def test_ccache_and_pool_are_one_for_all_and_the_build_locks_its_tree(project: P
     text = rendered(decided(project), lock).dockerfile
     assert cache_mounts(text)[:2] == ["ortpacks-ccache", "ortpacks-pool"]
     assert re.search(r"id=ortpacks-legacy-lean-wheel-\w{8}\$AHEAD,target=/build,sharing=locked", text)
+
+
+def test_units_for_the_whole_set_have_the_ptx_of_the_variants_too(project: Project, lock: Lock) -> None:
+    """A set of architectures that ``modern`` and ``latest`` have finds lean attention's PTX in ccache."""
+    plan = decided(project, profile=Profile.FULL)
+    sm = (Arch(8, 0), Arch(8, 6), Arch(8, 9))
+    text = rendered(replace(plan, variant=replace(plan.variant, sm=sm)), lock).dockerfile
+    rows = dict(re.findall(r"^(contrib_ops/\S+)\t(.*)$", text, re.MULTILINE))
+    lean = next(codes for path, codes in rows.items() if path.endswith("lean_fwd_"))
+    assert lean == "sm_80 sm_86:compute_80 sm_89:compute_80"
 
 
 def test_unresolved_names_stand_as_they_are(project: Project, lock: Lock) -> None:

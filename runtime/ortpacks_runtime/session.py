@@ -56,6 +56,9 @@ _BATCH = re.compile(r"batch(_?size)?|N")
 
 _STILL_LOADING_SECONDS = 10
 
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""The beginning of the file that a clone of a repository has in a large file's place without Git LFS."""
+
 
 class _Inner(onnxruntime.InferenceSession):  # type: ignore[misc] # onnxruntime ships no types
     """ONNX Runtime's session without its own fallback, which prints, and hides the cause."""
@@ -204,9 +207,9 @@ def open_session(
     becomes the session's; while the model loads, its notes say why that may take long.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
-    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8,
-    ``TypeError`` for a value that is not a path; and what ONNX Runtime raises for a model that the CPU cannot
-    open either.
+    would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8
+    or a pointer of Git LFS, ``TypeError`` for a value that is not a path; and what ONNX Runtime raises for a
+    model that the CPU cannot open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -254,7 +257,15 @@ def _model_path(model: object) -> Path:
     shown = str(path).encode("utf-8", "backslashreplace").decode()
     if shown != str(path):  # ONNX Runtime takes no such path
         raise ValueError(f"{shown}: the path is not UTF-8. Rename it.")
+    if _begins_with(path, _LFS_POINTER):
+        raise ValueError(f"{path}: a pointer of Git LFS, not the model. Run git lfs pull in its repository.")
     return path
+
+
+def _begins_with(path: Path, head: bytes) -> bool:
+    with suppress(OSError), path.open("rb") as file:  # ONNX Runtime says what it cannot read
+        return file.read(len(head)) == head
+    return False
 
 
 def _log_fallback(step: Step) -> None:

@@ -150,6 +150,16 @@ def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
         open_session(odd, "cpu")
 
 
+def test_what_git_leaves_in_a_models_place_without_lfs(tmp_path: Path) -> None:
+    """The text is that of a clone of a model's repository on Hugging Face, with another hash."""
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 90405214\n"
+    (tmp_path / "model.onnx").write_text(pointer)
+    with pytest.raises(
+        ValueError, match=r"model\.onnx: a pointer of Git LFS, not the model\. Run git lfs pull"
+    ):
+        open_session(tmp_path / "model.onnx", "cpu")
+
+
 @asking
 @pytest.mark.parametrize("provider", ["cpu", "auto"])
 def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(

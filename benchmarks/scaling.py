@@ -26,15 +26,14 @@ from typing import NamedTuple
 
 from benchmarks.bars import bars_picture
 from builder.app.flags import make_wiring, plan_options
-from builder.builds.estimate import BY_PTXAS, architectures_of, unit_seconds
+from builder.builds.estimate import unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.gpu.architectures import Arch
 from builder.inside import costs, pool
 from builder.inside.costs import Cost
 from builder.inside.nvcc import OLDER
-from builder.onnxruntime.toolchain import divide, tools
-from builder.onnxruntime.units import launches, shared_ptx
+from builder.onnxruntime.toolchain import BY_PTXAS, UnitPart, divide, part_of, parts, ptx_of, tools
 from builder.project.build_plan import BuildPlan
 
 _VARIANTS = ("legacy", "modern", "latest")
@@ -284,7 +283,7 @@ class Planned:
     @property
     def whole(self) -> float:
         """CPU seconds before pieces."""
-        return self.host + self.each * _architectures(self.ptx_before)
+        return self.host + self.each * UnitPart("", self.ptx_before).weight
 
     def steps(self) -> Iterator[Steps]:
         """Yield for each PTX the steps that make it and its SASS."""
@@ -348,47 +347,24 @@ def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[lis
         VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
         for name in _VARIANTS
     ]
-    maps = [
-        {output: _ptx(output, plan) if costs.is_cuda(output) else ({}, {})
-         for output in unit_seconds(plan, known)}
-        for plan in plans
-    ]  # fmt: skip
-    return [list(_planned(plan, known, maps, number)) for number, plan in enumerate(plans)]
+    return [list(_planned(plan, known)) for plan in plans]
 
 
-def _planned(
-    plan: BuildPlan, known: Mapping[str, Cost], maps: Sequence[Mapping[str, tuple[Ptx, Ptx]]], number: int
-) -> Iterator[Planned]:
-    """Yield the units of the plan with a number; ``maps`` has the PTX of each plan's units."""
+def _planned(plan: BuildPlan, known: Mapping[str, Cost]) -> Iterator[Planned]:
+    of_plan = tuple(parts(plan))
     for output, seconds in unit_seconds(plan, known).items():
-        cost, (ptx, before) = known[output], maps[number][output]
-        host = costs.host_seconds(cost.cpu) if ptx else cost.cpu
-        measured = (units[output][1] for units in maps if output in units)
-        count = next((_architectures(its) for its in measured if len(its) == cost.architectures),
-                     float(cost.architectures))  # fmt: skip
-        each = (cost.cpu - host) / count
-        yield Planned(output, host, cost.peak, pool.rank(seconds), each, ptx, before)
+        cost = known[output]
+        part = part_of(output, of_plan) if costs.is_cuda(output) else UnitPart("", {})
+        host = costs.host_seconds(cost.cpu) if part.ptx else cost.cpu
+        each = (cost.cpu - host) / max(1, cost.architectures)
+        yield Planned(output, host, cost.peak, pool.rank(seconds), each, part.ptx, _ptx_before(part, plan))
 
 
-def _architectures(ptx: Ptx) -> float:
-    """Return how many architectures with PTX of their own cost as much as a unit's PTX and SASS."""
-    return (1 - BY_PTXAS) * len(set(ptx.values())) + BY_PTXAS * len(ptx)
-
-
-def _ptx(output: str, plan: BuildPlan) -> tuple[Ptx, Ptx]:
-    """Return the architectures of PTX by those of the SASS made of it: today's, and those of before."""
-    targets = divide(plan.variant.sm, *tools(plan))
-    launch = next((one for one in launches(plan.ort_version) if f"/{one.path}" in output), None)
-    arches = architectures_of(output, plan)
-    shared = shared_ptx(arches, plan.ort_version)
-    before = {**shared, **(_FLASH_BEFORE if launch and launch.name == "flash attention" else {})}
-    today = shared_ptx(arches, plan.ort_version, launch)
-
-    def ptx(known: Ptx) -> Ptx:
-        return {arch: targets.ptx if targets.ptx and arch in targets.assembled else known.get(arch, arch)
-                for arch in arches}  # fmt: skip
-
-    return ptx(today), ptx(before)
+def _ptx_before(part: UnitPart, plan: BuildPlan) -> Ptx:
+    """Return the architectures of PTX by those of SASS, as they were before pieces."""
+    ptx = ptx_of(tuple(part.ptx), divide(plan.variant.sm, *tools(plan)), plan.ort_version)
+    shared = _FLASH_BEFORE if "/flash_attention/" in part.path else {}
+    return {arch: shared.get(arch, old) for arch, old in ptx.items()}
 
 
 @dataclass(frozen=True)

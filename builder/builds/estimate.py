@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 from builder.builds.disk_needs import DiskNeed, by_step
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
-from builder.onnxruntime.toolchain import divide, proposed, tools
-from builder.onnxruntime.units import launches, narrowed, unused_options, without_device_code
+from builder.onnxruntime.toolchain import part_of, parts, proposed
+from builder.onnxruntime.units import left_out
 from builder.onnxruntime.versions import sm_names
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
-
-BY_PTXAS = 0.25
-"""Share of an architecture's cost if a newer ptxas assembles it from PTX that is compiled anyway.
-
-Measured: 54 CUDA units for 89 90 100 120 took 1,338 CPU s (docs/builds.md).
-"""
 
 _PROVIDER_MB = {Profile.FULL: 63, Profile.LEAN: 50, Profile.MINIMAL: 1}
 """Megabytes that an architecture adds to the CUDA provider. Source: the sizes in docs/builds.md."""
@@ -69,8 +62,8 @@ class Work:
 def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
     """Return the CPU seconds of each unit of a plan, by the unit's output; empty if nothing is compiled."""
     compiled = (output for output in costs if _is_compiled(output, plan))
-    count = _architecture_counts(plan)
-    return {output: estimate(costs, output, count(output)) for output in compiled}
+    of_plan = tuple(parts(plan))
+    return {output: estimate(costs, output, part_of(output, of_plan).weight) for output in compiled}
 
 
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
@@ -80,45 +73,14 @@ def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
-def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
-    """Return the architectures that a CUDA unit is compiled for."""
-    if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
-        return ()
-    parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
-    return sorted(next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm))
-
-
-def _architecture_counts(plan: BuildPlan) -> Callable[[str], float]:
-    """Return a function from a unit to the number of its architectures, which most units have in common.
-
-    An architecture that a newer ptxas assembles counts ``BY_PTXAS``.
-    """
-
-    @cache
-    def count(architectures: tuple[Arch, ...]) -> float:
-        targets = divide(architectures, *tools(plan))
-        return len(targets.compiled) + BY_PTXAS * len(targets.assembled)
-
-    return lambda output: count(tuple(architectures_of(output, plan)))
-
-
-def _of(output: str, paths: Iterable[str]) -> bool:
-    return any(f"/{path}" in output for path in paths)
-
-
-def _left_out(plan: BuildPlan) -> Iterator[str]:
-    """Yield the path prefixes of units that a full build for these architectures leaves out."""
-    unused = unused_options(plan.variant.sm, plan.ort_version)
-    return (launch.path for launch in launches(plan.ort_version) if launch.option in unused)
-
-
 def _is_compiled(output: str, plan: BuildPlan) -> bool:
     if plan.origin is not Origin.SOURCE:
         return False
     if _PROVIDER.match(output) is None:
         return plan.host is Host.SOURCE
     if _CONTRIB in output:
-        return plan.profile is Profile.FULL and not _of(output, _left_out(plan))
+        without = left_out(plan.variant.sm, plan.ort_version)
+        return plan.profile is Profile.FULL and not any(f"/{launch.path}" in output for launch in without)
     return (
         plan.profile is not Profile.MINIMAL
         or "/core/providers/cuda/" not in output

@@ -20,7 +20,8 @@ unit."""
 _CACHE_HIT = 0.3
 """A compile that took less than this share of the unit's known cost counts as a cache hit of ccache."""
 _ROW = re.compile(
-    r"^(?P<output>[^#\t\n]+)\t(?P<cpu>[0-9]+\.[0-9]+)\t(?P<archs>[0-9]+)\t(?P<peak>[0-9]+)$", re.MULTILINE
+    r"^(?P<output>[^#\t\n]+)\t(?P<cpu>[0-9]+\.[0-9]+)\t(?P<archs>[0-9]+(?:\.[0-9]+)?)\t(?P<peak>[0-9]+)$",
+    re.MULTILINE,
 )
 _LINE = re.compile(r"^([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) (?P<output>\S+)\n", re.MULTILINE)
 _HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
@@ -28,10 +29,13 @@ _HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Measured cost of a unit: CPU seconds for a number of architectures, and peak memory in MiB."""
+    """Measured cost of a unit: CPU seconds for a number of architectures, and peak memory in MiB.
+
+    Architectures that have their PTX in common count less than one each (``toolchain.UnitPart.weight``).
+    """
 
     cpu: float
-    architectures: int
+    architectures: float
     peak: int
 
     def seconds(self, output: str, architectures: float) -> float:
@@ -100,7 +104,7 @@ def was_compiled(line: Line, seconds: float) -> bool:
 
 
 def learned(
-    costs: Mapping[str, Cost], log: Iterable[Line], architectures: Callable[[str], int]
+    costs: Mapping[str, Cost], log: Iterable[Line], architectures: Callable[[str], float]
 ) -> dict[str, Cost]:
     """Return ``costs`` updated with a log: the CPU seconds of each unit's last compile, and its highest peak.
 
@@ -120,7 +124,7 @@ def learned(
 def read(file: Path) -> dict[str, Cost]:
     """Return the costs in ``file`` by unit; none without a file. Lines of another form are skipped."""
     return {
-        row["output"]: Cost(cpu=float(row["cpu"]), architectures=int(row["archs"]), peak=int(row["peak"]))
+        row["output"]: Cost(cpu=float(row["cpu"]), architectures=float(row["archs"]), peak=int(row["peak"]))
         for row in _ROW.finditer(_text(file))
     }
 
@@ -128,7 +132,7 @@ def read(file: Path) -> dict[str, Cost]:
 def write(file: Path, costs: Mapping[str, Cost]) -> None:
     """Write ``costs`` to ``file`` as a table, the costliest unit first, by renaming a complete file."""
     dearest = sorted(costs.items(), key=lambda item: (-item[1].cpu, item[0]))
-    rows = (f"{output}\t{cost.cpu:.2f}\t{cost.architectures}\t{cost.peak}\n" for output, cost in dearest)
+    rows = (f"{output}\t{cost.cpu:.2f}\t{cost.architectures:g}\t{cost.peak}\n" for output, cost in dearest)
     part = file.with_name(f"{file.name}.part")
     part.write_text(_HEADER + "".join(rows), encoding="utf-8")
     part.replace(file)

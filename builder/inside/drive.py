@@ -1,6 +1,6 @@
 """This program compiles the outstanding units in one Ninja run, prints its progress, and records the costs.
 
-    --tree /build --pool /pool --shared SOCKET --name legacy --jobs 2 --memory 8192 --architectures 5
+    --tree /build --pool /pool --shared SOCKET --name legacy --jobs 2 --memory 8192 --architectures 3.5
     --parts FILE --learned FILE --measured FILE --record FILE [--only-cuda] TARGET...
 
 The builds of a machine share ``--pool``: together they run ``--jobs`` compilers in ``--memory`` MiB; 0 stands
@@ -62,7 +62,8 @@ def main(options: argparse.Namespace) -> int:
         options.targets = units = list(filter(costs.is_cuda, units))
     todo = [output for output in units if not (tree / output).exists()]  # Ninja itself finds outdated objects
     claims = tree / "claims.tsv"
-    pool.write_claims(claims, units, known, price, partial(is_common, parts, options.architectures))
+    is_shared = partial(is_common, parts, options.architectures)
+    pool.write_claims(claims, units, known, price, is_shared)
     free = (available_memory() - _SPARE) >> 20
     memory = min(options.memory or free, free)
     with (
@@ -72,9 +73,9 @@ def main(options: argparse.Namespace) -> int:
         pool.joined(options.pool, options.name, memory) as joined,
         storage.served(options.shared) as shared,
     ):
-        joined.tell(sum(map(price, todo)))
         progress = Progress(
             costs={output: price(output) for output in todo},
+            is_common=is_shared,
             jobs=options.jobs,
             ran=lambda: costs.parse_log(ran.read()),
             tell=joined.tell,
@@ -82,6 +83,7 @@ def main(options: argparse.Namespace) -> int:
             claimed=lambda: joined.claimed(claims),
             hits=lambda: costs.cache_hits(answered.read()),
         )
+        joined.tell(progress.left)
         left = f", {progress.status().left}" if todo else ""
         beside = f" for this and {others} more" if todo and (others := len(joined.others())) else ""
         say(f"{len(todo)} units to compile, {options.jobs} at a time{left}{beside}")
@@ -118,34 +120,34 @@ def put(line: str) -> None:
     print(f"{line}\n", end="", flush=True)
 
 
-def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[str], int]:
-    """Return a function that returns the number of architectures that a unit is compiled for.
+def counted(parts: Mapping[str, ninja.UnitCodes], architectures: float) -> Callable[[str], float]:
+    """Return a function that returns the number of architectures that a unit's cost depends on.
 
     ``architectures``: the number for units that ``parts`` does not name.
     """
 
-    def count(output: str) -> int:
-        codes = ninja.codes_of(output, parts)
-        return architectures if codes is None else len(codes)
+    def count(output: str) -> float:
+        part = ninja.part_of(output, parts)
+        return architectures if part is None else part.architectures
 
     return count
 
 
-def is_common(parts: Mapping[str, ninja.Codes], architectures: int, output: str) -> bool:
+def is_common(parts: Mapping[str, ninja.UnitCodes], architectures: float, output: str) -> bool:
     """Return whether a unit waits while a build for other architectures compiles the unit of that name.
 
     C++ units do, which are the same there, and CUDA units with one PTX at most: if the other build makes it,
     there is nothing else to compile meanwhile. ``architectures``: their number for units not in ``parts``.
     """
-    codes = ninja.codes_of(output, parts)
-    if codes is None:
+    part = ninja.part_of(output, parts)
+    if part is None:
         return architectures == 1 or not costs.is_cuda(output)
-    every = {ptx or code.replace("sm_", "compute_") for code, ptx in codes.items()}
+    every = {ptx or code.replace("sm_", "compute_") for code, ptx in part.codes.items()}
     return len(every) <= 1 or not costs.is_cuda(output)
 
 
 def learn(
-    options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
+    options: argparse.Namespace, log: Path, architectures: Callable[[str], float]
 ) -> dict[str, costs.Cost]:
     """Return the known costs of units, updated with the unit log, and write them for the next build.
 
@@ -161,7 +163,7 @@ def learn(
     return known
 
 
-def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int]) -> Callable[[str], float]:
+def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], float]) -> Callable[[str], float]:
     """Return a function that returns the cost of a unit in this build, in CPU seconds."""
     return lambda output: costs.estimate(known, output, architectures(output))
 
@@ -200,17 +202,19 @@ class Progress:
 
     The time left is the cost of the remaining units times a rate, the seconds that a unit runs per second of
     its cost. The rate is measured on compiled units only, not on cache hits. The remaining cost of other
-    builds is added, because their units use the same jobs.
+    builds is added, because their units use the same jobs; that of common units is counted once.
     """
 
     costs: Mapping[str, float]
     """Costs of the units to compile, by their objects."""
+    is_common: Callable[[str], bool]
+    """Returns whether a unit is compiled once for all builds that have it."""
     jobs: int
     ran: Callable[[], Iterable[Line]]
     """Returns the unit log's lines since the last call."""
-    tell: Callable[[float], None]
+    tell: Callable[[pool.Left], None]
     """Publishes the cost of the remaining units for other builds."""
-    others: Callable[[], Sequence[float]]
+    others: Callable[[], Sequence[pool.Left]]
     """Returns the costs that other builds have published."""
     claimed: Callable[[], int]
     """Returns the MiB that the running units have claimed."""
@@ -219,14 +223,21 @@ class Progress:
     finished_units: int = 0
     answered_units: int = 0
     """Number of cache hits for whole units."""
-    done: float = 0.0
-    """Cost of the finished units."""
     compiled: float = 0.0
     """Cost of the units that were compiled in this run."""
     unit_seconds: float = 0.0
     """Sum of the seconds that these units ran."""
     cached: float = 0.0
     """Cost of the finished units that were not compiled, but cache hits by the time that they took."""
+
+    def __post_init__(self) -> None:
+        self._unfinished = dict(self.costs)
+
+    @property
+    def left(self) -> pool.Left:
+        """The cost of the remaining units."""
+        common = sum(price for output, price in self._unfinished.items() if self.is_common(output))
+        return pool.Left(sum(self._unfinished.values()) - common, common)
 
     def finished(self, output: str) -> None:
         """Count the unit ``output`` as finished, and read the log for the seconds that units ran."""
@@ -237,9 +248,9 @@ class Progress:
                 self.unit_seconds += (line.end - line.start) / 1000
             elif line.status == 0:
                 self.cached += price
-        self.done += self.costs.get(output, 0.0)
+        self._unfinished.pop(output, None)
         self.finished_units += 1
-        self.tell(self._total - self.done)
+        self.tell(self.left)
 
     def status(self) -> CompileStatus:
         """Return the current status.
@@ -248,14 +259,16 @@ class Progress:
         limit (``at_most``) where more than a twentieth were cache hits, because there may be more of them,
         and while there are other builds, which have units and pieces in common with this one.
         """
-        others = self.others()
+        left, others = self.left, self.others()
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
-        minutes = max(1, round(((self._total - self.done) * rate + sum(others)) / self.jobs / 60))
+        alone = left.alone * rate + sum(other.alone for other in others)
+        common = max([left.common * rate, *(other.common for other in others)])
+        minutes = max(1, round((alone + common) / self.jobs / 60))
         self.answered_units += self.hits()
         return CompileStatus(
             done=self.finished_units,
             total=max(self.finished_units, len(self.costs)),  # outdated objects are compiled too
-            share=round(self.done / self._total, 3),
+            share=round(1 - sum(left) / self._total, 3),
             minutes=minutes if self.costs else 0,
             at_most=bool(others) or self.cached > self._total / 20,
             memory=self.claimed(),
@@ -361,8 +374,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", required=True)
     for name in ("--tree", "--pool", "--shared", "--parts", "--learned", "--measured", "--record"):
         parser.add_argument(name, type=Path, required=True)
-    for name in ("--jobs", "--memory", "--architectures"):
-        parser.add_argument(name, type=int, required=True)
+    for name, kind in (("--jobs", int), ("--memory", int), ("--architectures", float)):
+        parser.add_argument(name, type=kind, required=True)
     parser.add_argument("--only-cuda", action="store_true")
     parser.add_argument("targets", nargs="+")
     options = parser.parse_args()

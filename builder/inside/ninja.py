@@ -7,9 +7,10 @@ so the library's bytes, stay as they are.
 
 CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_80``). The first line that matches a unit counts, and the flags of all other codes are removed
-from the unit's statement. A code with a colon is made from the PTX after the colon: nvcc makes each PTX once,
-and SASS from it for each code that names it. ``builder.onnxruntime.units`` decides which codes a unit needs.
+sm_90:compute_80``), and after a further tab their cost in architectures. The first line that matches a unit
+counts, and the flags of all other codes are removed from the unit's statement. A code with a colon is made
+from the PTX after the colon: nvcc makes each PTX once, and SASS from it for each code that names it.
+``builder.onnxruntime.toolchain.parts`` decides which codes a unit needs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 UNIT = re.compile(r"^build (?P<output>\S+): (?:C|CXX|CUDA)_COMPILER__.*\n(?:[ \t].*\n)*", re.MULTILINE)
 """A compile statement of a ``build.ninja``, with the lines that belong to it."""
@@ -46,10 +48,20 @@ _SOURCES = "/onnxruntime/onnxruntime/"
 """The folder of ORT's sources, in the path of every object made from them."""
 
 
-def read(file: Path) -> dict[str, Codes]:
-    """Return the codes that units are compiled for, by the beginning of their sources' paths."""
+class UnitCodes(NamedTuple):
+    """Units that are compiled for the same codes."""
+
+    codes: Codes
+    architectures: float = 0.0
+    """The number of architectures, each with PTX of its own, that cost as much."""
+
+
+def read(file: Path) -> dict[str, UnitCodes]:
+    """Return the parts of a provider's units, by the beginning of their sources' paths."""
     rows = (line.split("\t") for line in file.read_text(encoding="ascii").splitlines() if line)
-    return {path: dict(_code(word) for word in words.split()) for path, words in rows}
+    return {
+        path: UnitCodes(dict(map(_code, words.split())), *map(float, cost)) for path, words, *cost in rows
+    }
 
 
 def _code(word: str) -> tuple[str, str]:
@@ -57,18 +69,18 @@ def _code(word: str) -> tuple[str, str]:
     return code, ptx
 
 
-def codes_of(output: str, parts: Mapping[str, Codes]) -> Codes | None:
-    """Return the codes that the object ``output`` is compiled for; ``None`` for all that CMake names."""
+def part_of(output: str, parts: Mapping[str, UnitCodes]) -> UnitCodes | None:
+    """Return the part of the object ``output``; ``None`` if it is compiled for all codes that CMake names."""
     _, within, source = output.rpartition(_SOURCES)
-    return next((codes for path, codes in parts.items() if within and source.startswith(path)), None)
+    return next((part for path, part in parts.items() if within and source.startswith(path)), None)
 
 
-def narrowed(ninja: str, parts: Mapping[str, Codes]) -> str:
+def narrowed(ninja: str, parts: Mapping[str, UnitCodes]) -> str:
     """Return the text ``ninja`` with the flags in each compile statement reduced to the unit's codes."""
 
     def change(unit: re.Match[str]) -> str:
-        codes = codes_of(unit["output"], parts)
-        return unit[0] if codes is None else _FLAG.sub(lambda flag: _flag(flag, codes), unit[0])
+        part = part_of(unit["output"], parts)
+        return unit[0] if part is None else _FLAG.sub(lambda flag: _flag(flag, part.codes), unit[0])
 
     return UNIT.sub(change, ninja)
 

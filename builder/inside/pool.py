@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from builder.inside.costs import Cost, cost_of
 
@@ -58,6 +58,15 @@ def write_claims(
     file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
 
+class Left(NamedTuple):
+    """CPU seconds of a build's remaining units."""
+
+    alone: float
+    """Those of units that no other build has."""
+    common: float
+    """Those of units that are compiled once for all builds that have them."""
+
+
 class Pool:
     """A build's membership in the pool, as long as the block of ``joined`` runs."""
 
@@ -87,17 +96,17 @@ class Pool:
                 at += len(row)
         return min(held * BLOCK_MIB, self.budget)
 
-    def tell(self, seconds: float) -> None:
-        """Publish the CPU seconds of this build's remaining units for the other builds."""
+    def tell(self, left: Left) -> None:
+        """Publish what this build has left for the other builds."""
         self._own.seek(0)
-        self._own.write(f"{seconds:.0f}\n")
+        self._own.write(f"{left.alone:.0f} {left.common:.0f}\n")
         self._own.truncate()
         self._own.flush()
 
-    def others(self) -> list[float]:
-        """Return the seconds that the other running builds have published, without zeros."""
+    def others(self) -> list[Left]:
+        """Return what the other running builds have published, without those that have nothing left."""
         files = (file for file in self._folder.glob(f"{_LEFT}*") if str(file) != self._own.name)
-        return [seconds for file in files for seconds in _told(file) if seconds]
+        return [left for file in files for left in _told(file) if any(left)]
 
 
 @contextmanager
@@ -131,10 +140,11 @@ def _agreed(shared: IO[str], memory: int) -> int:
     return int(told) if told.isdecimal() else max(BLOCK_MIB, memory)
 
 
-def _told(file: Path) -> Iterator[float]:
-    """Yield the number in a file if a running build has locked the file."""
+def _told(file: Path) -> Iterator[Left]:
+    """Yield what a file says if a running build has locked the file."""
     with file.open("r+", encoding="ascii") as theirs, suppress(ValueError):
         try:
             fcntl.flock(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield float(theirs.read())
+            alone, common = map(float, theirs.read().split())
+            yield Left(alone, common)

@@ -21,7 +21,7 @@ from builder.onnxruntime.architecture_list import Compiled, read_list, refused, 
 from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import compiled_for, divide, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
-from builder.onnxruntime.units import compiled_launches, launches, narrowed, shared_ptx, unused_options
+from builder.onnxruntime.units import compiled_launches, left_out, narrowed, shared_ptx
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, check_version, needs, sm_names
 from builder.project.bases import GitSource
 from builder.project.build_plan import BuildPlan
@@ -254,10 +254,8 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
 
 def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
     """Yield sentences on the units that are left out or compiled for fewer architectures, with the reason."""
-    unused = unused_options(sm, version)
-    for launch in launches(version):
-        if launch.option in unused:
-            yield f"{launch.name} is left out: no architecture of the set launches it ({launch.source})"
+    for launch in left_out(sm, version):
+        yield f"{launch.name} is left out: no architecture of the set launches it ({launch.source})"
     for launch, part in narrowed(sm, version):
         targets = " ".join(map(str, sorted(part)))
         yield f"{launch.name} is compiled for {targets}: nothing else launches it ({launch.source})"

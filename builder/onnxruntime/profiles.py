@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.units import unused_options
+from builder.onnxruntime.units import left_out
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange
 
 
@@ -101,10 +101,10 @@ _NO_CPUINFO = Option(
 def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool) -> tuple[Option, ...]:
     """Return the options of a profile that ORT ``version`` has, those of ``COMMON`` first.
 
-    ``sm``: the set; options whose code no GPU of the set launches are ``OFF`` (``units.unused_options``).
+    ``sm``: the set; options whose code no GPU of the set launches are ``OFF`` (``units.left_out``).
     ``cpuinfo``: whether the source of the host library's CPU detection library is available.
     """
-    unused = unused_options(sm, version)
+    unused = {launch.option for launch in left_out(sm, version)}
     known = (option for option in _all(profile, cpuinfo) if version in option.span)
     return tuple(_switched_off(option) if option.name in unused else option for option in known)
 

@@ -12,18 +12,27 @@ CMake does not rewrite, are added to the set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.findings.finding import Code, Finding, Severity
+from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.cuda_toolkits import assembles, compilable
 from builder.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.onnxruntime.architecture_list import Compiled, compiled, refused
+from builder.onnxruntime.units import Launch, compiled_launches, shared_ptx, without_device_code
 from builder.onnxruntime.versions import sm_names
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin
+
+BY_PTXAS = 0.25
+"""The share of ptxas in what one architecture adds to a unit; the rest makes the PTX.
+
+Measured: 54 CUDA units for 89 90 100 120, the last two from compute_90's PTX, took 1,338 CPU s
+(docs/builds.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,50 @@ def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
     late = () if ptxas is None else tuple(arch for arch in sm if assembles(nvcc, ptxas, arch))
     ptx = Arch(*divmod(compilable(nvcc)[-1], 10)) if late else None
     return Targets(compiled=tuple(arch for arch in sm if arch not in late), assembled=late, ptx=ptx)
+
+
+@dataclass(frozen=True)
+class UnitPart:
+    """Units of a plan that are compiled for the same architectures."""
+
+    path: str
+    """The beginning of the paths of these units' sources below ``onnxruntime/``; empty for all others."""
+    ptx: Mapping[Arch, Arch]
+    """The architectures of PTX by those of the SASS that is made of it; empty without device code."""
+
+    @property
+    def weight(self) -> float:
+        """Number of architectures, each with PTX of its own, that cost as much."""
+        return (1 - BY_PTXAS) * len(set(self.ptx.values())) + BY_PTXAS * len(self.ptx)
+
+
+def parts(plan: BuildPlan) -> Iterator[UnitPart]:
+    """Yield the units of a plan by their architectures. The last part has all units that no other one has."""
+    version, sm = plan.ort_version, plan.variant.sm
+    targets = divide(sm, *tools(plan))
+    if plan.profile is Profile.FULL:
+        yield from (UnitPart(path, {}) for path in without_device_code(version))
+        for launch, compiled_part in compiled_launches(sm, version):
+            yield UnitPart(launch.path, ptx_of(sorted(compiled_part), targets, version, launch))
+    yield UnitPart("", ptx_of(sm, targets, version))
+
+
+def part_of(output: str, of_plan: Iterable[UnitPart]) -> UnitPart:
+    """Return the part of ``parts`` that the object ``output`` belongs to."""
+    return next(part for part in of_plan if f"/{part.path}" in output)
+
+
+def ptx_of(
+    arches: Sequence[Arch], targets: Targets, version: str, launch: Launch | None = None
+) -> Mapping[Arch, Arch]:
+    """Return the architectures of PTX by those of the SASS that is made of it, in units for ``arches``.
+
+    ``launch``: what the units are part of.
+    """
+    shared = dict(shared_ptx(arches, version, launch))
+    if targets.ptx:
+        shared |= dict.fromkeys(targets.assembled, targets.ptx)
+    return {arch: shared.get(arch, arch) for arch in arches}
 
 
 def tools(plan: BuildPlan) -> tuple[str, str | None]:

@@ -153,12 +153,13 @@ def without_device_code(version: str) -> tuple[str, ...]:
     return NO_DEVICE_CODE if version in _READ else ()
 
 
-def unused_options(arches: Iterable[Arch], version: str) -> frozenset[str]:
-    """Return the CMake options of a full build whose kernels are launched on no architecture of the set."""
+def left_out(arches: Iterable[Arch], version: str) -> tuple[Launch, ...]:
+    """Return the units that a full build does not compile: no architecture of the set launches their kernels.
+
+    Their CMake options are ``OFF``; without them, nothing is left of these sources.
+    """
     whole = tuple(arches)
-    return frozenset(
-        launch.option for launch in launches(version) if launch.option and not launch.launched(whole)
-    )
+    return tuple(launch for launch in launches(version) if launch.option and not launch.launched(whole))
 
 
 def narrowed(arches: Iterable[Arch], version: str) -> tuple[tuple[Launch, frozenset[Arch]], ...]:
@@ -170,9 +171,9 @@ def narrowed(arches: Iterable[Arch], version: str) -> tuple[tuple[Launch, frozen
 def compiled_launches(arches: Iterable[Arch], version: str) -> Iterator[tuple[Launch, frozenset[Arch]]]:
     """Yield the known ``LAUNCHES`` of a full build, each with the architectures it is compiled for."""
     whole = frozenset(arches)
-    skipped = unused_options(whole, version)
+    skipped = left_out(whole, version)
     for launch in launches(version):
-        if launch.option not in skipped:
+        if launch not in skipped:
             yield launch, launch.compiled(whole)
 
 

@@ -6,7 +6,7 @@ The functions return text and read no disk, except for the templates. The templa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader
@@ -17,8 +17,8 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.architecture_list import cmake_list
 from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
-from builder.onnxruntime.toolchain import Targets, divide
-from builder.onnxruntime.units import compiled_launches, shared_ptx, without_device_code
+from builder.onnxruntime.toolchain import Targets, divide, parts
+from builder.onnxruntime.units import left_out, without_device_code
 from builder.project.bases import (
     GitSource,
     ImageSystem,
@@ -129,7 +129,6 @@ def _view(plan: BuildPlan, key: str, lock: Lock) -> dict[str, object]:
         "targets": build_targets(plan.host),
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
-        "architectures": len(plan.variant.sm),
         "patches": [_base_name(patch) for patch in plan.patches],
         "link_libraries": [
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
@@ -225,37 +224,37 @@ def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
 
 def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
     """Return the values for CMake, for Ninja's statements and for the program that replaces fatbinary."""
-    version = plan.ort_version
+    version, is_full = plan.ort_version, plan.profile is Profile.FULL
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
     return {
         "cuda_architectures": ";".join(filter(None, (cmake_list(targets.compiled), *ptx))),
         "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
-        "parts": list(_parts(targets, plan)),
-        "plain_units": without_device_code(version) if plan.profile is Profile.FULL else (),
+        **_parts(targets, plan),
+        "plain_units": without_device_code(version) if is_full else (),
+        "unused_units": [launch.path for launch in left_out(plan.variant.sm, version) if is_full],
     }
 
 
-def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
-    """Yield path prefixes of sources, each with the codes of its units (``builder/inside/drive.py``)."""
-    version, sm = plan.ort_version, plan.variant.sm
-    general = shared_ptx(targets.compiled, version)
-    is_full = plan.profile is Profile.FULL
-    yield from ((path, []) for path in without_device_code(version) if is_full)
-    for launch, part in compiled_launches(sm, version) if is_full else ():
-        shared = shared_ptx(sorted(part), version, launch)
-        if part != set(sm) or shared != general:
-            yield launch.path, _codes(part, targets, shared)
-    if general:
-        yield "", _codes(sm, targets, general)
+def _parts(targets: Targets, plan: BuildPlan) -> Mapping[str, object]:
+    """Return the rows of the table by which ``builder/inside/drive.py`` narrows units, and the other weight.
+
+    A row has the beginning of sources' paths, the codes of these units, and ``UnitPart.weight``.
+    """
+    *named, others = parts(plan)
+    found = [part for part in named if part.ptx != others.ptx]
+    if any(others.ptx[arch] != arch for arch in targets.compiled):
+        found.append(others)
+    rows = [(part.path, _codes(part.ptx, targets), f"{part.weight:g}") for part in found]
+    return {"parts": rows, "weight": f"{others.weight:g}"}
 
 
-def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:
-    """Return the codes that nvcc compiles for part of a set: PTX if the newer ptxas assembles any of it."""
-    kept = [arch for arch in targets.compiled if arch in part]
-    sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
-    return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
+def _codes(ptx: Mapping[Arch, Arch], targets: Targets) -> list[str]:
+    """Return the codes that nvcc compiles: SASS, and PTX if the newer ptxas assembles any of it."""
+    kept = [arch for arch in targets.compiled if arch in ptx]
+    sass = [f"sm_{arch}" if ptx[arch] == arch else f"sm_{arch}:compute_{ptx[arch]}" for arch in kept]
+    return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(ptx) else [])]
 
 
 def _reference(image: Input, lock: Lock) -> str:

@@ -159,13 +159,13 @@ set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
-contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu	
-contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_89:compute_80 sm_90:compute_80
-contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_89:compute_80 sm_90:compute_80
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_89
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_89
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_89
-contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_	sm_89
+contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu		0
+contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_89:compute_80 sm_90:compute_80	1.25
+contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_89:compute_80 sm_90:compute_80	1.25
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_89	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_89	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_89	1
+contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_	sm_89	1
 EOF
 # Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 COPY <<'EOF' /src/units.cmake
@@ -220,7 +220,7 @@ if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-latest-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 4 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-latest-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 2.5 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

@@ -159,17 +159,22 @@ set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
-contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu	
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_70
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_50
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_50
-contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_	sm_70
-	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60 sm_70
+contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu		0
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60	2.5
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_70	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_50	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_50	1
+contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_	sm_70	1
+	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60 sm_70	3.5
 EOF
 # Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 COPY <<'EOF' /src/units.cmake
 set_source_files_properties(/src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu PROPERTIES LANGUAGE CXX)
+# Units whose option is off: nothing is left of their sources, which nvcc would read for each architecture.
+file(GLOB unused /src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/flash_attention/flash_fwd_*.cu)
+set_source_files_properties(${unused} PROPERTIES HEADER_FILE_ONLY ON)
+file(GLOB unused /src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/lean_attention/lean_fwd_*.cu)
+set_source_files_properties(${unused} PROPERTIES HEADER_FILE_ONLY ON)
 EOF
 # 0: a job for each core of the machine that compiles, and what is free of its memory
 ARG JOBS=0
@@ -220,7 +225,7 @@ if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3.5 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

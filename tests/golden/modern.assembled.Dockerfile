@@ -159,13 +159,13 @@ set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
-contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu	
-contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_80
-contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_80 sm_86:compute_80
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_75
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_75
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_75
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_80 sm_86
+contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu		0
+contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_80	1
+contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_80 sm_86:compute_80	1.25
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_75	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_75	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_75	1
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_80 sm_86	2
 EOF
 # Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 COPY <<'EOF' /src/units.cmake

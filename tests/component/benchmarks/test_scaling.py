@@ -146,12 +146,15 @@ def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
 
 
 def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:
-    """Costs were measured before lean attention's two architectures had one PTX."""
     known = costs.read(ROOT / "builder/inside/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
     legacy, modern, _ = planned(wiring, known, "full")
-    for units, measured in ((legacy, 5), (modern, 2)):
-        those = [unit for unit in units if len(unit.ptx) == known[unit.output].architectures == measured]
+    for units, ptx, measured in ((legacy, ["50", "50", "60", "60", "70"], 3.5), (modern, ["80"], 1)):
+        those = [
+            unit
+            for unit in units
+            if [*map(str, unit.ptx.values())] == ptx and known[unit.output].architectures == measured
+        ]
         assert those
         assert [unit.whole for unit in those] == pytest.approx([known[unit.output].cpu for unit in those])
 

@@ -330,11 +330,11 @@ def test_a_machine_without_free_memory_still_compiles(tmp_path: Path) -> None:
 def test_builds_see_what_living_others_have_left(tmp_path: Path) -> None:
     with pool.joined(tmp_path, "a", 8000) as first:
         with pool.joined(tmp_path, "b", 8000) as second:
-            first.tell(100.4)
-            second.tell(7000)
-            second.tell(30)
-            assert (first.others(), second.others()) == ([30.0], [100.0])
-            second.tell(0)
+            first.tell(pool.Left(100.4, 7))
+            second.tell(pool.Left(7000, 800))
+            second.tell(pool.Left(30, 0))
+            assert (first.others(), second.others()) == ([(30.0, 0.0)], [(100.0, 7.0)])
+            second.tell(pool.Left(0, 0))
             assert first.others() == [], "it only links"
         assert first.others() == []
 

@@ -9,6 +9,8 @@ import pytest
 
 from builder.inside.costs import Line
 from builder.inside.drive import FailedUnit, Progress, available_memory, follow, is_common, report_failures
+from builder.inside.ninja import UnitCodes
+from builder.inside.pool import Left
 from builder.inside.status import CompileStatus, read
 
 END = " "
@@ -43,11 +45,15 @@ def progress(
     costs: dict[str, float],
     *ran: Line,
     jobs: int = 1,
-    others: Sequence[float] = (),
+    others: Sequence[Left] = (),
 ) -> Progress:
-    """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends."""
+    """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends.
+
+    C++ units are common.
+    """
     return Progress(
         costs=costs,
+        is_common=lambda output: output.endswith(".cc.o"),
         jobs=jobs,
         ran=lambda: ran,
         tell=lambda _: None,
@@ -201,16 +207,26 @@ def test_units_from_the_cache_do_not_shorten_what_is_left() -> None:
 
 def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
     assert progress({"a.o": 600.0}, jobs=2).status().left == "about 5 min left"
-    assert progress({"a.o": 600.0}, jobs=2, others=(1200.0, 600.0)).status().left == "at most 20 min left"
+    others = (Left(1200.0, 0.0), Left(600.0, 0.0))
+    assert progress({"a.o": 600.0}, jobs=2, others=others).status().left == "at most 20 min left"
+
+
+@pytest.mark.parametrize(("theirs", "minutes"), [(600.0, 20), (1800.0, 25)])
+def test_units_that_builds_have_in_common_are_counted_once(theirs: float, minutes: int) -> None:
+    """Units of one build alone: 600, 300 and 300 s. In common: 1,200 s here, ``theirs`` and 600 s there."""
+    run = progress({"a.cu.o": 600.0, "b.cc.o": 1200.0}, jobs=2)
+    assert run.left == (600.0, 1200.0)
+    run.others = lambda: (Left(300.0, theirs), Left(300.0, 600.0))
+    assert run.status().left == f"at most {minutes} min left"
 
 
 def test_other_builds_are_told_what_is_left() -> None:
-    told: list[float] = []
-    run = progress({"a.o": 600.0, "b.o": 30.0})
+    told: list[Left] = []
+    run = progress({"a.cu.o": 600.0, "b.cu.o": 30.0, "c.cc.o": 5.0})
     run.tell = told.append
-    run.finished("a.o")
-    run.finished("b.o")
-    assert told == [30.0, 0.0]
+    for output in ("a.cu.o", "c.cc.o", "b.cu.o"):
+        run.finished(output)
+    assert told == [(30.0, 5.0), (30.0, 0.0), (0.0, 0.0)]
 
 
 def test_nothing_to_compile_takes_no_time() -> None:
@@ -242,10 +258,10 @@ def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch)
 
 def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:
     parts = {
-        "flash/": {"sm_89": "compute_80", "sm_90": "compute_80"},
-        "moe/": {"sm_80": "", "sm_86": ""},
-        "plain": {},
-        "": {"sm_50": "", "sm_52": "compute_50", "sm_60": ""},
+        "flash/": UnitCodes({"sm_89": "compute_80", "sm_90": "compute_80"}),
+        "moe/": UnitCodes({"sm_80": "", "sm_86": ""}),
+        "plain": UnitCodes({}),
+        "": UnitCodes({"sm_50": "", "sm_52": "compute_50", "sm_60": ""}),
     }
     tree = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/"
     asked = ("flash/a.cu.o", "moe/a.cu.o", "plain.cu.o", "a.cu.o", "a.cu.cc.o", "moe/a.cc.o")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.inside.ninja import codes_of, narrowed, read
+from builder.inside.ninja import UnitCodes, narrowed, part_of, read
 
 OBJECTS = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
 
@@ -38,7 +38,7 @@ LINK = "build lib.so: CUDA_SHARED_LIBRARY_LINKER__p_Release a.o\n  LANGUAGE_COMP
 
 def test_a_unit_keeps_the_codes_that_it_is_launched_on_and_no_other_unit_changes() -> None:
     text = statement(FLASH, *LATEST) + statement(TOPK, *LATEST) + LINK
-    parts = {"contrib_ops/cuda/bert/flash_attention/flash_fwd_": {"sm_89": "", "sm_90": ""}}
+    parts = {"contrib_ops/cuda/bert/flash_attention/flash_fwd_": UnitCodes({"sm_89": "", "sm_90": ""})}
     wanted = statement(FLASH, "89:sm_89", "90:sm_90") + statement(TOPK, *LATEST) + LINK
     assert narrowed(text, parts) == wanted
     assert narrowed(wanted, parts) == wanted
@@ -47,20 +47,25 @@ def test_a_unit_keeps_the_codes_that_it_is_launched_on_and_no_other_unit_changes
 def test_codes_that_share_ptx_name_the_older_one() -> None:
     text = statement(TOPK, "50:sm_50", "52:sm_52", "61:sm_61")
     wanted = statement(TOPK, "50:sm_50", "50:sm_52", "61:sm_61")
-    assert narrowed(text, {"": {"sm_50": "", "sm_52": "compute_50", "sm_61": ""}}) == wanted
+    assert narrowed(text, {"": UnitCodes({"sm_50": "", "sm_52": "compute_50", "sm_61": ""})}) == wanted
 
 
 def test_the_first_line_that_fits_decides() -> None:
     folder = "contrib_ops/cuda/moe/ft_moe"
-    parts = {f"{folder}/moe_gemm_kernels_": {"sm_70": ""}, "": {"sm_50": "", "sm_70": ""}}
-    assert codes_of(f"{OBJECTS}/{folder}/moe_gemm_kernels_fp16_uint4.cu.o", parts) == {"sm_70": ""}
-    assert codes_of(f"{OBJECTS}/{folder}/moe_kernel.cu.o", parts) == {"sm_50": "", "sm_70": ""}
-    assert codes_of("CMakeFiles/other.dir/x.cu.o", parts) is None
+    gemms, others = UnitCodes({"sm_70": ""}, 1), UnitCodes({"sm_50": "", "sm_70": ""}, 2)
+    parts = {f"{folder}/moe_gemm_kernels_": gemms, "": others}
+    assert part_of(f"{OBJECTS}/{folder}/moe_gemm_kernels_fp16_uint4.cu.o", parts) == gemms
+    assert part_of(f"{OBJECTS}/{folder}/moe_kernel.cu.o", parts) == others
+    assert part_of("CMakeFiles/other.dir/x.cu.o", parts) is None
 
 
-def test_lines_are_a_path_a_tab_and_codes(tmp_path: Path) -> None:
+def test_lines_are_a_path_codes_and_a_cost(tmp_path: Path) -> None:
     file = tmp_path / "parts.tsv"
-    file.write_text("a/b_\tsm_89 sm_90:compute_89\n\tcompute_90\n", encoding="ascii")
-    assert read(file) == {"a/b_": {"sm_89": "", "sm_90": "compute_89"}, "": {"compute_90": ""}}
+    file.write_text("a/b_\tsm_89 sm_90:compute_89\t1.25\nc.cu\t\t0\n\tcompute_90\n", encoding="ascii")
+    assert read(file) == {
+        "a/b_": ({"sm_89": "", "sm_90": "compute_89"}, 1.25),
+        "c.cu": ({}, 0.0),
+        "": ({"compute_90": ""}, 0.0),
+    }
     file.write_text("", encoding="ascii")
     assert read(file) == {}

@@ -15,13 +15,13 @@ from builder.onnxruntime.units import (
     expected_unit_sets,
     explained_by,
     launches,
+    left_out,
     meant_for,
     narrowed,
     observed_unit_sets,
     shared_ptx,
     unit_sets,
     unit_sets_of_list,
-    unused_options,
     without_device_code,
 )
 
@@ -253,17 +253,17 @@ def test_sets_of_three_variants() -> None:
     }
 
 
-def test_options_without_which_nothing_is_lost() -> None:
-    both = {"onnxruntime_USE_FLASH_ATTENTION", "onnxruntime_USE_LEAN_ATTENTION"}
-    assert unused_options(capable(50, 61, 75), "1.21.0") == both
-    assert unused_options(capable(100, 120), "1.21.0") == both
-    assert unused_options(capable(75, 80), "1.21.0") == frozenset()
+def test_units_without_which_nothing_is_lost() -> None:
+    both = ["flash attention", "lean attention"]
+    assert [launch.name for launch in left_out(capable(50, 61, 75), "1.21.0")] == both
+    assert [launch.name for launch in left_out(capable(100, 120), "1.21.0")] == both
+    assert left_out(capable(75, 80), "1.21.0") == ()
 
 
 @pytest.mark.parametrize("version", ["1.20.1", "1.22.0", "1.23.2", "1.31.1"])
 def test_nothing_is_left_out_of_releases_that_were_not_read(version: str) -> None:
     sm = capable(50, 52, 61, 100)
-    assert (launches(version), narrowed(sm, version), unused_options(sm, version)) == ((), (), frozenset())
+    assert (launches(version), narrowed(sm, version), left_out(sm, version)) == ((), (), ())
     assert (without_device_code(version), shared_ptx(sm, version)) == ((), {})
 
 

@@ -28,6 +28,9 @@ _TENSORRT_PLUGINS = "trt.plugins"
 
 _SHOWN = 5
 
+_ENDING = frozenset({"LSTM", "GRU", "DynamicQuantizeLSTM"})
+"""Operators whose CPU kernels (1.21.0 and 1.31.1) end the process on a tensor without an item."""
+
 _CURE = "Install the full package, the one with neither -lean nor -minimal in its name."
 
 Operator = tuple[str, str]
@@ -53,6 +56,11 @@ def needs_of(model: Path) -> Needs | None:
         return None
     operators = tuple((domain, name) for domain, names in found["operators"].items() for name in names)
     return Needs(model.name, found["opsets"], operators)
+
+
+def ends_on_empty_inputs(needs: Needs | None) -> bool:
+    """Return whether ONNX Runtime may end the process if an input of the model has no item."""
+    return needs is not None and any(name in _ENDING for _, name in needs.operators)
 
 
 def limits_of_onnxruntime(needs: Needs) -> list[str]:

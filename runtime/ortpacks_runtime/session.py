@@ -20,7 +20,13 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
-from ortpacks_runtime.limits import Needs, limit_of_package, limits_of_onnxruntime, needs_of
+from ortpacks_runtime.limits import (
+    Needs,
+    ends_on_empty_inputs,
+    limit_of_package,
+    limits_of_onnxruntime,
+    needs_of,
+)
 from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
@@ -76,15 +82,19 @@ class Session:
         wanted: Settings,
         path: Path,
         recording: Recording | None = None,
+        *,
+        refuses_empty: bool = False,
     ) -> None:
         """``inner`` is a session that ``report`` describes, and ``path`` the requested model.
 
         ``recording`` is the folder where ``inner`` records its runs, if no run has proved the provider yet.
+        ``refuses_empty``: inputs without an item are refused (``ends_on_empty_inputs``).
         """
         self._inner = inner
         self._path = path
         self._recording = recording
         self._reopening = threading.RLock()
+        self._refuses_empty = refuses_empty
         self.report = report
         self.settings = wanted
 
@@ -105,7 +115,16 @@ class Session:
 
         A batch that does not fit into the GPU's memory is halved, and a GPU that fails is replaced by the
         CPU. ``report`` has both, and the log has each once. With ``strict`` the failure is raised instead.
+
+        Raises ``ValueError`` for an input without an item if the model has an LSTM or a GRU, with which ONNX
+        Runtime ends the process.
         """
+        empty = [name for name, value in feed.items() if not np.size(value)] if self._refuses_empty else ()
+        if empty:
+            raise ValueError(
+                f"{', '.join(empty)}: no item, with which ONNX Runtime's LSTM and GRU end the process. "
+                "Give at least one."
+            )
         used = self._inner
         try:
             found = used.run(outputs, feed, options)
@@ -238,7 +257,7 @@ def open_session(
     report.steps[:0] = [one.result() for one in refused]
     if report.fallback:
         _log_fallback(report.fallback)
-    return Session(inner, report, wanted, path, recording)
+    return Session(inner, report, wanted, path, recording, refuses_empty=ends_on_empty_inputs(needs))
 
 
 def _refused(name: str, error: ProviderError) -> Step:

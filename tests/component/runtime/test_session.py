@@ -161,6 +161,19 @@ def test_what_git_leaves_in_a_models_place_without_lfs(tmp_path: Path) -> None:
 
 
 @asking
+def test_empty_inputs_are_refused_where_onnx_runtime_would_end_the_process(tmp_path: Path) -> None:
+    graph = "g (float[s, b, 1] x) => (float[s, 1, b, 1] y) <float[1, 4, 1] w = {1, 1, 1, 1}> { y = %s }"
+    lstm = write_model(tmp_path / "lstm.onnx", graph % "LSTM <hidden_size = 1> (x, w, w)", '"" : 14')
+    nothing = {"x": np.zeros((2, 0, 1), np.float32)}
+    session = open_session(lstm, "cpu")
+    with pytest.raises(ValueError, match=r"^x: no item, with which ONNX Runtime's LSTM and GRU end"):
+        session.run(None, nothing)
+    assert session.run(None, {"x": np.zeros((2, 3, 1), np.float32)})[0].shape == (2, 1, 3, 1)
+    same = write_model(tmp_path / "same.onnx", "g (float[s, b, 1] x) => (float[s, b, 1] y) { y = Abs (x) }")
+    assert open_session(same, "cpu").run(None, nothing)[0].shape == (2, 0, 1)
+
+
+@asking
 @pytest.mark.parametrize("provider", ["cpu", "auto"])
 def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, provider: str

@@ -12,11 +12,19 @@ import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 from ortpacks_runtime import Session
-from ortpacks_service.options import DETECTOR, EMBEDDER
+from ortpacks_service.options import EMBEDDER
 from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start, write_same
 from tests.support.factories.onnx_models import write_model
+
+RECURRENT = """recurrent (float[s, b, 1] rows) => (float[s, 1, b, 1] found)
+    <bool yes = {1}, float[1, 3, 1] w = {1, 1, 1}, float[1, 3, 1] r = {1, 1, 1}> {
+        found = If (yes) <
+            then_branch = one () => (float[s, 1, b, 1] y) { y = GRU <hidden_size = 1> (rows, w, r) },
+            else_branch = two () => (float[s, 1, b, 1] z) { z = GRU <hidden_size = 1> (rows, r, w) }
+        >
+    }"""
 
 ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
@@ -298,23 +306,18 @@ def test_a_kernel_s_refusal_is_told_by_onnx_runtime_1_21_0_as_by_1_31_1(
     assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
-def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
-    start: Start, models: Path
+def test_an_input_with_which_an_lstm_ends_the_process_is_refused(
+    start: Start, models: Path, pyz: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ONNX Runtime 1.21.0 and 1.31.1 abort in Silero's LSTM for no rows."""
-    write_model(
-        models / DETECTOR / "model.onnx",
-        """detector (float[n, m] input, float[2, n, 128] state, int64 sr) => (float[n, m] output) {
-            output = Identity (input)
-        }""",
-    )
-    inputs = [
-        {"name": "input", "shape": [0, 576], "datatype": "FP32", "data": []},
-        {"name": "state", "shape": [2, 0, 128], "datatype": "FP32", "data": []},
-        {"name": "sr", "shape": [], "datatype": "INT64", "data": [16000]},
-    ]
-    answer = start().post(f"/v2/models/{DETECTOR}/infer", json={"inputs": inputs})
+    """ONNX Runtime 1.21.0 and 1.31.1 abort in an LSTM or GRU for no rows, in Silero's within a branch."""
+    monkeypatch.setenv("ORTPACKS_CLIENT", str(pyz))
+    write_model(models / "recurrent" / "model.onnx", RECURRENT, '"" : 14')
+    inputs = [{"name": "rows", "shape": [2, 0, 1], "datatype": "FP32", "data": []}]
+    service = start()
+    answer = service.post("/v2/models/recurrent/infer", json={"inputs": inputs})
     assert (answer.status_code, answer.json()["error"]) == (
         400,
-        "silero_vad takes no input without an item; input, state has none",
+        "rows: no item, with which ONNX Runtime's LSTM and GRU end the process. Give at least one.",
     )
+    inputs[0] |= {"shape": [2, 1, 1], "data": [1, 2]}
+    assert service.post("/v2/models/recurrent/infer", json={"inputs": inputs}).status_code == 200

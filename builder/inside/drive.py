@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,7 +75,7 @@ def main(options: argparse.Namespace) -> int:
     ):
         progress = Progress(
             costs={output: price(output) for output in todo},
-            is_common=is_shared,
+            common=frozenset(filter(is_shared, todo)),
             jobs=options.jobs,
             ran=lambda: costs.parse_log(ran.read()),
             tell=joined.tell,
@@ -207,8 +207,8 @@ class Progress:
 
     costs: Mapping[str, float]
     """Costs of the units to compile, by their objects."""
-    is_common: Callable[[str], bool]
-    """Returns whether a unit is compiled once for all builds that have it."""
+    common: Collection[str]
+    """Those of them that are compiled once for all builds that have them."""
     jobs: int
     ran: Callable[[], Iterable[Line]]
     """Returns the unit log's lines since the last call."""
@@ -236,8 +236,9 @@ class Progress:
     @property
     def left(self) -> pool.Left:
         """The cost of the remaining units."""
-        common = sum(price for output, price in self._unfinished.items() if self.is_common(output))
-        return pool.Left(sum(self._unfinished.values()) - common, common)
+        unfinished = dict(self._unfinished)  # another thread may finish a unit meanwhile
+        common = sum(price for output, price in unfinished.items() if output in self.common)
+        return pool.Left(sum(unfinished.values()) - common, common)
 
     def finished(self, output: str) -> None:
         """Count the unit ``output`` as finished, and read the log for the seconds that units ran."""

@@ -127,7 +127,7 @@ if [ -n "$AHEAD" ]; then
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
 python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-833d49eb$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
-    --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
+    --learned /ccache/ortpacks-unit-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
 [ -z "$AHEAD" ] || exit 0

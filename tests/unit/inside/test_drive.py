@@ -53,7 +53,7 @@ def progress(
     """
     return Progress(
         costs=costs,
-        is_common=lambda output: output.endswith(".cc.o"),
+        common=[output for output in costs if output.endswith(".cc.o")],
         jobs=jobs,
         ran=lambda: ran,
         tell=lambda _: None,

@@ -283,7 +283,7 @@ class Planned:
     @property
     def whole(self) -> float:
         """CPU seconds before pieces."""
-        return self.host + self.each * UnitPart("", self.ptx_before).weight
+        return self.host + self.each * UnitPart("", self.ptx_before).architectures
 
     def steps(self) -> Iterator[Steps]:
         """Yield for each PTX the steps that make it and its SASS."""

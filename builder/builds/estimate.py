@@ -61,9 +61,11 @@ class Work:
 
 def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
     """Return the CPU seconds of each unit of a plan, by the unit's output; empty if nothing is compiled."""
+    if plan.origin is not Origin.SOURCE:
+        return {}
     compiled = (output for output in costs if _is_compiled(output, plan))
     of_plan = tuple(parts(plan))
-    return {output: estimate(costs, output, part_of(output, of_plan).weight) for output in compiled}
+    return {output: estimate(costs, output, part_of(output, of_plan).architectures) for output in compiled}
 
 
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
@@ -74,8 +76,6 @@ def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
 
 
 def _is_compiled(output: str, plan: BuildPlan) -> bool:
-    if plan.origin is not Origin.SOURCE:
-        return False
     if _PROVIDER.match(output) is None:
         return plan.host is Host.SOURCE
     if _CONTRIB in output:

@@ -31,7 +31,8 @@ _HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
 class Cost:
     """Measured cost of a unit: CPU seconds for a number of architectures, and peak memory in MiB.
 
-    Architectures that have their PTX in common count less than one each (``toolchain.UnitPart.weight``).
+    Architectures that have their PTX in common count less than one each (``UnitPart.architectures`` of
+    ``builder.onnxruntime.toolchain``).
     """
 
     cpu: float

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,8 +62,7 @@ def main(options: argparse.Namespace) -> int:
         options.targets = units = list(filter(costs.is_cuda, units))
     todo = [output for output in units if not (tree / output).exists()]  # Ninja itself finds outdated objects
     claims = tree / "claims.tsv"
-    is_shared = partial(is_common, parts, options.architectures)
-    pool.write_claims(claims, units, known, price, is_shared)
+    pool.write_claims(claims, units, known, price, partial(is_common, parts, options.architectures))
     free = (available_memory() - _SPARE) >> 20
     memory = min(options.memory or free, free)
     with (
@@ -75,7 +74,7 @@ def main(options: argparse.Namespace) -> int:
     ):
         progress = Progress(
             costs={output: price(output) for output in todo},
-            common=frozenset(filter(is_shared, todo)),
+            groups={output: group(parts, output) for output in todo},
             jobs=options.jobs,
             ran=lambda: costs.parse_log(ran.read()),
             tell=joined.tell,
@@ -140,10 +139,23 @@ def is_common(parts: Mapping[str, ninja.UnitCodes], architectures: float, output
     there is nothing else to compile meanwhile. ``architectures``: their number for units not in ``parts``.
     """
     part = ninja.part_of(output, parts)
-    if part is None:
-        return architectures == 1 or not costs.is_cuda(output)
-    every = {ptx or code.replace("sm_", "compute_") for code, ptx in part.codes.items()}
-    return len(every) <= 1 or not costs.is_cuda(output)
+    if part is None and architectures == 1:
+        return True
+    return group(parts, output) != pool.ALONE
+
+
+def group(parts: Mapping[str, ninja.UnitCodes], output: str) -> str:
+    """Return the group of a unit (``pool.Left``): C++ units of a compiler and source, units with one PTX.
+
+    C++ units include CUDA units that are compiled for no code.
+    """
+    part = ninja.part_of(output, parts)
+    space = os.environ.get("CCACHE_NAMESPACE", "")
+    if not costs.is_cuda(output) or (part and not part.codes):
+        return f"{space} C++"
+    codes = part.codes if part else {}
+    every = {ptx or code.replace("sm_", "compute_") for code, ptx in codes.items()}
+    return f"{space} {every.pop()}" if len(every) == 1 else pool.ALONE
 
 
 def learn(
@@ -202,13 +214,13 @@ class Progress:
 
     The time left is the cost of the remaining units times a rate, the seconds that a unit runs per second of
     its cost. The rate is measured on compiled units only, not on cache hits. The remaining cost of other
-    builds is added, because their units use the same jobs; that of common units is counted once.
+    builds is added, because their units use the same jobs; that of units in a group is counted once.
     """
 
     costs: Mapping[str, float]
     """Costs of the units to compile, by their objects."""
-    common: Collection[str]
-    """Those of them that are compiled once for all builds that have them."""
+    groups: Mapping[str, str]
+    """Groups of these units (``pool.Left``)."""
     jobs: int
     ran: Callable[[], Iterable[Line]]
     """Returns the unit log's lines since the last call."""
@@ -236,9 +248,10 @@ class Progress:
     @property
     def left(self) -> pool.Left:
         """The cost of the remaining units."""
-        unfinished = dict(self._unfinished)  # another thread may finish a unit meanwhile
-        common = sum(price for output, price in unfinished.items() if output in self.common)
-        return pool.Left(sum(unfinished.values()) - common, common)
+        left: dict[str, float] = {}
+        for output, price in list(self._unfinished.items()):  # another thread may finish a unit meanwhile
+            left[self.groups[output]] = left.get(self.groups[output], 0.0) + price
+        return left
 
     def finished(self, output: str) -> None:
         """Count the unit ``output`` as finished, and read the log for the seconds that units ran."""
@@ -262,14 +275,13 @@ class Progress:
         """
         left, others = self.left, self.others()
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
-        alone = left.alone * rate + sum(other.alone for other in others)
-        common = max([left.common * rate, *(other.common for other in others)])
-        minutes = max(1, round((alone + common) / self.jobs / 60))
+        own = {group: seconds * rate for group, seconds in left.items()}
+        minutes = max(1, round(pool.together([own, *others]) / self.jobs / 60))
         self.answered_units += self.hits()
         return CompileStatus(
             done=self.finished_units,
             total=max(self.finished_units, len(self.costs)),  # outdated objects are compiled too
-            share=round(1 - sum(left) / self._total, 3),
+            share=round(1 - sum(left.values()) / self._total, 3) if self.costs else 0.0,
             minutes=minutes if self.costs else 0,
             at_most=bool(others) or self.cached > self._total / 20,
             memory=self.claimed(),

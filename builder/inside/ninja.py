@@ -7,7 +7,8 @@ so the library's bytes, stay as they are.
 
 CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_80``), and after a further tab their cost in architectures. The first line that matches a unit
+sm_90:compute_80``), and after a further tab how many
+architectures with PTX of their own cost as much. The first line that matches a unit
 counts, and the flags of all other codes are removed from the unit's statement. A code with a colon is made
 from the PTX after the colon: nvcc makes each PTX once, and SASS from it for each code that names it.
 ``builder.onnxruntime.toolchain.parts`` decides which codes a unit needs.
@@ -53,7 +54,7 @@ class UnitCodes(NamedTuple):
 
     codes: Codes
     architectures: float = 0.0
-    """The number of architectures, each with PTX of its own, that cost as much."""
+    """The number of architectures, each with PTX of its own, that cost as much; 0 if the table has none."""
 
 
 def read(file: Path) -> dict[str, UnitCodes]:

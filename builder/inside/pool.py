@@ -7,13 +7,14 @@ locks on these files count, so a killed build leaves nothing behind.
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from builder.inside.costs import Cost, cost_of
 
@@ -58,13 +59,23 @@ def write_claims(
     file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
 
-class Left(NamedTuple):
-    """CPU seconds of a build's remaining units."""
+Left = Mapping[str, float]
+"""CPU seconds of a build's remaining units, by group.
 
-    alone: float
-    """Those of units that no other build has."""
-    common: float
-    """Those of units that are compiled once for all builds that have them."""
+Units of a group are compiled once for all builds that have them; the group ``ALONE`` has all other units.
+"""
+
+ALONE = ""
+
+
+def together(builds: Iterable[Left]) -> float:
+    """Return the CPU seconds that builds have left; of a group that several have, the most counts."""
+    alone = 0.0
+    most: dict[str, float] = {}
+    for left in builds:
+        alone += left.get(ALONE, 0.0)
+        most |= {group: max(seconds, most.get(group, 0.0)) for group, seconds in left.items()}
+    return alone + sum(seconds for group, seconds in most.items() if group != ALONE)
 
 
 class Pool:
@@ -99,14 +110,14 @@ class Pool:
     def tell(self, left: Left) -> None:
         """Publish what this build has left for the other builds."""
         self._own.seek(0)
-        self._own.write(f"{left.alone:.0f} {left.common:.0f}\n")
+        self._own.write(json.dumps({group: round(seconds) for group, seconds in left.items()}))
         self._own.truncate()
         self._own.flush()
 
     def others(self) -> list[Left]:
         """Return what the other running builds have published, without those that have nothing left."""
         files = (file for file in self._folder.glob(f"{_LEFT}*") if str(file) != self._own.name)
-        return [left for file in files for left in _told(file) if any(left)]
+        return [left for file in files for left in _told(file) if any(left.values())]
 
 
 @contextmanager
@@ -146,5 +157,6 @@ def _told(file: Path) -> Iterator[Left]:
         try:
             fcntl.flock(theirs, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            alone, common = map(float, theirs.read().split())
-            yield Left(alone, common)
+            left = json.loads(theirs.read())
+            if isinstance(left, dict):  # builds before groups publish a number
+                yield left

@@ -67,7 +67,7 @@ class UnitPart:
     """The architectures of PTX by those of the SASS that is made of it; empty without device code."""
 
     @property
-    def weight(self) -> float:
+    def architectures(self) -> float:
         """Number of architectures, each with PTX of its own, that cost as much."""
         return (1 - BY_PTXAS) * len(set(self.ptx.values())) + BY_PTXAS * len(self.ptx)
 

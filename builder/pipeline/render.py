@@ -238,16 +238,17 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
 
 
 def _parts(targets: Targets, plan: BuildPlan) -> Mapping[str, object]:
-    """Return the rows of the table by which ``builder/inside/drive.py`` narrows units, and the other weight.
+    """Return the rows of the table by which ``builder/inside/drive.py`` narrows units.
 
-    A row has the beginning of sources' paths, the codes of these units, and ``UnitPart.weight``.
+    A row has the beginning of sources' paths, the codes of these units, and ``UnitPart.architectures``, which
+    is returned for all other units too.
     """
     *named, others = parts(plan)
     found = [part for part in named if part.ptx != others.ptx]
     if any(others.ptx[arch] != arch for arch in targets.compiled):
         found.append(others)
-    rows = [(part.path, _codes(part.ptx, targets), f"{part.weight:g}") for part in found]
-    return {"parts": rows, "weight": f"{others.weight:g}"}
+    rows = [(part.path, _codes(part.ptx, targets), f"{part.architectures:g}") for part in found]
+    return {"parts": rows, "architectures": f"{others.architectures:g}"}
 
 
 def _codes(ptx: Mapping[Arch, Arch], targets: Targets) -> list[str]:

@@ -117,14 +117,10 @@ class Session:
         CPU. ``report`` has both, and the log has each once. With ``strict`` the failure is raised instead.
 
         Raises ``ValueError`` for an input without an item if the model has an LSTM or a GRU, with which ONNX
-        Runtime ends the process.
+        Runtime ends the process, as far as the client could read the model.
         """
-        empty = [name for name, value in feed.items() if not np.size(value)] if self._refuses_empty else ()
-        if empty:
-            raise ValueError(
-                f"{', '.join(empty)}: no item, with which ONNX Runtime's LSTM and GRU end the process. "
-                "Give at least one."
-            )
+        if self._refuses_empty:
+            _require_items(feed)
         used = self._inner
         try:
             found = used.run(outputs, feed, options)
@@ -227,8 +223,8 @@ def open_session(
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, if another provider than ``provider``
     would be used; ``FileNotFoundError`` for a path without a file, ``ValueError`` for one that is not UTF-8
-    or a pointer of Git LFS, ``TypeError`` for a value that is not a path; and what ONNX Runtime raises for a
-    model that the CPU cannot open either.
+    or a pointer of Git LFS and for a ``feed`` that ``Session.run`` refuses, ``TypeError`` for a value that is
+    not a path; and what ONNX Runtime raises for a model that the CPU cannot open either.
     """
     given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
     wanted = settings(given)
@@ -236,6 +232,8 @@ def open_session(
     report = report or Report()
     report.level = wanted.level
     needs = needs_of(path)
+    if feed is not None and ends_on_empty_inputs(needs):
+        _require_items(feed)
     limits = limits_of_onnxruntime(needs) if needs else []
     for limit in limits:
         log.warning(limit)
@@ -279,6 +277,22 @@ def _model_path(model: object) -> Path:
     if _begins_with(path, _LFS_POINTER):
         raise ValueError(f"{path}: a pointer of Git LFS, not the model. Run git lfs pull in its repository.")
     return path
+
+
+def _require_items(feed: Feed) -> None:
+    """Raise ``ValueError`` for a tensor without an item."""
+    empty = [name for name, value in feed.items() if 0 in _shape(value)]
+    if empty:
+        raise ValueError(
+            f"{', '.join(empty)}: no item, with which ONNX Runtime's LSTM and GRU end the process. Give at "
+            "least one."
+        )
+
+
+def _shape(value: object) -> Sequence[int]:
+    """Return the shape of an array or of an ``OrtValue``; empty for what has none."""
+    shape = getattr(value, "shape", ())
+    return tuple(shape() if callable(shape) else shape)
 
 
 def _begins_with(path: Path, head: bytes) -> bool:

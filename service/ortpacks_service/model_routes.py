@@ -15,6 +15,7 @@ from starlette.routing import Route
 from ortpacks_service.bodies import body_of
 from ortpacks_service.errors import RequestError
 from ortpacks_service.models import READY
+from ortpacks_service.options import DETECTOR
 from ortpacks_service.service import Service
 from ortpacks_service.tensors import (
     DATATYPES,
@@ -128,12 +129,19 @@ def _outputs(session: Session, name: str, wanted: list[str] | None) -> list[str]
 
 
 def _require_inputs(session: Session, name: str, feed: Mapping[str, Array]) -> None:
-    """Raise ``RequestError`` unless the request has the model's inputs and no others."""
+    """Raise ``RequestError`` unless the request has the model's inputs and no others.
+
+    Also raises it for an input of the speech detector without an item, whether or not the runtime layer could
+    read the model.
+    """
     names = [value.name for value in session.inner.get_inputs()]
     wrong = [given for given in feed if given not in names]
     if wrong or len(feed) < len(names):
         found = ", ".join(feed)[:200] or "none"
         raise RequestError(f"{name} takes the inputs {', '.join(names)}; found {found}")
+    empty = [given for given, value in feed.items() if not value.size]
+    if name == DETECTOR and empty:  # ONNX Runtime's LSTM would end the process
+        raise RequestError(f"{name} takes no input without an item; {', '.join(empty)} has none")
 
 
 def _id(asked: Mapping[str, Any]) -> dict[str, str]:

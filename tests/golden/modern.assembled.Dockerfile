@@ -126,7 +126,7 @@ set(onnxruntime_USE_FLASH_ATTENTION "ON" CACHE BOOL "full: serves sm_80 on" FORC
 set(onnxruntime_USE_LEAN_ATTENTION "ON" CACHE BOOL "full: decoding" FORCE)
 set(onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION "ON" CACHE BOOL "full: attention below sm_80 too" FORCE)
 set(onnxruntime_ENABLE_CPUINFO "OFF" CACHE BOOL "only the host library asks for it" FORCE)
-set(CMAKE_PROJECT_onnxruntime_INCLUDE /src/units.cmake CACHE FILEPATH "units without a kernel")
+set(CMAKE_PROJECT_onnxruntime_INCLUDE /src/units.cmake CACHE FILEPATH "units that nvcc does not compile")
 set(onnxruntime_CUDA_HOME /usr/local/cuda CACHE PATH "")
 set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its wheel")
 foreach(language C CXX)
@@ -167,8 +167,8 @@ contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_75	1
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_75	1
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_80 sm_86	2
 EOF
-# Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 COPY <<'EOF' /src/units.cmake
+# Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 set_source_files_properties(/src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu PROPERTIES LANGUAGE CXX)
 EOF
 # 0: a job for each core of the machine that compiles, and what is free of its memory

@@ -145,6 +145,14 @@ def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
     ]
 
 
+def test_the_way_before_comes_to_what_a_build_took() -> None:
+    """The expected value is a row of docs/builds.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s."""
+    known = costs.read(ROOT / "builder/inside/costs.tsv")
+    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+    legacy, _, _ = planned(wiring, known, "full")
+    assert sum(unit.whole for unit in legacy) == pytest.approx(4253, rel=0.05)
+
+
 def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:
     known = costs.read(ROOT / "builder/inside/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())

@@ -13,7 +13,7 @@ from builder.gpu.architectures import Arch
 from builder.inside import costs
 from builder.inside.costs import Cost
 from builder.onnxruntime.toolchain import widened
-from builder.project.build_plan import BuildPlan
+from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages
 
@@ -199,3 +199,4 @@ def test_the_shipped_table_gives_lean_its_share_of_full(root: Path) -> None:
 
 def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
     assert compile_work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0
+    assert compile_work(replace(planned(), origin=Origin.WHEEL, base=NO_BASE), TABLE).total == 0

@@ -330,13 +330,30 @@ def test_a_machine_without_free_memory_still_compiles(tmp_path: Path) -> None:
 def test_builds_see_what_living_others_have_left(tmp_path: Path) -> None:
     with pool.joined(tmp_path, "a", 8000) as first:
         with pool.joined(tmp_path, "b", 8000) as second:
-            first.tell(pool.Left(100.4, 7))
-            second.tell(pool.Left(7000, 800))
-            second.tell(pool.Left(30, 0))
-            assert (first.others(), second.others()) == ([(30.0, 0.0)], [(100.0, 7.0)])
-            second.tell(pool.Left(0, 0))
+            first.tell({pool.ALONE: 100.4, "C++": 7})
+            second.tell({pool.ALONE: 7000, "C++": 800})
+            second.tell({pool.ALONE: 30})
+            assert (first.others(), second.others()) == ([{"": 30}], [{"": 100, "C++": 7}])
+            second.tell({pool.ALONE: 0})
             assert first.others() == [], "it only links"
+            second.tell({})
+            assert first.others() == []
         assert first.others() == []
+
+
+def test_a_build_that_publishes_a_number_is_passed_over(tmp_path: Path) -> None:
+    """Builds of before wrote seconds alone."""
+    with pool.joined(tmp_path, "a", 8000) as first, pool.joined(tmp_path, "b", 8000):
+        (tmp_path / "left-b").write_text("1200\n")
+        assert first.others() == []
+        (tmp_path / "left-b").write_text("")
+        assert first.others() == []
+
+
+def test_of_what_builds_have_in_common_the_most_counts() -> None:
+    builds = ({"": 600, "C++": 300, "compute_80": 50}, {"": 300, "C++": 500}, {"compute_75": 20})
+    assert pool.together(builds) == 600 + 300 + 500 + 50 + 20
+    assert pool.together(()) == 0
 
 
 def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 from ortpacks_runtime import Session
-from ortpacks_service.options import EMBEDDER
+from ortpacks_service.options import DETECTOR, EMBEDDER
 from starlette.testclient import TestClient
 
 from tests.component.service.conftest import Start, write_same
@@ -321,3 +321,25 @@ def test_an_input_with_which_an_lstm_ends_the_process_is_refused(
     )
     inputs[0] |= {"shape": [2, 1, 1], "data": [1, 2]}
     assert service.post("/v2/models/recurrent/infer", json={"inputs": inputs}).status_code == 200
+
+
+def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
+    start: Start, models: Path
+) -> None:
+    """ONNX Runtime 1.21.0 and 1.31.1 abort in Silero's LSTM for no rows."""
+    write_model(
+        models / DETECTOR / "model.onnx",
+        """detector (float[n, m] input, float[2, n, 128] state, int64 sr) => (float[n, m] output) {
+            output = Identity (input)
+        }""",
+    )
+    inputs = [
+        {"name": "input", "shape": [0, 576], "datatype": "FP32", "data": []},
+        {"name": "state", "shape": [2, 0, 128], "datatype": "FP32", "data": []},
+        {"name": "sr", "shape": [], "datatype": "INT64", "data": [16000]},
+    ]
+    answer = start().post(f"/v2/models/{DETECTOR}/infer", json={"inputs": inputs})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "silero_vad takes no input without an item; input, state has none",
+    )

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from builder.inside.costs import Line
-from builder.inside.drive import FailedUnit, Progress, available_memory, follow, is_common, report_failures
+from builder.inside.drive import (
+    FailedUnit,
+    Progress,
+    available_memory,
+    follow,
+    group,
+    is_common,
+    report_failures,
+)
 from builder.inside.ninja import UnitCodes
 from builder.inside.pool import Left
 from builder.inside.status import CompileStatus, read
@@ -53,7 +62,7 @@ def progress(
     """
     return Progress(
         costs=costs,
-        common=[output for output in costs if output.endswith(".cc.o")],
+        groups={output: "C++" if output.endswith(".cc.o") else "" for output in costs},
         jobs=jobs,
         ran=lambda: ran,
         tell=lambda _: None,
@@ -207,7 +216,7 @@ def test_units_from_the_cache_do_not_shorten_what_is_left() -> None:
 
 def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
     assert progress({"a.o": 600.0}, jobs=2).status().left == "about 5 min left"
-    others = (Left(1200.0, 0.0), Left(600.0, 0.0))
+    others = ({"": 1200.0}, {"": 600.0})
     assert progress({"a.o": 600.0}, jobs=2, others=others).status().left == "at most 20 min left"
 
 
@@ -215,8 +224,8 @@ def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
 def test_units_that_builds_have_in_common_are_counted_once(theirs: float, minutes: int) -> None:
     """Units of one build alone: 600, 300 and 300 s. In common: 1,200 s here, ``theirs`` and 600 s there."""
     run = progress({"a.cu.o": 600.0, "b.cc.o": 1200.0}, jobs=2)
-    assert run.left == (600.0, 1200.0)
-    run.others = lambda: (Left(300.0, theirs), Left(300.0, 600.0))
+    assert run.left == {"": 600.0, "C++": 1200.0}
+    run.others = lambda: ({"": 300.0, "C++": theirs}, {"": 300.0, "C++": 600.0})
     assert run.status().left == f"at most {minutes} min left"
 
 
@@ -226,11 +235,22 @@ def test_other_builds_are_told_what_is_left() -> None:
     run.tell = told.append
     for output in ("a.cu.o", "c.cc.o", "b.cu.o"):
         run.finished(output)
-    assert told == [(30.0, 5.0), (30.0, 0.0), (0.0, 0.0)]
+    assert told == [{"": 30.0, "C++": 5.0}, {"": 30.0}, {}]
+
+
+def test_a_time_is_read_while_a_unit_is_finished() -> None:
+    """The status is read by a thread of its own, whose end would leave the user without any."""
+    many = dict.fromkeys(map(str, range(20_000)), 1.0)
+    run = progress(many)
+    with ThreadPoolExecutor() as threads:
+        read_later = threads.submit(lambda: [run.left for _ in range(20)])
+        for output in many:
+            run._unfinished.pop(output)
+        assert len(read_later.result()) == 20
 
 
 def test_nothing_to_compile_takes_no_time() -> None:
-    assert progress({}).status().left == ""
+    assert (progress({}).status().left, progress({}).status().share) == ("", 0.0)
 
 
 def test_what_is_no_unit_costs_nothing() -> None:
@@ -268,3 +288,18 @@ def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:
     found = [is_common(parts, 3, f"{tree}{output}") for output in asked]
     assert found == [True, False, True, False, True, True]
     assert [is_common({}, number, f"{tree}a.cu.o") for number in (1, 2)] == [True, False]
+
+
+def test_groups_are_units_that_are_the_same_in_other_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set's only architecture without a row is in no group: other sets have another one."""
+    monkeypatch.setenv("CCACHE_NAMESPACE", "e09f9280")
+    parts = {
+        "flash/": UnitCodes({"sm_89": "compute_80", "sm_90": "compute_80"}),
+        "fmha_sm80": UnitCodes({"sm_80": ""}),
+        "moe/": UnitCodes({"sm_80": "", "sm_86": ""}),
+        "plain": UnitCodes({}),
+    }
+    tree = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/"
+    asked = ("flash/a.cu.o", "fmha_sm80.cu.o", "moe/a.cu.o", "plain.cu.o", "a.cu.o", "a.cc.o")
+    ptx, cpp = "e09f9280 compute_80", "e09f9280 C++"
+    assert [group(parts, f"{tree}{output}") for output in asked] == [ptx, ptx, "", cpp, "", cpp]

@@ -17,9 +17,8 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
-from benchmarks.pieces import ROOT, count, laid_out, sample
+from benchmarks.pieces import ROOT, count, laid_out, result_file, sample
 from builder.app.flags import parse_memory
 from builder.errors import ValidationError
 from builder.inside import costs
@@ -57,7 +56,7 @@ def main() -> None:
     for name, number in (("units", 12), ("runs", 10)):
         parser.add_argument(f"--{name}", type=count, default=number)
     parser.add_argument("--memory", type=_memory, default="8G")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     asked = parser.parse_args()
     rows: list[Row] = []
     for row in _runs(heaviest(asked.units), asked.runs, asked.memory):

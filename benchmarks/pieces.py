@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pieces")
     for name, number in (("cuda", 40), ("cpp", 60), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=count, default=number)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     asked = parser.parse_args()
     units = sample(asked.cuda, asked.cpp)
     rows: list[Row] = []
@@ -80,6 +80,18 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MOST} is wanted")
     return int(text)
+
+
+def result_file(text: str) -> Path:
+    """Return the path of a file, which is made here: a failure at the end would lose the results."""
+    file = Path(text)
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text}: {error.strerror}. Name a file in a folder of yours."
+        ) from error
+    return file
 
 
 def sample(cuda: int, cpp: int) -> list[str]:

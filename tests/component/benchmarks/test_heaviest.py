@@ -36,7 +36,10 @@ def test_targets_are_compiled_with_the_variables_and_flags_of_the_compile_step(t
     assert architectures == "500,900"
 
 
-@pytest.mark.parametrize("argument", ["--memory=much", "--memory=0G", "--runs=0", "--units=many"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--memory=much", "--memory=0G", "--runs=0", "--units=many", "--json=/no/folder/file", "--json=/"],
+)
 def test_a_wrong_argument_is_refused(
     argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import serving_page
-from benchmarks.serving import Bench, facts, texts, values
+from benchmarks.serving import Bench, facts, texts
 from builder.adapters.archive.client_zipapp import build_client
 from builder.adapters.test_models.service_models import EMBEDDER
 from builder.builds.proving import unpacked
@@ -58,7 +58,7 @@ def bench(
     wiring.reporter.say(serving_page.text(rows))
     told = facts(asked)
     if "json" in wanted:
-        wanted["json"].write_text(serving_page.dumps(values(rows), told), encoding="utf-8")
+        wanted["json"].write_text(serving_page.dumps(rows, told), encoding="utf-8")
     if "svg" in wanted:
         wanted["svg"].write_text(serving_page.picture(rows, wiring.templates), encoding="utf-8")
     if "page" in wanted:

@@ -19,7 +19,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO
@@ -235,11 +235,6 @@ def facts(bench: Bench) -> dict[str, object]:
         "rounds": bench.rounds,
         "seconds": bench.seconds,
     }
-
-
-def values(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Return the rows as values for JSON."""
-    return [asdict(row) for row in rows]
 
 
 def _await_ready(url: str) -> None:

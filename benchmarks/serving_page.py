@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.bars import bars_picture
@@ -106,6 +107,6 @@ def picture(rows: Sequence[Row], templates: Path) -> str:
     return bars_picture(f"Texts a second at {BATCHES[-1]} texts at once", bars, templates)
 
 
-def dumps(rows: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> str:
+def dumps(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
     """Return the facts and rows as JSON."""
-    return json.dumps({"facts": facts, "rows": rows}, indent=2) + "\n"
+    return json.dumps({"facts": facts, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"

@@ -78,14 +78,13 @@ def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> 
 
 
 def _capability(text: str) -> Capability:
+    known = ", ".join(map(str, CAPABILITIES))
     try:
         found = Capability.parse(text)
     except ValueError as error:
-        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_card_list(CAPABILITIES)}.") from error
+        raise ValidationError(f"--card: {error}, nor {ALL}. There are {known}.") from error
     if found not in CAPABILITIES:
-        raise ValidationError(
-            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_card_list(CAPABILITIES)}."
-        )
+        raise ValidationError(f"--card {text}: no NVIDIA GPU has this compute capability. There are {known}.")
     return found
 
 
@@ -95,10 +94,6 @@ def _driver(text: str) -> str:
     except ValueError as error:
         raise ValidationError(f"--driver: {error}.") from error
     return text
-
-
-def _card_list(capabilities: Iterable[Capability]) -> str:
-    return ", ".join(map(str, capabilities))
 
 
 @dataclass(frozen=True, kw_only=True)

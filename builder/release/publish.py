@@ -51,12 +51,7 @@ def publish_release(
 
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> ReleaseStatus:
     """Return the state of the release ``tag`` compared with ``directory``. Nothing is written."""
-    return observe(tag, files_there(directory), ports)
-
-
-def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> ReleaseStatus:
-    """Return the state of the release ``tag`` compared with ``files``. Nothing is written."""
-    public, release, rows = _look(tag, files, ports)
+    public, release, rows = _look(tag, files_there(directory), ports)
     equal = ReleaseState.PUBLISHED if is_complete(rows) else ReleaseState.DIFFERS
     state = equal if public else ReleaseState.DRAFT if release else ReleaseState.ABSENT
     return ReleaseStatus(tag=tag, state=state, url=release.html_url if release else None, rows=rows)

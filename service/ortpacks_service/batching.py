@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ortpacks_service.embedding import Embeddings, joined
-from ortpacks_service.errors import FullQueueError
+from ortpacks_service.errors import RequestError
 
 _SHORT = 500
 """The most characters of a text that may be computed in the event loop, which answers nobody meanwhile."""
@@ -67,9 +67,12 @@ class Batcher:
         """Number of texts that wait or are computed."""
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return the texts' vectors, in their order. Raises ``FullQueueError``, or what the model raises."""
+        """Return the texts' vectors, in their order.
+
+        Raises ``RequestError`` if too many texts wait, and what the model raises.
+        """
         if self.length and self.length + len(texts) > self._capacity:
-            raise FullQueueError(self.length)
+            raise RequestError(f"{self.length} texts are waiting already. Try again in a second.", 503, 1)
         self.length += len(texts)
         try:
             await asyncio.sleep(0)  # requests that came together with this one are counted after this

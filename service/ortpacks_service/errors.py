@@ -16,13 +16,6 @@ class RequestError(Exception):
         self.retry_after = retry_after
 
 
-class FullQueueError(RequestError):
-    """Too many texts wait already."""
-
-    def __init__(self, waiting: int) -> None:
-        super().__init__(f"{waiting} texts are waiting already. Try again in a second.", 503, 1)
-
-
 def shown(value: object) -> str:
     """Return a value of JSON as a short text; ``str`` fails for a list within a thousand lists."""
     return value if isinstance(value, str) else reprlib.repr(value)

@@ -82,8 +82,9 @@ class Service:
         self._dimensions = wanted.embedding_dim
         self._auto_download = wanted.auto_download
         self.models = Models(options.models, (self.embedder_name, DETECTOR))
-        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe, self._on_cpu)
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
+        observe = self.metrics.batch.observe
+        self.batcher = Batcher(self._compute, self._batch, options.queue, observe, self._on_cpu)
         self._embedder: Embedder | None = None
         self._store: Store | None = None
         self._runs = _Pool(None, "run", _WAITING)
@@ -195,6 +196,3 @@ class Service:
     def _on_cpu(self) -> bool:
         session = self.models.named[self.embedder_name].session
         return session is not None and session.report.provider == CPU
-
-    def _observe(self, size: int) -> None:
-        self.metrics.batch.observe(size)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -44,8 +43,6 @@ _OK, _FORBIDDEN, _SERVER_ERROR = 200, 403, 500
 _JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
 
 _READING = ("GET", "HEAD")
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +84,7 @@ class GitHubHttp:
             )
         self._api = api.rstrip("/")
         self._token = token
-        self._retrier = Retrier(reporter=reporter, sleep=sleep, policy=policy or RetryPolicy())
+        self.retrier = Retrier(reporter=reporter, sleep=sleep, policy=policy or RetryPolicy())
         self._clock = clock
         self._last_write: float | None = None
         self._session = CheckedSession()
@@ -110,22 +107,16 @@ class GitHubHttp:
 
         The request is repeated after temporary failures, so it must be safe to send twice.
         """
-        return self.retry(
+        return self.retrier.retry(
             f"{method} {path}",
             lambda: self.attempt(method, path, wanted=wanted, params=params),
         )
 
-    def retry(
-        self, what: str, attempt: Callable[[], V], find_done: Callable[[], V | None] = lambda: None
-    ) -> V:
-        """See ``Retrier.retry``."""
-        return self._retrier.retry(what, attempt, find_done)
-
     def _pace(self) -> None:
         """Wait until the next write may be sent, and record the time of that write."""
         if self._last_write is not None:
-            pause = self._last_write + self._retrier.policy.between_writes - self._clock()
-            self._retrier.sleep(max(0.0, pause))
+            pause = self._last_write + self.retrier.policy.between_writes - self._clock()
+            self.retrier.sleep(max(0.0, pause))
         self._last_write = self._clock()
 
     def attempt(

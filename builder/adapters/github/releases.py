@@ -111,7 +111,7 @@ class GitHub:
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
         """See ``release.assets.ReleaseHost.create_draft``. A lost answer does not make a second draft."""
         content = {"tag_name": tag, "name": title, "body": body, "draft": True, **_target(commit)}
-        return self._http.retry(
+        return self._http.retrier.retry(
             f"create draft {tag}",
             lambda: self._create(content),
             find_done=lambda: next(iter(self.drafts(tag)), None),
@@ -127,7 +127,7 @@ class GitHub:
         After a failure the list of assets is read first: the file may have arrived, or an incomplete asset of
         its name must be deleted.
         """
-        return self._http.retry(
+        return self._http.retrier.retry(
             f"upload {file.name}",
             lambda: self._send(release, file),
             find_done=lambda: self._find_uploaded(release, file),
@@ -136,7 +136,7 @@ class GitHub:
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
         require_size(asset, limit)
-        return self._http.retry(f"download {asset.name}", lambda: self._fetch(asset, limit))
+        return self._http.retrier.retry(f"download {asset.name}", lambda: self._fetch(asset, limit))
 
     def delete(self, asset: Asset) -> None:
         """See ``release.assets.ReleaseHost.delete``."""
@@ -151,7 +151,7 @@ class GitHub:
         content = {**ours, "draft": False, **_target(commit)}
         if release.id in self._older:
             content["make_latest"] = "false"
-        published = self._http.retry(
+        published = self._http.retrier.retry(
             f"publish {release.tag}",
             lambda: self._change(release, content),
             find_done=lambda: self._public(release),
@@ -168,7 +168,7 @@ class GitHub:
         newest = self.latest()
         if newest is not None and newest.id != release.id:
             self._older.add(release.id)
-        withdrawn = self._http.retry(
+        withdrawn = self._http.retrier.retry(
             f"withdraw {release.tag}",
             lambda: self._change(release, {"tag_name": release.tag, "draft": True}),
         )

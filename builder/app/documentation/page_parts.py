@@ -22,6 +22,7 @@ from builder.config.project import LOCK, PROJECT
 from builder.console import Console
 from builder.errors import BuilderError, ConfigError
 from builder.formats.package_names import LINUX
+from builder.formats.text import listed
 from builder.inside import costs
 from builder.report.heatmap import heat_maps
 from builder.report.heatmap_text import text
@@ -95,11 +96,7 @@ def _variants(wiring: Wiring, _name: str) -> Iterator[str]:
         yield f"| `{one.name}` | none | {one.platform} |"
     named = [f"`{name}`" for name, one in project.packages.items() if not one.in_all]
     yield ""
-    yield f"`--all` makes {len(project.packages) - len(named)} of these, without {_joined_by_and(named)}."
-
-
-def _joined_by_and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    yield f"`--all` makes {len(project.packages) - len(named)} of these, without {listed(named)}."
 
 
 def _exit_codes(_wiring: Wiring, _name: str) -> Iterator[str]:

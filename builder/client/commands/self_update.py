@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, Optional, Union
 
 from builder.client import __version__
 from builder.client.commands.select_package import remember, trust_of
@@ -28,6 +28,7 @@ from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.parts import SHA256
 from builder.formats.trust import SignedRelease, parse_root
+from builder.gpu.cuda_toolkits import version_of
 
 _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
 
@@ -182,7 +183,7 @@ def _newer(fresh: Path, shown: str, root: Optional[bytes]) -> str:
     except (zipfile.BadZipFile, KeyError, OSError) as error:
         raise IntegrityError(f"{shown}: its {CLIENT} is no client: {error}.") from error
     version = found[1].decode() if found else "0.0.0"
-    if _numbers(version) < _numbers(__version__):
+    if version_of(version) < version_of(__version__):
         raise IntegrityError(
             f"{shown}: its {CLIENT} is {version}, older than this {__version__}.",
             advice=_KEPT_FROM_YOU,
@@ -191,10 +192,6 @@ def _newer(fresh: Path, shown: str, root: Optional[bytes]) -> str:
         what = f"{shown}: the keys in its {CLIENT} are older than this one's."
         raise IntegrityError(what, advice=_KEPT_FROM_YOU)
     return version
-
-
-def _numbers(version: str) -> Tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _try(context: CommandContext, fresh: Path) -> None:

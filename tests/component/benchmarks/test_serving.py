@@ -18,7 +18,7 @@ from tokenizers.models import Unigram
 
 from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
-from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts, values
+from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts
 from benchmarks.serving_page import dumps, page, picture, text
 from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
@@ -62,7 +62,7 @@ def test_every_way_has_figures_or_its_reason(asked: Bench, tmp_path: Path) -> No
     assert "built without CUDAExecutionProvider" in reasons["runtime layer", "medium"]
     assert reasons["fastembed", "medium"].startswith("no requirement does not install here: ")
     assert reasons["runtime layer", "low"] == reasons["runtime layer", "medium"]
-    told = json.loads(dumps(values(rows), facts(asked)))
+    told = json.loads(dumps(rows, facts(asked)))
     assert told["facts"]["onnxruntime"] == onnxruntime.__version__
     assert told["facts"]["threads"] == 1
     assert len(told["rows"]) == len(rows)

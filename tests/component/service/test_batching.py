@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ortpacks_service.batching import Batcher
 from ortpacks_service.embedding import Embeddings
-from ortpacks_service.errors import FullQueueError
+from ortpacks_service.errors import RequestError
 
 
 class Model:
@@ -80,7 +80,7 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
         first = asyncio.create_task(batcher.embed(["1"] * 8))
         await settled()
-        with pytest.raises(FullQueueError) as full:
+        with pytest.raises(RequestError) as full:
             await batcher.embed(["2"] * 3)
         assert (full.value.code, full.value.retry_after) == (503, 1)
         model.gate.set()

@@ -1,9 +1,8 @@
 """This module estimates the time to compile a plan on this machine from the measured costs of its units.
 
 The table (``builder/inside/costs.tsv``) is for ORT 1.21.0, measured on 2026-11-26. Profile minimal's units
-are from a cold build of ``legacy`` alone, the others from a build of ``legacy``, ``modern`` and ``latest``
-over one pool, each as the first of the three compiled it. Of flash and lean attention's 34 units ``latest``
-compiled all and ``modern`` 15, from which its others are estimated. Units that ccache has take less time.
+are from a cold build of ``legacy`` alone, the others from a cold build of ``legacy``, ``modern`` and
+``latest`` over one pool, each as the first of the three compiled it. Units that ccache has take less time.
 """
 
 from __future__ import annotations

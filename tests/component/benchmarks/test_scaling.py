@@ -17,6 +17,7 @@ from benchmarks.scaling import (
     one_by_one,
     planned,
     pooled,
+    rows,
     whole,
 )
 from builder.builds.wiring import Wiring
@@ -145,12 +146,13 @@ def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
     ]
 
 
-def test_the_way_before_comes_to_what_a_build_took() -> None:
-    """The expected value is a row of docs/builds.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s."""
+def test_all_variants_over_one_pool_come_to_what_a_build_took() -> None:
+    """The expected values are those of ``--all``, full, cold, 2 cores, 2026-11-26 (docs/building.md)."""
     known = costs.read(ROOT / "builder/inside/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
-    legacy, _, _ = planned(wiring, known, "full")
-    assert sum(unit.whole for unit in legacy) == pytest.approx(4253, rel=0.05)
+    found = next(rows(planned(wiring, known, "full")))
+    assert 2 * found.bound == pytest.approx(14_092, rel=0.05)
+    assert found.after.wall == pytest.approx(7_309, rel=0.15)
 
 
 def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:

@@ -47,6 +47,9 @@ _RUNNER = (4, 16)
 
 _GIB_A_JOB = 4
 
+_MISSING = 1
+"""GiB of a machine's memory that its kernel does not report."""
+
 _ALIKE = 0.54
 """Share of the seconds for PTX of 8.6 and 8.9 that is not spent, because the PTX is that of 8.0: units with
 0.61 of the seconds have it (docs/decisions/0009), and a tenth is the preprocessor's (measured: 11 units)."""
@@ -243,7 +246,7 @@ class Machine:
 
 def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """Return the schedule of one variant after the other."""
-    jobs = max(1, min(cores, gib // _GIB_A_JOB))
+    jobs = max(1, min(cores, (gib - _MISSING) // _GIB_A_JOB))
     machine = Machine(jobs, gib << 10)
     each = [machine.run(sorted(units, key=_dearest_first)) for units in variants]
     wall = sum(one.wall for one in each)
@@ -253,7 +256,7 @@ def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Sche
 def pooled(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """Return the schedule of all variants over one pool."""
     units = sorted((unit for units in variants for unit in units), key=lambda unit: -unit.rank)
-    return Machine(cores, (gib - 1) << 10).run(units)
+    return Machine(cores, (gib - _MISSING) << 10).run(units)
 
 
 def _dearest_first(unit: Unit) -> float:

@@ -249,7 +249,8 @@ class Progress:
     def left(self) -> pool.Left:
         """The cost of the remaining units."""
         left: dict[str, float] = {}
-        for output, price in list(self._unfinished.items()):  # another thread may finish a unit meanwhile
+        # The copy is made in one step: another thread may finish a unit meanwhile.
+        for output, price in self._unfinished.copy().items():
             left[self.groups[output]] = left.get(self.groups[output], 0.0) + price
         return left
 

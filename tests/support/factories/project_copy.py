@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -25,6 +26,15 @@ NO_ENGINE_MESSAGE = (
     f"error: No Docker engine answers at {NO_ENGINE}: there is no such socket. Start Docker, or set "
     "DOCKER_HOST. As root on Debian or Ubuntu, `./run` installs and starts one.\n"
 )
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished verb's exit code and output."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class Place:
@@ -50,7 +60,7 @@ class Place:
             stderr=subprocess.PIPE,
         )
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str) -> Done:
         """Run the verb in this process through Invoke's ``Program``, and return how it ended.
 
         Raises any exception that ``Program`` does not handle.
@@ -70,7 +80,7 @@ class Place:
             except SystemExit as stop:
                 code = stop.code
         assert isinstance(code, int)
-        return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+        return Done(code, out.getvalue(), err.getvalue())
 
     def fails(self, code: int, *words: str) -> str:
         """Run the verb, which must exit with ``code``, and return its stderr."""

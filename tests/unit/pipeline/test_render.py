@@ -183,7 +183,7 @@ def test_units_for_the_whole_set_have_the_ptx_of_the_variants_too(project: Proje
     text = rendered(replace(plan, variant=replace(plan.variant, sm=sm)), lock).dockerfile
     rows = dict(re.findall(r"^(contrib_ops/\S+)\t(.*)$", text, re.MULTILINE))
     lean = next(codes for path, codes in rows.items() if path.endswith("lean_fwd_"))
-    assert lean == "sm_80 sm_86:compute_80 sm_89:compute_80"
+    assert lean == "sm_80 sm_86:compute_80 sm_89:compute_80\t1.5"
 
 
 def test_unresolved_names_stand_as_they_are(project: Project, lock: Lock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -101,14 +102,10 @@ class ContainerInspector:
     def _ask(self, library: Path) -> _Listings:
         inside = f"{_FOLDER}/{library.name}"
         argv = ("sh", "-c", _SCRIPT, "sh", inside)
-        done = self._engine.run(ContainerRun(image=self._image, argv=argv, files={inside: library}))
-        if done.code == _NOT_FOUND:
-            raise ToolMissingError(
-                f"The image {self._image} has no cuobjdump",
-                advice="Remove it (docker image rm) and run again.",
-            )
-        _, *found = _PART.split(done.stdout)
-        parts = dict(zip(found[::2], found[1::2], strict=True))
+        request = ContainerRun(image=self._image, argv=argv, files={inside: library})
+        done, parts = self._run(request)
+        if done.code == 0 and tuple(parts) != _PARTS:  # a busy Docker engine lost the container's output
+            done, parts = self._run(request)
         if done.code != 0 or tuple(parts) != _PARTS:
             tail = [*done.stdout.splitlines()[-5:], *done.stderr.splitlines()[-5:]]
             raise CommandError(
@@ -124,3 +121,14 @@ class ContainerInspector:
             for kind in ("elf", "ptx")
         )
         return _Listings(elf=elf, ptx=ptx)
+
+    def _run(self, request: ContainerRun) -> tuple[Completed, Mapping[str, str]]:
+        """Return how the container ended, and the parts of its output."""
+        done = self._engine.run(request)
+        if done.code == _NOT_FOUND:
+            raise ToolMissingError(
+                f"The image {self._image} has no cuobjdump",
+                advice="Remove it (docker image rm) and run again.",
+            )
+        _, *found = _PART.split(done.stdout)
+        return done, dict(zip(found[::2], found[1::2], strict=True))

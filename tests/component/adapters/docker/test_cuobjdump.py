@@ -137,3 +137,13 @@ def test_a_container_that_ends_early_is_no_answer(
     with pytest.raises(CommandError, match="ended early"):
         ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache").list_images(library, SHA256)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("kept", ["", "\n@@ elf.code\n0\n"])
+def test_output_that_the_engine_lost_is_asked_for_again(make: Make, library: Path, kept: str) -> None:
+    """Docker 26 on a busy machine: exit code 0, no output, and "stream copy error" in the engine's log."""
+    inspector, engine = make(ANSWERS)
+    whole, answers = engine.run, [Completed(code=0, stdout=kept, stderr="")]
+    engine.run = lambda request: answers.pop() if answers else whole(request)  # type: ignore[method-assign]
+    elf, _ = inspector.list_images(library, SHA256)
+    assert (elf.code, elf.stdout) == (0, "ELF file    1: x.1.sm_50.cubin\n\n")

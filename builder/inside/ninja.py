@@ -7,11 +7,10 @@ so the library's bytes, stay as they are.
 
 CMake has one list of architectures for a whole target. A file names the units that need fewer: each line is
 the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
-sm_90:compute_80``), and after a further tab how many
-architectures with PTX of their own cost as much. The first line that matches a unit
-counts, and the flags of all other codes are removed from the unit's statement. A code with a colon is made
-from the PTX after the colon: nvcc makes each PTX once, and SASS from it for each code that names it.
-``builder.onnxruntime.toolchain.parts`` decides which codes a unit needs.
+sm_90:compute_80``), and after a further tab how many architectures with PTX of their own cost as much. The
+first line that matches a unit counts, and the flags of all other codes are removed from the unit's statement.
+A code with a colon is made from the PTX after the colon: nvcc makes each PTX once, and SASS from it for each
+code that names it. ``builder.onnxruntime.toolchain.parts`` decides which codes a unit needs.
 """
 
 from __future__ import annotations

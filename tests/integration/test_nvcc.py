@@ -84,6 +84,14 @@ ls /unit/ptxas.* | wc -l >>/unit/met
 rm /unit/ptxas.$$
 """
 """Script of a ptxas that waits at most 2 s for other ones, and records how many run at the same time."""
+CLAIMED = """\
+python3 -c '
+from pathlib import Path
+from builder.inside.pool import BLOCK_MIB, Pool
+print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB)
+' >>/unit/claimed-by-$(basename $0)
+"""
+"""Script that records the blocks of memory that units have claimed."""
 MACHINE, X86_64 = 18, b"\x3e\0"
 """Offset of the machine in an ELF header, and x86-64's value (ELF-64 Object File Format; x86-64 psABI)."""
 INSTALL = """\
@@ -336,6 +344,23 @@ def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
         toolchain.sh(f"cp /tmp/ptxas {ptxas}")
     assert max(map(int, (toolchain.folder / "met").read_text().split())) == at_once
     assert together == alone
+
+
+def test_memory_for_ptx_is_given_back_before_sass_is_made(toolchain: Toolchain) -> None:
+    """The unit claims ten blocks, and three when its PTX is made; ``ptxas`` makes the SASS."""
+    programs = {"cicc": "/usr/local/cuda/nvvm/bin/cicc", "ptxas": "/usr/local/cuda/bin/ptxas"}
+    toolchain.sh("mkdir pool; printf 'unit.o\\t5\\t10\\t3\\t0\\n' >claims.tsv")
+    for name, program in programs.items():
+        script = f'#!/bin/sh\n{CLAIMED}exec /tmp/{name} "$@"\n'
+        toolchain.sh(f"cp {program} /tmp/{name}; cat <<'EOF' >{program}\n{script}EOF\n")
+    pool = "UNIT_POOL=/unit/pool UNIT_JOBS=4 UNIT_MEMORY=100 UNIT_CLAIMS=claims.tsv"
+    try:
+        toolchain.compile(LEGACY, nvcc=f"{pool} unit ccache /usr/local/cuda/bin/nvcc")
+    finally:
+        for name, program in programs.items():
+            toolchain.sh(f"cp /tmp/{name} {program}")
+    claimed = {name: (toolchain.folder / f"claimed-by-{name}").read_text().split() for name in programs}
+    assert claimed == {"cicc": ["10"] * 2, "ptxas": ["3"] * 3}
 
 
 def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its_own(

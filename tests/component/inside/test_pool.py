@@ -4,6 +4,7 @@ memory budget."""
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,17 +14,21 @@ import pytest
 
 from builder.inside import pool
 from builder.inside.costs import Cost, Line, read_log
+from tests.support import ROOT
 
 COMMON = "common.cu.o"
 CLAIMS = {
-    "light.cu.o": (2, 1),
-    "heavy.cu.o": (8, 12),
-    "dear.cu.o": (20, 1),
-    "cheap.cu.o": (1, 1),
-    "giant.cu.o": (30, 500),
-    COMMON: (2, 1),
+    "light.cu.o": (2, 1, 1),
+    "heavy.cu.o": (8, 12, 4),
+    "as-heavy.cu.o": (8, 12, 4),
+    "dear.cu.o": (20, 1, 1),
+    "cheap.cu.o": (1, 1, 1),
+    "giant.cu.o": (30, 500, 20),
+    COMMON: (2, 1, 1),
 }
-"""Rank and size in blocks of each unit."""
+"""Rank, and size in blocks until the PTX is made and then, of each unit."""
+_GIVE_BACK = "from builder.inside import nvcc; nvcc.give_back_memory()"
+PTX_IS_MADE = f"PYTHONPATH={ROOT} {sys.executable} -c '{_GIVE_BACK}'"
 
 
 class Machine:
@@ -35,7 +40,7 @@ class Machine:
         self.pool.mkdir()
         self.said = folder / "said"
         claims = folder / "claims.tsv"
-        rows = ((name, rank, size, int(name == COMMON)) for name, (rank, size) in CLAIMS.items())
+        rows = ((name, *sizes, int(name == COMMON)) for name, sizes in CLAIMS.items())
         claims.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
         self._unit = unit
         self._folder = folder
@@ -55,17 +60,18 @@ class Machine:
             self.started.append(subprocess.Popen(argv, env=self._env, cwd=self._folder, stderr=said))
         return self.started[-1]
 
-    def hold(self, output: str) -> Path:
-        """Start a unit and wait until it has its claim; return the file whose creation ends the unit."""
+    def hold(self, output: str, script: str = "true") -> Path:
+        """Start a unit and wait until it has its claim and has run ``script``; return the file whose creation
+        ends the unit."""
         name = f"{output}.{len(self.started)}"
-        self.start(output, f"touch {name}.begun; until test -e {name}.end; do sleep 0.01; done")
+        self.start(output, f"{script}; touch {name}.begun; until test -e {name}.end; do sleep 0.01; done")
         await_true((self._folder / f"{name}.begun").exists)
         return self._folder / f"{name}.end"
 
-    def spare(self, output: str) -> subprocess.Popen[bytes]:
+    def spare(self, output: str, option: str = "--spare") -> subprocess.Popen[bytes]:
         """Start a request for a spare slot for a piece of a unit; closing its standard input
         releases the slot."""
-        argv = [str(self._unit), "--spare", output]
+        argv = [str(self._unit), option, output]
         return subprocess.Popen(argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self) -> None:
@@ -160,6 +166,37 @@ def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) 
         four.start(output)
     lines = four.lines()
     assert at_once(lines, lambda line: CLAIMS[line.output][1]) in range(24, 31)
+
+
+def test_memory_is_given_back_when_the_ptx_is_made(
+    machine: Callable[[int, int], Machine], tmp_path: Path
+) -> None:
+    """16 blocks hold a unit of 12 beside one that has 4 of its 12 left, and no third one."""
+    four = machine(4, 16)
+    with pool.joined(tmp_path / "joined", "legacy", 16 * pool.BLOCK_MIB) as joined:
+        first = four.hold("heavy.cu.o", PTX_IS_MADE)
+        assert joined.claimed(tmp_path / "claims.tsv") == 4 * pool.BLOCK_MIB
+        second = four.hold("as-heavy.cu.o")
+        assert joined.claimed(tmp_path / "claims.tsv") == 16 * pool.BLOCK_MIB
+    third = four.start("light.cu.o", "true")
+    time.sleep(0.2)
+    assert third.poll() is None
+    second.touch()
+    assert third.wait(timeout=20) == 0
+    first.touch()
+    assert len(four.lines()) == 3
+
+
+def test_a_unit_that_needs_its_memory_to_the_end_gives_nothing_back(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    one = machine(4, 1)
+    end = one.hold("light.cu.o", PTX_IS_MADE)
+    other = one.start("light.cu.o", "true")
+    time.sleep(0.2)
+    assert other.poll() is None
+    end.touch()
+    assert len(one.lines()) == 2
 
 
 def test_a_unit_heavier_than_the_budget_runs_alone(machine: Callable[[int, int], Machine]) -> None:
@@ -279,6 +316,21 @@ def test_a_piece_without_memory_for_two_does_not_wait(machine: Callable[[int, in
     end.touch()
 
 
+def test_a_piece_needs_less_memory_when_the_ptx_is_made(machine: Callable[[int, int], Machine]) -> None:
+    """16 blocks do not suffice for two pieces of 12, but for three of 4 and one unit of 4."""
+    five = machine(5, 16)
+    end = five.hold("heavy.cu.o", PTX_IS_MADE)
+    with ExitStack() as pieces:
+        for _ in range(3):
+            piece = pieces.enter_context(five.spare("heavy.cu.o", "--spare-after-ptx"))
+            assert said(piece) == b"held\n"
+        light = five.start("light.cu.o", "true")
+        time.sleep(0.2)
+        assert light.poll() is None
+    assert light.wait(timeout=20) == 0
+    end.touch()
+
+
 @pytest.mark.parametrize(("output", "is_first"), [("dear.cu.o", True), ("cheap.cu.o", False)])
 def test_a_piece_waits_by_the_rank_of_its_unit(
     machine: Callable[[int, int], Machine], output: str, is_first: bool
@@ -360,8 +412,17 @@ def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path
     known = {
         "a.cu.o": Cost(cpu=1, architectures=1, peak=2458),
         "b.cc.o": Cost(cpu=1, architectures=1, peak=64),
+        "c.cc.o": Cost(cpu=1, architectures=1, peak=2458),
+        "d.cu.o": Cost(cpu=1, architectures=1, peak=2048),
     }
-    prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "new.cu.o": 16.0, "new.cc.o": 4.0}
+    prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "c.cc.o": 1, "d.cu.o": 1, "new.cu.o": 16.0, "new.cc.o": 4.0}
     pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__, lambda unit: ".cc" in unit)
-    wanted = "a.cu.o\t17\t10\t0\nb.cc.o\t0\t1\t1\nnew.cu.o\t8\t10\t0\nnew.cc.o\t4\t2\t1\n"
-    assert (tmp_path / "claims").read_text() == wanted
+    assert (tmp_path / "claims").read_text().split("\n") == [
+        "a.cu.o\t17\t10\t4\t0",
+        "b.cc.o\t0\t1\t1\t1",
+        "c.cc.o\t0\t10\t10\t1",
+        "d.cu.o\t0\t8\t8\t0",
+        "new.cu.o\t8\t10\t10\t0",
+        "new.cc.o\t4\t2\t2\t1",
+        "",
+    ]

@@ -90,7 +90,10 @@ def test_without_a_log_it_just_runs(unit: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_run_is_told(unit: Path) -> None:
     done = run(unit)
-    assert (done.returncode, done.stderr) == (2, "usage: unit COMPILER ARGUMENTS | unit --spare OUTPUT\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "usage: unit COMPILER ARGUMENTS | unit --spare[-after-ptx] OUTPUT\n",
+    )
 
 
 def test_a_log_that_cannot_be_written_fails_no_compile(unit: Path, tmp_path: Path) -> None:

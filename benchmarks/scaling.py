@@ -7,8 +7,8 @@ schedules are compared:
 
 - one variant after the other, each with a job for 4 GiB of memory;
 - all variants over one pool (``builder/inside/pool.c``), CUDA units in pieces (``builder/inside/nvcc.py``):
-  pieces that variants share are compiled once, pieces of a unit run on slots that no unit waits for, and
-  units that share most wait for each other;
+  pieces that variants share are compiled once, pieces of a unit run on slots that no unit waits for, units
+  that share most wait for each other, and a unit gives memory back when its PTX is made;
 - one machine for each architecture, then one machine for each variant, as in release.yml (``--from``).
 
 Linking, checking, packing and the start of a machine are not simulated.
@@ -19,8 +19,10 @@ from __future__ import annotations
 import argparse
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +87,9 @@ class Unit:
     peak: int
     rank: int
     pieces: tuple[Steps, ...] = ()
-    """Steps, one after the other, of each piece that may run beside the other pieces."""
+    """Steps, one after the other, of each piece that may run beside the other pieces; the first makes PTX."""
+    after_ptx: int | None = None
+    """Memory from the end of the last first step of a piece; ``None`` for ``peak``."""
     is_common: bool = False
     """Whether units of this name wait for each other."""
 
@@ -113,11 +117,19 @@ class _Running:
     needs: int
     left: deque[Steps] = field(init=False)
     """The pieces that have not begun, the longest first."""
+    without_ptx: int = field(init=False)
+    """Number of pieces whose PTX is not made."""
     under_way: int = 0
     is_last_begun: bool = False
 
     def __post_init__(self) -> None:
         self.left = deque(sorted(self.unit.pieces, key=_seconds, reverse=True))
+        self.without_ptx = len(self.left)
+
+    @property
+    def after_ptx(self) -> int:
+        """Memory once the PTX is made."""
+        return self.needs if self.unit.after_ptx is None else min(self.needs, self.unit.after_ptx)
 
     def next_on_own_slot(self) -> Steps | None:
         """Return what the unit's own slot runs next, ``None`` if that is nothing.
@@ -140,7 +152,9 @@ class Machine:
         self._made: dict[str, float] = {}
         self._idle, self._free = jobs, budget
         self._now = 0.0
-        self._ends: list[tuple[float, int, _Running, bool]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        """A heap of what happens when; the second value orders what happens at one time."""
+        self._order = count()
         self._units: list[_Running] = []
         self._waits_for_pieces: set[_Running] = set()
         self._spans: list[tuple[float, float]] = []
@@ -154,10 +168,11 @@ class Machine:
         self._now, self._spans = 0.0, []
         self._made = dict.fromkeys(self._made, 0.0)
         waiting = list(units)
-        while waiting or self._ends:
+        while waiting or self._events:
             while self._begins_piece(waiting) or self._begins_unit(waiting):
                 pass
-            self._advance()
+            self._now, _, happen = heapq.heappop(self._events)
+            happen()
         until = (1 - _LAST) * self._now
         taken = sum(max(0.0, min(end, until) - start) for start, end in self._spans if start < until)
         return Schedule(self._now, taken / (until * self._jobs) if self._now else 0.0)
@@ -203,8 +218,8 @@ class Machine:
         names = {running.unit.output for running in self._units if running.unit.is_common}
         return next((at for at, unit in enumerate(waiting) if unit.output not in names), None)
 
-    def _end(self, steps: Steps) -> float:
-        """Return when steps end that begin now, one after the other.
+    def _ends(self, steps: Steps) -> Iterator[float]:
+        """Yield when each of the steps ends that begin now, one after the other.
 
         A step that another piece has begun is found when that ends.
         """
@@ -214,7 +229,7 @@ class Machine:
                 end = max(end, self._made[step.name]) + min(step.seconds, _CACHED_SECONDS)
             else:
                 end = self._made[step.name] = end + step.seconds
-        return end
+            yield end
 
     def _go_on(self, running: _Running) -> None:
         steps = running.next_on_own_slot()
@@ -228,20 +243,32 @@ class Machine:
 
     def _start(self, running: _Running, steps: Steps, *, is_own: bool) -> None:
         running.under_way += 1
-        end = self._end(steps)
-        self._spans.append((self._now, end))
-        heapq.heappush(self._ends, (end, len(self._spans), running, is_own))
+        ends = list(self._ends(steps))
+        self._spans.append((self._now, ends[-1]))
+        if not running.is_last_begun:
+            self._at(ends[0], partial(self._has_ptx, running))
+        self._at(ends[-1], partial(self._go_on_after, running, None if is_own else running.needs))
 
-    def _advance(self) -> None:
-        self._now, _, running, is_own = heapq.heappop(self._ends)
+    def _at(self, when: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._order), happen))
+
+    def _has_ptx(self, running: _Running) -> None:
+        """Note that a piece has its PTX, and give back memory if none of the unit's is left to make."""
+        running.without_ptx -= 1
+        if not running.without_ptx:
+            self._free += running.needs - running.after_ptx
+            running.needs = running.after_ptx
+
+    def _go_on_after(self, running: _Running, spare: int | None) -> None:
+        """Go on with the unit after a piece, which had the memory ``spare`` if it had a slot of its own."""
         running.under_way -= 1
-        if is_own:
+        if spare is None:
             self._go_on(running)
-        else:
-            self._gives_back(running.needs)
-            if running in self._waits_for_pieces and not running.under_way:
-                self._waits_for_pieces.remove(running)
-                self._go_on(running)
+            return
+        self._gives_back(spare)
+        if running in self._waits_for_pieces and not running.under_way:
+            self._waits_for_pieces.remove(running)
+            self._go_on(running)
 
 
 def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
@@ -282,6 +309,8 @@ class Planned:
     """The architectures whose PTX is used, by those whose SASS is made of it; empty without device code."""
     ptx_before: Ptx = field(default_factory=dict)
     """``ptx`` before pieces."""
+    after_ptx: int | None = None
+    """MiB once the PTX is made; ``None`` for ``peak``."""
 
     @property
     def whole(self) -> float:
@@ -322,6 +351,7 @@ def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
     """Return the units of each variant in pieces, which are compiled once for all variants."""
     return [
         [Unit(unit.output, Step(unit.output, unit.host), unit.peak, unit.rank, tuple(unit.steps()),
+              after_ptx=unit.after_ptx,
               is_common=len(set(unit.ptx.values())) < 2)  # noqa: PLR2004 - as drive.is_common
          for unit in units]
         for units in variants
@@ -360,7 +390,10 @@ def _planned(plan: BuildPlan, known: Mapping[str, Cost]) -> Iterator[Planned]:
         part = part_of(output, of_plan) if costs.is_cuda(output) else UnitPart("", {})
         host = costs.host_seconds(cost.cpu) if part.ptx else cost.cpu
         each = (cost.cpu - host) / max(1, cost.architectures)
-        yield Planned(output, host, cost.peak, pool.rank(seconds), each, part.ptx, _ptx_before(part, plan))
+        yield Planned(
+            output, host, cost.peak, pool.rank(seconds), each, part.ptx, _ptx_before(part, plan),
+            after_ptx=pool.peak_after_ptx(known, output),
+        )  # fmt: skip
 
 
 def _ptx_before(part: UnitPart, plan: BuildPlan) -> Ptx:

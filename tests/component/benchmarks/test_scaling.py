@@ -70,6 +70,21 @@ def test_pieces_need_as_much_memory_as_the_unit() -> None:
     assert [Machine(9, budget).run([one]).wall for budget in (7, 8, 16)] == [14, 8, 5]
 
 
+def test_memory_is_given_back_when_the_last_ptx_is_made() -> None:
+    """On three slots and 10 of memory, the other unit (6) begins when the first, of 6, has 4 left.
+
+    PTX of 3 s and of 1 s, made one after the other for want of memory, each with SASS of 2 s: 4 left at 6.
+    """
+    ptx = ((Step("a ptx", 3), Step("a sass", 2)), (Step("b ptx", 1), Step("b sass", 2)))
+    first, other = Unit("a", Step("a host", 1), 6, 9, ptx), unit("c", 9, 6, 1)
+    assert Machine(3, 10).run([first, other]).wall == 9 + 9
+    assert Machine(3, 10).run([replace(first, after_ptx=4), other]).wall == 6 + 9
+    assert Machine(3, 10).run([replace(first, after_ptx=5), other]).wall == 9 + 9
+    alike = [replace(first, after_ptx=4), Unit("b", Step("b host", 1), 6, 8, ptx, after_ptx=4)]
+    light = unit("d", 9, 2, 1)
+    assert Machine(3, 10).run([*alike, light]).wall == pytest.approx(6 + 3 * 0.1 + 9), "found PTX counts"
+
+
 def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
     """The dear unit's pieces take both slots until 4, its host compiler one until 6; the light
     unit runs 4 to 7."""

@@ -33,7 +33,16 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchmarks.measuring import Outcome, Way, cpu_of_children, empty_folder, peak_of, served, take_turns
+from benchmarks.measuring import (
+    Outcome,
+    Way,
+    cpu_of_children,
+    descendants,
+    empty_folder,
+    peak_of,
+    served,
+    take_turns,
+)
 from benchmarks.release import make_cpu_release, make_release
 from builder.adapters.archive.client_zipapp import build_client
 from builder.formats.package_names import Form
@@ -212,23 +221,10 @@ class _Memory(threading.Thread):
         return sum(self._marks.values())
 
     def run(self) -> None:
-        while self._look(self._pid):
+        while peak_of(self._pid) is not None:
+            marks = {pid: peak_of(pid) for pid in (self._pid, *descendants(self._pid))}
+            self._marks |= {pid: mark for pid, mark in marks.items() if mark is not None}
             time.sleep(0.02)
-
-    def _look(self, pid: int) -> bool:
-        mark = peak_of(pid)
-        if mark is not None:
-            self._marks[pid] = mark
-            for child in _children(pid):
-                self._look(child)
-        return mark is not None
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def _serve(folder: Path) -> None:

@@ -7,8 +7,8 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,6 +102,15 @@ def cpu_of_children() -> float:
     """Return the CPU seconds of the children that have ended; a running server is not among them."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def descendants(process: int) -> Iterable[int]:
+    """Yield the ids of all processes below one; those that end meanwhile are left out."""
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield child
+                yield from descendants(child)
 
 
 def peak_of(process: int | str = "self") -> int | None:

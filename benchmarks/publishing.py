@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from benchmarks.measuring import answer, empty_folder, peak_of
+from benchmarks.measuring import answer, descendants, empty_folder, peak_of
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
 from tests.support.cache_servers import registry_server
@@ -159,15 +159,6 @@ def run(words: Sequence[str], env: dict[str, str], project: Path = ROOT) -> tupl
         if process.returncode:
             sys.exit(told.read())
     return time.perf_counter() - begin, together, largest
-
-
-def descendants(process: int) -> Iterable[int]:
-    """Yield the ids of all processes below one; those that end meanwhile are left out."""
-    with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                yield child
-                yield from descendants(child)
 
 
 def share_of(process: int) -> int:

@@ -121,7 +121,7 @@ def _child(name: str, file: Path, url: str, sha256: str) -> None:
     console = Console(env={}, stream=sys.stderr)
     http = GitHubHttp(api=url, token="none", reporter=console, sleep=time.sleep, clock=time.time)  # noqa: S106
     host = GitHub(repository=REPOSITORY, http=http, reporter=console)
-    release = Release(1, "v1", True, False, (), f"{url}/assets{{?name,label}}", url)
+    release = Release("v1", True, (), url, id=1, upload_url=f"{url}/assets{{?name,label}}")
     begin, cpu = time.perf_counter(), time.process_time()
     host.upload(release, LocalFile(file, file.stat().st_size, sha256))
     seconds = time.perf_counter() - begin

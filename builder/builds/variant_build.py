@@ -203,7 +203,8 @@ class VariantBuild:
         Several builders compile one architecture each at a time, a single one compiles all together.
 
         Raises ``ValidationError`` for an architecture that the variant lacks, ``NothingToDoError`` for a
-        variant that is not compiled, and what ``adapters.compile_cache.served`` does.
+        variant that is not compiled, and what
+        ``adapters.shared_cache.cache_server.served`` does.
         """
         self.require_engine()
         with self._locked():

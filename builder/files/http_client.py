@@ -29,7 +29,8 @@ limit, a server that sends a byte per connection would be retried without end.""
 
 LONGEST_WAIT_SECONDS = 60.0
 
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""The status codes of answers after which the same request may succeed later."""
 
 _CONNECTION = "Check this machine's certificates and proxy. A server without TLS is asked with http://."
 
@@ -217,7 +218,7 @@ def _final(error: OSError) -> bool:
     """
     proxy = _PROXY_REFUSES.match(str(error))
     if proxy is not None:
-        return int(proxy[1]) not in TRANSIENT
+        return int(proxy[1]) not in TRANSIENT_STATUS
     return isinstance(error, (ValueError, *NO_TLS)) and not isinstance(error, TLS_BROKE_OFF)
 
 
@@ -225,7 +226,7 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
     message = f"{shown}: HTTP {error.code} {redacted(str(error.reason))}"
     if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return RangeRefusedError(message)
-    if error.code in TRANSIENT:
+    if error.code in TRANSIENT_STATUS:
         return TransientError(message, _retry_after(error))
     if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return NotThereError(message, advice=web.hint)

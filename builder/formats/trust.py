@@ -24,7 +24,9 @@ TARGETS = "targets.json"
 LIMIT = 2**20
 """The largest file of metadata in bytes; real ones have a few thousand."""
 
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+"""The form of times in these files."""
+
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _ESCAPED = re.compile(r'\\[\\"]')
 _MOST_SIGNATURES = 64
@@ -258,6 +260,6 @@ def _bytes(text: str) -> bytes:
 
 def _time(text: str, where: str) -> datetime:
     try:
-        return datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc)
+        return datetime.strptime(text, TIME).replace(tzinfo=timezone.utc)
     except ValueError as error:
         raise IntegrityError(f"{where}: {text[:40]!r} is no time like 2030-12-31T00:00:00Z.") from error

@@ -2,7 +2,7 @@
 
 Our reader finds out which GPUs each library runs on, and unpacks all images of libraries that we compiled;
 cuobjdump, if an ``Inspector`` is given, must count the same images. ``binary.pe_macho`` reads libraries for
-Windows and macOS. All findings are collected; the caller raises by ``findings.finding.require``.
+Windows and macOS. All findings are collected; callers raise by ``require_checked``.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class StageBuild:
     memory: int | None = None
     """Bytes that these units may take together; ``None``: the machine's free memory."""
     cache: str | None = None
-    """Cache for BuildKit's layers outside the builder, in the form of ``--cache`` (``app.command_line``)."""
+    """Cache for BuildKit's layers outside the builder, in the form of ``--cache`` (``app.flags``)."""
     served: Callable[[], AbstractContextManager[Path]] | None = None
     """Opens a socket to compile caches other than the engine's own; ``None`` without such caches."""
 

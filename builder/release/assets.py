@@ -43,13 +43,13 @@ class Asset:
 class Release:
     """A release on a host. Only its owner sees a draft, and not by its tag."""
 
-    id: int
     tag: str
     draft: bool
-    immutable: bool
     assets: tuple[Asset, ...]
-    upload_url: str
     html_url: str
+    id: int = 0
+    immutable: bool = False
+    upload_url: str = ""
     commit: str | None = None
     """The commit that the release was made for, if the host stores one."""
 

@@ -92,7 +92,7 @@ class ReleaseState(StrEnum):
     DRAFT = "draft"
     DRY_RUN = "dry-run"
     DIFFERS = "differs"
-    """Public, and different from the local files. Only ``publish.observe`` returns it."""
+    """Public, and different from the local files. Only ``publish.read_release_status`` returns it."""
     ABSENT = "absent"
 
 

@@ -19,6 +19,7 @@ from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import LocalFile
 from builder.formats.trust import (
     TARGETS,
+    TIME,
     Root,
     SignedRelease,
     Target,
@@ -30,7 +31,6 @@ from builder.formats.trust import (
 )
 
 _SPECIFICATION = "1.0.31"
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _KEPT = timedelta(days=30)
 """The least remaining validity of a signature that is kept; one that expires sooner is replaced."""
 
@@ -208,7 +208,7 @@ def _threshold(signed: Document) -> int:
 
 
 def _until(now: datetime, days: int) -> str:
-    return (now + timedelta(days=days)).strftime(_TIME)
+    return (now + timedelta(days=days)).strftime(TIME)
 
 
 def roots_in(folder: Path) -> list[bytes]:

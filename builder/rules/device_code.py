@@ -1,4 +1,4 @@
-"""Rules for the device code that a variant's libraries must hold: findings A001 to A008."""
+"""Rules for the device code that a variant's libraries must hold: findings A001 to A003, A005 to A008."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,9 +26,6 @@ from builder.project.variants import Preset
 
 EARLIEST_MTIME = 315532800
 """1980-01-01 as Unix time: zip tools and some tars warn about anything older."""
-
-_HASHING_THREADS = 2
-"""Threads that hash: one for the members, one for the archive."""
 
 _STEP = 1 << 20
 """Bytes that are read, hashed and compressed at a time; large chunks are handed to threads less often."""
@@ -64,11 +61,12 @@ class PackageArchive:
         with (
             part_file(dest, needed=int(content.size * _WORST_RATIO)) as part,
             compressor(form_of(dest.name), preset, self.workers) as compress,
-            ThreadPoolExecutor(_HASHING_THREADS) as pool,
+            ThreadPoolExecutor(1) as inner,
+            ThreadPoolExecutor(1) as outer,
         ):
-            sink = _Sink(part, compress, _Hashing(pool))
+            sink = _Sink(part, compress, RunningDigest(outer))
             with self.reporter.progress(dest.name, content.size) as done:
-                for block in self._blocks(stem(dest.name), content, pool, done):
+                for block in self._blocks(stem(dest.name), content, inner, done):
                     sink.write(block)
             digest = sink.close()
             package = LocalFile(dest, digest.size, digest.sha256)
@@ -118,39 +116,16 @@ class PackageArchive:
         return info.tobuf(tarfile.PAX_FORMAT)
 
 
-class _Hashing:
-    """A sha256 that a thread of ``pool`` computes over one chunk while the caller reads the next."""
-
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
-        self._running = RunningDigest()
-        self._under_way: Future[None] | None = None
-
-    def update(self, chunk: bytes) -> None:
-        """Hash a chunk in the background, once the chunk before is hashed."""
-        self._wait()
-        self._under_way = self._pool.submit(self._running.update, chunk)
-
-    def digest(self) -> Digest:
-        """Return the size and sha256 of all chunks."""
-        self._wait()
-        return self._running.digest
-
-    def _wait(self) -> None:
-        if self._under_way is not None:
-            self._under_way.result()
-
-
 def _proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
     """Yield the member's bytes. Raises ``ChangedFileError`` when they have another size or sha256."""
-    hashing, size = _Hashing(pool), 0
+    hashing, size = RunningDigest(pool), 0
     for chunk in chunks_of(member.file, _STEP):
         size += len(chunk)
         if size > wanted.size:
             raise ChangedFileError(member, wanted, None)
         hashing.update(chunk)
         yield chunk
-    got = hashing.digest()
+    got = hashing.digest
     if got != wanted:
         raise ChangedFileError(member, wanted, got)
 
@@ -158,7 +133,7 @@ def _proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
 class _Sink:
     """A sink that compresses blocks into a file and hashes the compressed bytes."""
 
-    def __init__(self, file: IO[bytes], compress: Compressor, hashing: _Hashing) -> None:
+    def __init__(self, file: IO[bytes], compress: Compressor, hashing: RunningDigest) -> None:
         self._file, self._compressor, self._hashing = file, compress, hashing
 
     def write(self, block: bytes) -> None:
@@ -166,7 +141,7 @@ class _Sink:
 
     def close(self) -> Digest:
         self._put(self._compressor.flush())
-        return self._hashing.digest()
+        return self._hashing.digest
 
     def _put(self, data: bytes) -> None:
         self._hashing.update(data)

@@ -23,8 +23,6 @@ from builder.formats.package_names import LIB, MANIFEST, file_mode, form_of, ste
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
 
-_MANIFEST_LIMIT = 4 << 20
-
 _TEXT_LIMIT = 16 << 20
 
 _AGAIN = "Build or download it again."
@@ -42,7 +40,7 @@ def manifest_of(package: Path) -> bytes:
             first is None
             or path.parts[1:] != (MANIFEST,)
             or not plain_file(first)
-            or first.size > _MANIFEST_LIMIT
+            or first.size > _TEXT_LIMIT
         ):
             raise IntegrityError(
                 f"{package}: its first member is {str(path)!r}, not {MANIFEST}: no ortpacks package.",

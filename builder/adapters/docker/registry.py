@@ -8,7 +8,6 @@ registry names.
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +34,7 @@ from builder.adapters.http_session import (
 from builder.adapters.retries import FileBody
 from builder.errors import ConfigError, TransferError
 from builder.files.digest import named_digest
+from builder.files.http_client import SIZE, TRANSIENT_STATUS
 from builder.files.oci_opener import bearer_parameters
 from builder.formats.oci import MANIFEST_LIMIT, MANIFEST_TYPE, OciAddress, is_loopback, registry_host
 
@@ -64,13 +64,8 @@ _NONE = (404,)
 
 _BAD_REQUEST, _NOT_ALLOWED = 400, 405
 
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""The status codes of answers after which the same request may succeed later."""
-
 _SHOWN = 300
 """The most characters of a registry's refusal that an error shows."""
-
-_SIZE = re.compile(r"[0-9]{1,18}")
 
 _OTHER_FORM = (DockerException, AttributeError, TypeError, ValueError)
 """Errors of docker-py, which does not check the types of values in the CLI's configuration."""
@@ -180,7 +175,7 @@ class Registry:
         if answer.status_code in _NONE:
             return None
         size = answer.headers.get("Content-Length", "")
-        return int(size) if _SIZE.fullmatch(size) else -1
+        return int(size) if SIZE.fullmatch(size) else -1
 
     def blob(self, digest: str, limit: int) -> bytes | None:
         """Return the bytes of a blob of at most ``limit`` bytes; ``None`` if there is none."""
@@ -274,7 +269,7 @@ class Registry:
             return answer
         said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
         what = f"{self.repository}: {answer.request.method} was refused"
-        if answer.status_code not in _PASSING:
+        if answer.status_code not in TRANSIENT_STATUS:
             raise RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
         passing = PassingError(what, cause=said)
         passing.wait = named_wait(answer.headers, time.time())

@@ -135,9 +135,7 @@ class FolderHost:
 
     def _release(self, tag: str, folder: Path, *, draft: bool) -> Release:
         assets = tuple(self._asset(path, read=False) for path in _inside(folder))
-        return Release(
-            id=0, tag=tag, draft=draft, immutable=False, assets=assets, upload_url="", html_url=str(folder)
-        )
+        return Release(tag, draft, assets, html_url=str(folder))
 
     def _asset(self, path: Path, *, read: bool) -> Asset:
         self._asset_paths.append(path)

@@ -156,15 +156,7 @@ class RegistryHost:
         return self._retrier.retry(what, lambda: _attempted(attempt))
 
     def _release(self, tag: str, files: tuple[Asset, ...], *, draft: bool) -> Release:
-        return Release(
-            id=0,
-            tag=tag,
-            draft=draft,
-            immutable=False,
-            assets=files,
-            upload_url="",
-            html_url=self._address(tag),
-        )
+        return Release(tag, draft, files, html_url=self._address(tag))
 
     def _address(self, tag: str) -> str:
         return f"{SCHEME}{self._repository}:{tag}"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.publishing import clone_with_keys, descendants, install, run, share_of
+from benchmarks.measuring import descendants
+from benchmarks.publishing import clone_with_keys, install, run, share_of
 
 NESTED = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
 

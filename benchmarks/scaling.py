@@ -52,6 +52,9 @@ _GIB_A_JOB = 4
 _MISSING = 1
 """GiB of a machine's memory that its kernel does not report."""
 
+_SPARE = 2
+"""GiB that the pool does not use: the system takes one, and ``builder/inside/drive.py`` leaves one free."""
+
 _ALIKE = 0.54
 """Share of the seconds for PTX of 8.6 and 8.9 that is not spent, because the PTX is that of 8.0: units with
 0.61 of the seconds have it (docs/decisions/0009), and a tenth is the preprocessor's (measured: 11 units)."""
@@ -89,7 +92,7 @@ class Unit:
     pieces: tuple[Steps, ...] = ()
     """Steps, one after the other, of each piece that may run beside the other pieces; the first makes PTX."""
     after_ptx: int | None = None
-    """Memory from the end of the last first step of a piece; ``None`` for ``peak``."""
+    """Memory once the first step of every piece has ended; ``None`` for ``peak``."""
     is_common: bool = False
     """Whether units of this name wait for each other."""
 
@@ -129,7 +132,7 @@ class _Running:
     @property
     def after_ptx(self) -> int:
         """Memory once the PTX is made."""
-        return self.needs if self.unit.after_ptx is None else min(self.needs, self.unit.after_ptx)
+        return self.needs if self.unit.after_ptx is None else self.unit.after_ptx
 
     def next_on_own_slot(self) -> Steps | None:
         """Return what the unit's own slot runs next, ``None`` if that is nothing.
@@ -245,7 +248,7 @@ class Machine:
         running.under_way += 1
         ends = list(self._ends(steps))
         self._spans.append((self._now, ends[-1]))
-        if not running.is_last_begun:
+        if not running.is_last_begun:  # the last step makes no PTX
             self._at(ends[0], partial(self._has_ptx, running))
         self._at(ends[-1], partial(self._go_on_after, running, None if is_own else running.needs))
 
@@ -283,7 +286,7 @@ def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Sche
 def pooled(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """Return the schedule of all variants over one pool."""
     units = sorted((unit for units in variants for unit in units), key=lambda unit: -unit.rank)
-    return Machine(cores, (gib - _MISSING) << 10).run(units)
+    return Machine(cores, (gib - _MISSING - _SPARE) << 10).run(units)
 
 
 def _dearest_first(unit: Unit) -> float:
@@ -391,9 +394,13 @@ def _planned(plan: BuildPlan, known: Mapping[str, Cost]) -> Iterator[Planned]:
         host = costs.host_seconds(cost.cpu) if part.ptx else cost.cpu
         each = (cost.cpu - host) / max(1, cost.architectures)
         yield Planned(
-            output, host, cost.peak, pool.rank(seconds), each, part.ptx, _ptx_before(part, plan),
-            after_ptx=pool.peak_after_ptx(known, output),
+            output, host, _claimed(cost.peak), pool.rank(seconds), each, part.ptx, _ptx_before(part, plan),
+            after_ptx=_claimed(pool.peak_after_ptx(known, output)),
         )  # fmt: skip
+
+
+def _claimed(mib: int) -> int:
+    return pool.blocks(mib) * pool.BLOCK_MIB
 
 
 def _ptx_before(part: UnitPart, plan: BuildPlan) -> Ptx:

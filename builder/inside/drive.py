@@ -188,10 +188,10 @@ def objects(tree: Path, targets: Sequence[str]) -> list[str]:
 
 
 def report_units_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
-    """Print which unit takes more MiB than ``budget``, if any: it will be compiled alone."""
-    heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
-    if heaviest is not None and pool.peak(known, heaviest) > budget:
-        say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than is available: it runs alone")
+    """Print which unit takes more MiB than ``budget``, if any: it waits for all others."""
+    most, heaviest = max(((pool.peak(known, output), output) for output in units), default=(0, ""))
+    if most > budget:
+        say(f"{heaviest} takes {most} MiB, more than is available: it waits until no other runs")
 
 
 def report_pieces(log: str) -> None:

@@ -19,8 +19,8 @@ intermediate files and the module id, which is part of the names of kernels with
 the object's path.
 
 Independent pieces are made in parallel. Each beyond the first waits for a job slot of its own, as the unit
-did (``unit --spare``). When the PTX is made, the unit gives back the memory that only PTX takes. The results
-do not depend on either. A piece's entry in ccache depends on its commands,
+did (``unit --spare``). When the PTX is made, a unit may give memory back. The results do not depend on
+either. A piece's entry in ccache depends on its commands,
 its text and NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file. ccache has ``piece.py`` make it.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, only the SASS of these architectures is made, for ccache, and the
@@ -240,7 +240,7 @@ class Unit:
         chosen = dict.fromkeys(self._virtual.values())
         self._side_by_side(lambda place: self._compile_ptx(steps[place], place), chosen)
         give_back_memory()
-        return self._side_by_side(self._image, images, spare="--spare-after-ptx")
+        return self._side_by_side(self._image, images)
 
     def _candidates(self, ptx: str) -> list[str]:
         """Return the virtual architectures whose PTX may be used as ``ptx``, that of nvcc's plan first.
@@ -294,10 +294,10 @@ class Unit:
                     newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin", f"sm_{target}")]
                     yield DeviceImage(target, file, [*newer, f"-arch=sm_{target}"])
 
-    def _side_by_side(self, make: Callable[[S], T], items: Iterable[S], *, spare: str = "--spare") -> list[T]:
+    def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """Return the results of ``make`` for ``items``, in their order, computed in parallel.
 
-        ``spare``: the option of ``unit`` for further job slots. Raises what ``make`` raises.
+        Raises what ``make`` raises.
         """
         given = list(items)
         left, made = iter(range(len(given))), dict[int, T]()
@@ -309,7 +309,7 @@ class Unit:
             finally:
                 deque(left, maxlen=0)  # after a failure no further item is started
 
-        with _further_slots(spare, self._object, len(given) - 1, work):
+        with _further_slots(self._object, len(given) - 1, work):
             work()
         return [made[at] for at in range(len(given))]
 
@@ -421,15 +421,15 @@ def _alone(place: int) -> Iterator[None]:
 
 
 def give_back_memory() -> None:
-    """Give back the memory that the unit has until its PTX is made, if any."""
+    """Give back the memory that the unit has until its PTX is made; its next pieces claim less, too."""
     everything = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
-    for descriptor in os.environ.get(_UNTIL_PTX, "").split():
+    for descriptor in os.environ.pop(_UNTIL_PTX, "").split():
         with suppress(OSError):  # ccache may have closed it; the memory is given back when the unit ends
             fcntl.fcntl(int(descriptor), fcntl.F_OFD_SETLK, everything)
 
 
 @contextmanager
-def _further_slots(spare: str, output: str, count: int, work: Callable[[], None]) -> Iterator[None]:
+def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterator[None]:
     """Run ``work`` in a thread for each further job slot, ``count`` at most, that the pool gives the unit.
 
     Waiting for slots stops when the block ends, because no work is left then. Raises what ``work`` raises.
@@ -445,7 +445,7 @@ def _further_slots(spare: str, output: str, count: int, work: Callable[[], None]
             work()
         slot.communicate()  # closes its stdin, so that it gives the slot back
 
-    argv = ["unit", spare, output]
+    argv = ["unit", "--spare", output]
     pipe = subprocess.PIPE
     with ThreadPoolExecutor(max(1, count)) as threads:  # a slot without a thread would be held unused
         slots = [subprocess.Popen(argv, stdin=pipe, stdout=pipe) for _ in range(count)]

@@ -12,7 +12,8 @@
  * that waits for memory; else the heaviest unit would come last and run alone at the end.
  *
  * A unit has `blocks` of memory until nvcc.py has made its PTX, and `after_ptx` of them from then on. The locks on the
- * others are of file descriptors that the compiler inherits (UNIT_UNTIL_PTX): nvcc.py gives them up.
+ * others are of file descriptors that the compiler inherits (UNIT_UNTIL_PTX), so nvcc.py gives them up. If the unit is
+ * killed, they last until the last process that inherited them has ended.
  *
  * Builds of several variants reach the same unit at the same time. Where `common` is 1, one of them compiles the unit;
  * the others wait without a slot, and then find what they have in common in the compiler cache. Pieces of other CUDA
@@ -31,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 32, OTHERS_BLOCKS = 2 };
+enum { RANKS = 32, OTHERS_BLOCKS = 8 };
 
 static int opened(const char *name, int inherited) {
     char path[4096];
@@ -113,7 +114,7 @@ static int higher_waits(const int *queues, int rank) {
 
 /* Open files of the pool, and the number of blocks to lock in them. */
 struct room {
-    int slots, memory, until_ptx; /* the last is the file `memory` once more, where there is a `rest` */
+    int slots, memory, until_ptx; /* the last is the file `memory` once more; unused where `rest` is 0 */
     int blocks, rest;             /* to lock in `memory` and in `until_ptx` */
 };
 
@@ -144,7 +145,7 @@ void claim(const char *output) {
     int budget = number("UNIT_MEMORY"), queues[RANKS];
     struct claims its;
     int claims = look_up(output, &its), rank = its.rank;
-    int blocks = its.blocks < budget ? its.blocks : budget; /* the unit runs alone then */
+    int blocks = its.blocks < budget ? its.blocks : budget; /* the unit has all memory then */
     int first = its.after_ptx < blocks ? its.after_ptx : blocks;
     struct room room = {opened("slots", 0), opened("memory", 0), .blocks = first, .rest = blocks - first};
     if (room.rest) room.until_ptx = opened("memory", 1);
@@ -162,12 +163,12 @@ void claim(const char *output) {
     /* the files of `room`, `units` and the claims stay open until this process ends */
 }
 
-int claim_spare(const char *output, int is_after_ptx, int (*given_up)(void)) {
+int claim_spare(const char *output, int (*given_up)(void)) {
     if (!getenv("UNIT_POOL")) return 0;
     int queues[RANKS], is_next = 0;
     struct claims its;
     look_up(output, &its);
-    int rank = its.rank, blocks = is_after_ptx ? its.after_ptx : its.blocks;
+    int rank = its.rank, blocks = getenv("UNIT_UNTIL_PTX") ? its.blocks : its.after_ptx;
     if (2 * blocks > number("UNIT_MEMORY")) return 0; /* the unit has the rest */
     struct room room = {opened("slots", 0), opened("memory", 0), .blocks = blocks};
     int failed = room.slots < 0 || room.memory < 0;

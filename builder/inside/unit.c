@@ -7,7 +7,6 @@
  * because every compiler call runs it: Python would add 20 ms to each.
  *
  *     unit --spare OUTPUT
- *     unit --spare-after-ptx OUTPUT
  *
  * prints a line as soon as it has one more claim for a piece of that unit. It gives the claim back, or stops waiting
  * for it, when its standard input ends. The exit code is 1 if it got no claim.
@@ -58,8 +57,8 @@ static int input_ended(void) {
     return poll(&input, 1, 20) != 0;
 }
 
-static int hold_spare(const char *output, int is_after_ptx) {
-    if (!claim_spare(output, is_after_ptx, input_ended)) return 1;
+static int hold_spare(const char *output) {
+    if (!claim_spare(output, input_ended)) return 1;
     puts("held");
     fflush(stdout);
     while (getchar() != EOF) {}
@@ -68,10 +67,9 @@ static int hold_spare(const char *output, int is_after_ptx) {
 
 int main(int argc, char **argv) {
     const char *log = getenv("UNIT_LOG");
-    if (argc == 3 && strcmp(argv[1], "--spare") == 0) return hold_spare(argv[2], 0);
-    if (argc == 3 && strcmp(argv[1], "--spare-after-ptx") == 0) return hold_spare(argv[2], 1);
+    if (argc == 3 && strcmp(argv[1], "--spare") == 0) return hold_spare(argv[2]);
     if (argc < 2) {
-        fputs("usage: unit COMPILER ARGUMENTS | unit --spare[-after-ptx] OUTPUT\n", stderr);
+        fputs("usage: unit COMPILER ARGUMENTS | unit --spare OUTPUT\n", stderr);
         return 2;
     }
     claim(output_of(argv));

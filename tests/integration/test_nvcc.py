@@ -329,11 +329,11 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
     assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
-@pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 3, 1)])
+@pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 15, 1)])
 def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     toolchain: Toolchain, jobs: int, blocks: int, at_once: int
 ) -> None:
-    """The pieces are those of sm_50, 52 and 70; a unit without a row of costs takes two blocks of memory."""
+    """The pieces are those of sm_50, 52 and 70; a unit without a row of costs takes eight blocks."""
     alone = toolchain.compile(LEGACY).read_bytes()
     ptxas = "/usr/local/cuda/bin/ptxas"
     pool = f"UNIT_POOL=/unit/pool UNIT_JOBS={jobs} UNIT_MEMORY={blocks} MEET={at_once}"

@@ -185,7 +185,7 @@ def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(
     few.memory = 1024
     assert drive.main(few) == 0
     said = capfd.readouterr().out
-    assert "ortpacks: d/d.cu.o takes 1025 MiB, more than is available: it runs alone\n" in said
+    assert "ortpacks: d/d.cu.o takes 1025 MiB, more than is available: it waits until no other runs\n" in said
     assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
 
 

@@ -28,6 +28,6 @@ def test_every_further_slot_is_used_however_few_cores_there_are(
     def work() -> None:
         together.wait()
 
-    with _further_slots("--spare", "unit.cu.o", slots, work):
+    with _further_slots("unit.cu.o", slots, work):
         work()
     assert not together.broken

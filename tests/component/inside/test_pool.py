@@ -3,16 +3,18 @@ memory budget."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
-from builder.inside import pool
+from builder.inside import nvcc, pool
 from builder.inside.costs import Cost, Line, read_log
 from tests.support import ROOT
 
@@ -68,11 +70,12 @@ class Machine:
         await_true((self._folder / f"{name}.begun").exists)
         return self._folder / f"{name}.end"
 
-    def spare(self, output: str, option: str = "--spare") -> subprocess.Popen[bytes]:
+    def spare(self, output: str, **env: str) -> subprocess.Popen[bytes]:
         """Start a request for a spare slot for a piece of a unit; closing its standard input
         releases the slot."""
-        argv = [str(self._unit), option, output]
-        return subprocess.Popen(argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        argv = [str(self._unit), "--spare", output]
+        env = {**self._env, **env}
+        return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self) -> None:
         for process in self.started:
@@ -185,6 +188,26 @@ def test_memory_is_given_back_when_the_ptx_is_made(
     assert third.wait(timeout=20) == 0
     first.touch()
     assert len(four.lines()) == 3
+
+
+def test_memory_that_was_not_given_back_is_free_when_a_killed_unit_s_compiler_has_ended(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    two = machine(2, 16)
+    end = two.hold("heavy.cu.o")
+    killed = two.started.pop()
+    killed.kill()
+    killed.wait()
+    end.touch()
+    two.start("as-heavy.cu.o")
+    assert len(two.lines()) == 1
+
+
+def test_pieces_claim_less_when_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryFile() as file:
+        monkeypatch.setenv("UNIT_UNTIL_PTX", str(file.fileno()))
+        nvcc.give_back_memory()
+        assert "UNIT_UNTIL_PTX" not in os.environ, "unit --spare asks for it"
 
 
 def test_a_unit_that_needs_its_memory_to_the_end_gives_nothing_back(
@@ -310,7 +333,7 @@ def test_a_piece_without_memory_for_two_does_not_wait(machine: Callable[[int, in
     """A waiting piece would keep others from slots until its unit has ended."""
     four = machine(4, 20)
     end = four.hold("heavy.cu.o")
-    with four.spare("heavy.cu.o") as spare:
+    with four.spare("heavy.cu.o", UNIT_UNTIL_PTX="") as spare:
         assert spare.wait(timeout=20) == 1
         assert said(spare) == b""
     end.touch()
@@ -322,7 +345,7 @@ def test_a_piece_needs_less_memory_when_the_ptx_is_made(machine: Callable[[int, 
     end = five.hold("heavy.cu.o", PTX_IS_MADE)
     with ExitStack() as pieces:
         for _ in range(3):
-            piece = pieces.enter_context(five.spare("heavy.cu.o", "--spare-after-ptx"))
+            piece = pieces.enter_context(five.spare("heavy.cu.o"))
             assert said(piece) == b"held\n"
         light = five.start("light.cu.o", "true")
         time.sleep(0.2)
@@ -410,19 +433,20 @@ def test_of_what_builds_have_in_common_the_most_counts() -> None:
 
 def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path) -> None:
     known = {
-        "a.cu.o": Cost(cpu=1, architectures=1, peak=2458),
-        "b.cc.o": Cost(cpu=1, architectures=1, peak=64),
-        "c.cc.o": Cost(cpu=1, architectures=1, peak=2458),
-        "d.cu.o": Cost(cpu=1, architectures=1, peak=2048),
+        "d/flash_attention/a.cu.o": Cost(cpu=1, architectures=1, peak=2458),
+        "d/lean_attention/b.cu.o": Cost(cpu=1, architectures=1, peak=2048),
+        "c.cu.o": Cost(cpu=1, architectures=1, peak=2458),
+        "d.cc.o": Cost(cpu=1, architectures=1, peak=64),
     }
-    prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "c.cc.o": 1, "d.cu.o": 1, "new.cu.o": 16.0, "new.cc.o": 4.0}
+    prices = dict.fromkeys(known, 1.0) | {"c.cu.o": 371.0, "d.cc.o": 0.2}
+    prices |= {"d/flash_attention/new.cu.o": 16.0, "new.cc.o": 4.0}
     pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__, lambda unit: ".cc" in unit)
     assert (tmp_path / "claims").read_text().split("\n") == [
-        "a.cu.o\t17\t10\t4\t0",
-        "b.cc.o\t0\t1\t1\t1",
-        "c.cc.o\t0\t10\t10\t1",
-        "d.cu.o\t0\t8\t8\t0",
-        "new.cu.o\t8\t10\t10\t0",
-        "new.cc.o\t4\t2\t2\t1",
+        "d/flash_attention/a.cu.o\t0\t39\t16\t0",
+        "d/lean_attention/b.cu.o\t0\t32\t32\t0",
+        "c.cu.o\t17\t39\t39\t0",
+        "d.cc.o\t0\t1\t1\t1",
+        "d/flash_attention/new.cu.o\t8\t40\t40\t0",
+        "new.cc.o\t4\t8\t8\t1",
         "",
     ]

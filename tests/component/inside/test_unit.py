@@ -92,7 +92,7 @@ def test_nothing_to_run_is_told(unit: Path) -> None:
     done = run(unit)
     assert (done.returncode, done.stderr) == (
         2,
-        "usage: unit COMPILER ARGUMENTS | unit --spare[-after-ptx] OUTPUT\n",
+        "usage: unit COMPILER ARGUMENTS | unit --spare OUTPUT\n",
     )
 
 

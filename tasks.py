@@ -87,7 +87,7 @@ def image(
         push=None if push is None else require_repository(push),
         platforms=() if platform is None else require_platforms(platform),
     )
-    made = {name: one.image(options) for name, one in chosen.builds().items()}
+    made = {name: one.image(options) for name, one in chosen.builds(compiles=True).items()}
     if console:
         console.show(dumps(images_answer(made)))
 
@@ -138,7 +138,13 @@ def build(
     wiring = chosen.wiring
     console = document_console(wiring) if json else None
     found = chosen.builds(
-        jobs=jobs, memory=memory, force=force, cache=cache, compile_cache=compile_cache, ahead=from_
+        jobs=jobs,
+        memory=memory,
+        force=force,
+        cache=cache,
+        compile_cache=compile_cache,
+        ahead=from_,
+        compiles=True,
     )
     made = build_all(found, wiring.runner.interrupt, command_to_continue("build"))
     for package in made:
@@ -169,7 +175,10 @@ def compile(  # noqa: A001 - the verb's name
     if arch is None or into is None:
         raise ValidationError("compile needs --arch and --into.", advice="Like --arch 90 --into store.")
     wanted = architectures(arch)
-    for one in chosen.builds(jobs=jobs, memory=memory, compile_cache=compile_cache, into=into).values():
+    found = chosen.builds(jobs=jobs, memory=memory, compile_cache=compile_cache, into=into, compiles=True)
+    for one in found.values():
+        one.require_compiled(wanted)  # of all variants, before hours of compiling
+    for one in found.values():
         one.compile(wanted)
 
 
@@ -492,10 +501,14 @@ def clean(
         console.show(dumps(answer))
 
 
-@verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job for each architecture, for ./run compile")
-def matrix(_context: Context, json: bool = False, by: str | None = None) -> None:
+@verb(
+    json="as JSON: GitHub's strategy.matrix",
+    by="arch: one job for each architecture, for ./run compile",
+    base="base that compiles the architectures (auto: the variants' own architectures)",
+)
+def matrix(_context: Context, json: bool = False, by: str | None = None, base: str = "auto") -> None:
     """Show the jobs of a release, one for each package, as release.yml builds them."""
-    show_matrix(make_wiring(), as_json=json, by=by)
+    show_matrix(make_wiring(), as_json=json, by=by, base=base)
 
 
 @verb(

@@ -205,6 +205,9 @@ class Verbs(Program):
         )
 
     def _unknown(self, word: str, verb: str | None) -> ValidationError:
+        before = self.argv[self.argv.index(word) - 1] if word in self.argv else ""
+        if before.startswith("--") and self.argv.count(before) > 1:
+            return ValidationError(f"{before} is given twice", advice=f"It takes one value. {_help_of(verb)}")
         if not word.startswith("-"):
             what, near = "verb", nearest(word, self.collection.task_names)
         else:

@@ -18,6 +18,7 @@ from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
 from builder.errors import ValidationError
 from builder.pipeline.plan import PlanOptions, require_base
+from builder.ports import CompileCaches
 from builder.project.variants import Variant
 
 
@@ -112,10 +113,12 @@ class ChosenVariants:
         compile_cache: str | None = None,
         ahead: str | None = None,
         into: str | None = None,
+        compiles: bool = False,
     ) -> dict[str, VariantBuild]:
         """Return the variants' builds by name.
 
-        If there are several, each line of output begins with its variant.
+        If there are several, each line of output begins with its variant. Compile caches are opened only for
+        a verb that ``compiles``.
 
         Raises ``ValidationError`` for a wrong value of a flag, and what ``variants`` and ``named_builders``
         do.
@@ -129,7 +132,7 @@ class ChosenVariants:
             cache=None if cache is None else require_cache(cache),
             image_builder=(self.builders["builder"] or "").split(",")[0] or None,
             builders=named_builders(wiring.engine, self.builders),
-            caches=named_caches(wiring, compile_cache, ahead, into),
+            caches=named_caches(wiring, compile_cache, ahead, into) if compiles else CompileCaches(),
         )
         single = len(variants) == 1
         reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]

@@ -112,7 +112,7 @@ def plan_options(
 
 def parse_jobs(value: str) -> int:
     """Return the number of ``--jobs``. Raises ``ValidationError`` for anything else."""
-    if not (value.isascii() and value.isdigit() and 1 <= int(value) <= _MOST_JOBS):
+    if not (re.fullmatch("[0-9]{1,4}", value) and 1 <= int(value) <= _MOST_JOBS):
         raise ValidationError(f"--jobs {value!r} is no number from 1 to {_MOST_JOBS}.")
     return int(value)
 

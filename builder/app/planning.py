@@ -76,7 +76,7 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     Raises ``NothingToDoError`` if none of the variants is compiled, and ``ValidationError`` if ``out`` holds
     something other than bake's files.
     """
-    folder = absolute(Path(out)) if out else wiring.dist / BAKE_FOLDER
+    folder = resolved(absolute(Path(out)) if out else wiring.dist / BAKE_FOLDER)
     is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_free and not is_bakes(folder):
         raise ValidationError(

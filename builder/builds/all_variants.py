@@ -17,13 +17,14 @@ def build_all(
 ) -> tuple[Path, ...]:
     """Build variants at once and return all packages. ``interrupt`` is passed to ``side_by_side``.
 
-    Raises ``DiskError`` before the first build if several do not fit on a disk together. Of several, a build
-    that fails reports why at once, and the other builds go on; ``VariantsFailedError`` then lists what was
-    made and what was not, and ``command``, which continues.
+    Raises ``ValidationError`` before the first build if ``--memory`` is too little for one of several, and
+    ``DiskError`` if they do not fit on a disk together. Of several, a build that fails reports why at once,
+    and the other builds go on; ``VariantsFailedError`` then lists what was made and what was not, and
+    ``command``, which continues.
     """
     if len(builds) == 1:
         return next(iter(builds.values())).build()
-    _require_room_for(builds, interrupt)
+    _require_resources(builds, interrupt)
     made: dict[str, tuple[Path, ...]] = {}
 
     def build(name: str) -> None:
@@ -46,7 +47,7 @@ def joint_disk_needs(builds: Mapping[str, VariantBuild]) -> Iterator[DiskNeed]:
     return together({name: build.disk_needs() for name, build in builds.items()})
 
 
-def _require_room_for(builds: Mapping[str, VariantBuild], interrupt: Callable[[], None]) -> None:
+def _require_resources(builds: Mapping[str, VariantBuild], interrupt: Callable[[], None]) -> None:
     def needs_of(build: VariantBuild) -> tuple[DiskNeed, ...]:
         try:
             build.require_engine()
@@ -56,6 +57,8 @@ def _require_room_for(builds: Mapping[str, VariantBuild], interrupt: Callable[[]
 
     found = side_by_side({name: partial(needs_of, build) for name, build in builds.items()}, interrupt)
     needed = dict(zip(builds, found, strict=True))
+    for name in filter(needed.get, builds):
+        builds[name].require_memory()
     try:
         _require_together(needed)
     except DiskError:  # packages are read only now, since that takes seconds

@@ -47,7 +47,9 @@ from builder.errors import (
 )
 from builder.findings.finding import require_no_errors
 from builder.formats.package_names import CUDA, LINUX, SERVED
+from builder.gpu.architectures import Arch
 from builder.inside import costs
+from builder.onnxruntime.toolchain import compiled_for
 from builder.pipeline.check import native_sm, require_checked
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
@@ -209,15 +211,15 @@ class VariantBuild:
         self.require_engine()
         with self._locked():
             decided = self.plan()
-            self._require_compiled(decided, architectures)
+            targets = self._targets(decided, architectures)
             self._require_memory(decided)
             self._require_space(self._compile_needs(decided))
             rendered = self._render(decided)
-            with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
+            with self._reporter.step(f"compile {self._variant.name} for {', '.join(targets)}"):
                 if len(self._options.builders) > 1:
-                    self._spread(rendered, architectures)
+                    self._spread(rendered, targets)
                 else:
-                    self._compile_ahead(rendered, architectures, self._reporter)
+                    self._compile_ahead(rendered, targets, self._reporter)
 
     def _spread(self, rendered: Rendered, architectures: Sequence[str]) -> None:
         """Compile the architectures at once, each on the builder with the least to do."""
@@ -238,7 +240,12 @@ class VariantBuild:
         )
         shutil.rmtree(made)
 
-    def _require_compiled(self, decided: BuildPlan, architectures: Sequence[str]) -> None:
+    def require_compiled(self, architectures: Sequence[str]) -> None:
+        """Raise what ``compile`` does for architectures or a variant that it does not compile."""
+        self._targets(self.plan(), architectures)
+
+    def _targets(self, decided: BuildPlan, architectures: Sequence[str]) -> list[str]:
+        """Return the architectures that nvcc compiles for, ``90a`` where ORT's CMake replaces ``90``."""
         if decided.origin is not Origin.SOURCE:
             raise NothingToDoError(f"Nothing is compiled for {self._variant.name}: {decided.origin_reason}")
         known = [str(arch) for arch in decided.variant.sm]
@@ -247,6 +254,8 @@ class VariantBuild:
                 f"--arch: {self._variant.name} is not compiled for {', '.join(unknown)}",
                 advice=f"It has {', '.join(known)}.",
             )
+        wanted = {Arch.parse(one).number for one in architectures}
+        return [str(one) for one in compiled_for(decided.variant.sm, decided).sass if one.number in wanted]
 
     def _built(self, key: str) -> tuple[Path, ...]:
         """Return the packages of the last build if they are up to date; none with ``force``."""
@@ -259,6 +268,10 @@ class VariantBuild:
     def disk_needs(self) -> tuple[DiskNeed, ...]:
         """Return the disk space that a build takes if nothing is up to date."""
         return self._disk_needs(self.plan())
+
+    def require_memory(self) -> None:
+        """Raise ``ValidationError`` if ``--memory`` is less than the heaviest unit takes."""
+        self._require_memory(self.plan())
 
     def build_beside_others(self) -> tuple[Path, ...]:
         """Build as ``build`` does, and report a failure at once, since other builds may go on for hours."""

@@ -18,7 +18,7 @@ from socket import socket
 from socketserver import BaseServer, StreamRequestHandler, ThreadingUnixStreamServer
 from typing import TypeVar
 
-from builder.errors import BuilderError, CheckFailedError
+from builder.errors import BuilderError, CheckFailedError, ValidationError
 from builder.inside import agent
 from builder.inside.storage import MAY_PUT, NO, POLL, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
@@ -35,8 +35,9 @@ T = TypeVar("T")
 def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     """Yield the path of a socket that serves the build container, and report the counts when the block ends.
 
-    A cache that fails is not used again, of which one line warns. When the block ends, raises the error by
-    which ``caches.into`` failed, or ``CheckFailedError`` if that cache got nothing.
+    A cache that fails is not used again, of which one line warns; one that refuses to store objects is still
+    read. When the block ends, raises the error by which ``caches.into`` failed, or ``CheckFailedError`` if
+    that cache got nothing.
     """
     requests = _RequestServer(caches, reporter)
     is_long = len(tempfile.gettempdir().encode()) > _LONGEST
@@ -72,6 +73,7 @@ class _RequestServer:
         self._caches = caches
         self._reporter = reporter
         self._lost: dict[CompileCache, BuilderError] = {}
+        self._read_only: dict[CompileCache, BuilderError] = {}
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
@@ -91,16 +93,18 @@ class _RequestServer:
             is_there = all(self._on(cache, partial(cache.has, key), True) for cache in self._caches.writable)
             self._count("there" if is_there else "missed")
             return YES if is_there else NO
-        for cache in self._caches.writable:
-            self._on(cache, partial(cache.put, key, request[parts.end() :]), None)
-        self._count("kept")
+        value = request[parts.end() :]
+        kept = [self._put(cache, key, value) for cache in self._caches.writable]
+        if any(kept):
+            self._count("kept")
         return YES
 
     def close(self) -> None:
         """Report how many objects were found and kept. Raises what ``served`` raises."""
         counts, into = self._counts, self._caches.into
-        if into is not None and into in self._lost:
-            raise self._lost[into]
+        failed = self._lost | self._read_only
+        if into is not None and into in failed:
+            raise failed[into]
         if into is not None and not counts["kept"] + counts["there"] + counts["found"]:
             raise CheckFailedError(f"{into.name} got no object: ccache stored none of the compiled ones")
         asked = counts["found"] + counts["asked"]
@@ -115,9 +119,25 @@ class _RequestServer:
             found = self._on(cache, partial(cache.get, key), None)
             if found is not None and len(found) < agent.LARGEST:
                 if into is not None and into is not cache:
-                    self._on(into, partial(into.put, key, found), None)
+                    self._put(into, key, found)
                 return found
         return None
+
+    def _put(self, cache: CompileCache, key: str, value: bytes) -> bool:
+        """Return whether a cache stored an object. One that refuses to is not asked to again."""
+
+        def put() -> bool:
+            try:
+                cache.put(key, value)
+            except ValidationError as error:
+                with self._lock:
+                    is_first = self._read_only.setdefault(cache, error) is error
+                if is_first:
+                    self._reporter.warn(f"{error.headline} Nothing is stored there.")
+                return False
+            return True
+
+        return cache not in self._read_only and self._on(cache, put, otherwise=False)
 
     def _on(self, cache: CompileCache, call: Callable[[], T], otherwise: T) -> T:
         """Return the result of ``call``; ``otherwise`` from the cache's first failure on, with a warning."""

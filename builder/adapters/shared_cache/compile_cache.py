@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,14 +20,20 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    InvalidResponse,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 
 from builder.adapters.shared_cache.registry_cache import RegistryCache
 from builder.errors import ConfigError, TransferError, ValidationError
 from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
-from builder.files.disk import disk_errors
+from builder.files.disk import absolute, disk_errors
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.text import redacted
 from builder.ports import CompileCache
@@ -38,12 +46,23 @@ _PREFIX = "ortpacks/"
 
 _REDIS = re.compile(r"rediss?://[^/?#]+(/[0-9]*)?")
 
-_REFUSED = re.compile(r"status code: (4\d\d [\w ]+)(?:[^\0]*?<Code>(\w+)</Code>)?")
+_REFUSED = re.compile(
+    r"status code: (?P<status>(?P<number>4\d\d) [\w ]+)(?:[^\0]*?<Code>(?P<code>\w+)</Code>)?"
+)
 """The form of obstore's message for a refusal by S3."""
+
+_FOR_NOW = {"408", "409", "429"}
+"""Statuses by which S3 refuses what it may do later."""
+
+_NO_FOLDER = re.compile(r"(rediss?|s3|oci)(:|//)")
+"""The beginning of an address that is no folder's."""
 
 _UNKNOWN_TLS = "its TLS certificate was not accepted"
 
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
+
+_OBJECT = re.compile(r"[0-9a-z]{10,100}")
+"""The name of an object's file."""
 
 T = TypeVar("T")
 
@@ -82,7 +101,9 @@ def _cache_at(address: str, env: Mapping[str, str]) -> CompileCache | None:
         return S3Cache(address)
     if is_oci(address):
         return _registry(address)
-    return None if "://" in address or not address else FolderCache(Path(address).absolute())
+    if "://" in address or not address or _NO_FOLDER.match(address):
+        return None
+    return FolderCache(absolute(Path(address)))
 
 
 def _registry(text: str) -> RegistryCache | None:
@@ -104,6 +125,8 @@ class FolderCache:
     def require(self) -> None:
         """See ``ports.CompileCache.require``. A missing folder is made."""
         with disk_errors(self._folder):
+            if os.path.lexists(self._folder) and not self._folder.is_dir():
+                raise ValidationError(f"{self.name} is no folder", advice="Name a folder or a new path.")
             self._folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> bytes | None:
@@ -123,11 +146,11 @@ class FolderCache:
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
         if not self._folder.is_dir():
-            raise ValidationError(
-                f"{self.name} is no folder", advice="The first build that names it makes it."
-            )
+            advice = "" if os.path.lexists(self._folder) else "The first build that names it makes it."
+            raise ValidationError(f"{self.name} is no folder", advice=advice)
         with disk_errors(self._folder):
-            sizes = [size_of(file) for file in self._folder.glob("??/*")]
+            objects = (file for file in self._folder.glob("??/*") if _OBJECT.fullmatch(file.name))
+            sizes = [size_of(file) for file in objects if file.is_file()]
         return len(sizes), sum(sizes)
 
 
@@ -169,9 +192,14 @@ class RedisCache:
     def _ask(self, call: Callable[[], T]) -> T:
         try:
             return call()
-        except (AuthenticationError, ResponseError) as error:
+        except (AuthenticationError, NoPermissionError) as error:
             advice = "Set the password in REDISCLI_AUTH; the user's name goes into the address."
             raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
+        except ResponseError as error:
+            if "DB index" in str(error):
+                advice = "Correct the number at the end of the address."
+                raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
+            raise TransferError(f"{self.name} refuses", cause=str(error)) from error
         except InvalidResponse as error:
             raise TransferError(f"{self.name} does not answer as Redis", cause=str(error)) from error
         except (RedisError, UnicodeError) as error:  # UnicodeError: a host with an empty or long part
@@ -203,31 +231,41 @@ class S3Cache:
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``."""
-        return self._ask(lambda: bytes(self._store.get(key).bytes()))
+        with suppress(FileNotFoundError):
+            return self._ask(lambda: bytes(self._store.get(key).bytes()))
+        return None
 
     def has(self, key: str) -> bool:
         """See ``ports.CompileCache.has``."""
-        return self._ask(lambda: self._store.head(key)) is not None
+        with suppress(FileNotFoundError):
+            self._ask(lambda: self._store.head(key))
+            return True
+        return False
 
     def put(self, key: str, value: bytes) -> None:
         """See ``ports.CompileCache.put``."""
-        self._ask(lambda: self._store.put(key, value))
+        try:
+            self._ask(lambda: self._store.put(key, value))
+        except FileNotFoundError as error:
+            raise TransferError(f"{self.name} stores nothing", cause="the bucket is not there") from error
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
-        sizes = self._ask(lambda: [one["size"] for chunk in self._store.list() for one in chunk]) or []
+        sizes = self._ask(lambda: [one["size"] for chunk in self._store.list() for one in chunk])
         return len(sizes), sum(sizes)
 
-    def _ask(self, call: Callable[[], T]) -> T | None:
-        """Return the result of ``call``; ``None`` when an object is not there."""
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Return the result of ``call``. Raises ``FileNotFoundError`` when an object is not there."""
         try:
             return call()
         except FileNotFoundError:
-            return None
+            raise
         except BaseError as error:
             if refused := _REFUSED.search(str(error)):
                 advice = "The variables are AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-                cause = ": ".join(filter(None, refused.groups()))
+                cause = ": ".join(filter(None, refused.group("status", "code")))
+                if refused["number"] in _FOR_NOW:
+                    raise TransferError(f"{self.name} refuses for now", cause=cause) from error
                 raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
             said, _, details = str(error).partition("\n")
             cause = _UNKNOWN_TLS if "InvalidCertificate" in details else said.rpartition(" - ")[2]

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 
 from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
+from builder.onnxruntime.toolchain import widened
+from builder.pipeline.plan import Decision, PlanOptions, decide, require_base
 from builder.project.variants import Origin, Project
 
 _RUNNER = "ubuntu-24.04"
@@ -33,15 +35,17 @@ class MatrixLeg:
     timeout_minutes: int
 
 
-def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
+def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None, base: str = "auto") -> None:
     """Print the jobs as a table, or as JSON on one line.
 
+    ``base``: the base that compiles, which may add architectures (``widen``); with ``auto`` none are added.
     Raises ``ConfigError``, and ``ValidationError`` for a ``--by`` that is not ``arch``.
     """
+    require_base(wiring.project, base)
     if by not in {None, "arch"}:
         raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
     found = matrix_legs(wiring.project)
-    found = architecture_legs(found) if by else found
+    found = architecture_legs(found, wiring.project, base) if by else found
     wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
 
 
@@ -65,10 +69,19 @@ def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
     )
 
 
-def architecture_legs(legs: Iterable[MatrixLeg]) -> tuple[MatrixLeg, ...]:
+def architecture_legs(legs: Iterable[MatrixLeg], project: Project, base: str) -> tuple[MatrixLeg, ...]:
     """Return a job of ``./run compile --arch`` for each architecture that may have to be compiled."""
     compiled = (leg for leg in legs if leg.origin != Origin.WHEEL.value)
-    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in leg.sm)
+    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in _compiled_on(leg, project, base))
+
+
+def _compiled_on(leg: MatrixLeg, project: Project, base: str) -> Iterable[str]:
+    """Return the architectures of a job's package if a base compiles it."""
+    if base == "auto":
+        return leg.sm
+    decisions = Decision(value=base, reason="matrix"), Decision(value=Origin.SOURCE, reason="matrix")
+    plan = widened(decide(project, project.variants[leg.variant], PlanOptions(), *decisions))
+    return map(str, plan.variant.sm)
 
 
 def matrix_json(found: Iterable[MatrixLeg]) -> str:

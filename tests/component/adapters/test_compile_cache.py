@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from socketserver import ThreadingUnixStreamServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer, ThreadingUnixStreamServer
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -170,6 +170,31 @@ def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:
     ]
 
 
+class ReadOnly(FolderCache):
+    """A cache with a login that may not write."""
+
+    def put(self, key: str, value: bytes) -> None:
+        raise ValidationError("read-only refuses", cause="no permission")
+
+
+def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path) -> None:
+    FolderCache(tmp_path).put(KEY, b"made")
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=ReadOnly(tmp_path)), reporter) as one:
+        for other in ("cd", "ef"):
+            assert one.ask("PUT", KEY.replace("ab", other), b"new") == (201, b"")
+        assert one.ask("GET", KEY) == (200, b"made")
+    assert reporter.lines == [
+        "! read-only refuses: no permission. Nothing is stored there.",
+        f"{tmp_path}: 1 of 1 objects found, 0 new",
+    ]
+    with (
+        pytest.raises(ValidationError, match="read-only"),
+        ccache(CompileCaches(into=ReadOnly(tmp_path))) as one,
+    ):
+        one.ask("PUT", KEY.replace("ab", "cd"), b"new")
+
+
 def test_a_result_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(TransferError, match="broken does not answer: cut"),
@@ -243,6 +268,11 @@ def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:
         "redis://",
         "redis:///0",
         "redis://host/zero",
+        "redis:localhost",
+        "rediss:/localhost",
+        "redis//localhost",
+        "s3:/bucket",
+        "oci:host/name",
         "s3://",
         "s3:///prefix",
         "s3://b?x=1",
@@ -347,6 +377,44 @@ def test_a_service_that_finds_our_clock_wrong_is_told_as_a_refusal(monkeypatch: 
             compile_cache("s3://bucket", "--into", {}).require()
 
 
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (
+            b"-OOM command not allowed when used memory > 'maxmemory'.",
+            TransferError,
+            "refuses: command not allowed",
+        ),
+        (b"-MOVED 1 127.0.0.1:7001", TransferError, "refuses: "),
+        (b"-NOAUTH Authentication required.", ValidationError, "REDISCLI_AUTH"),
+        (b"-NOPERM this user has no permissions", ValidationError, "REDISCLI_AUTH"),
+        (b"-ERR DB index is out of range", ValidationError, "Correct the number"),
+    ],
+)
+def test_a_redis_that_cannot_is_told_from_one_that_may_not(
+    said: bytes, kind: type[BuilderError], message: str
+) -> None:
+    with redis_that_says(said) as port, pytest.raises(kind, match=message):
+        compile_cache(f"redis://127.0.0.1:{port}", "--into", {}).require()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        ("429 Too Many Requests", TransferError, "refuses for now: 429 Too Many Requests"),
+        ("403 Forbidden", ValidationError, "refuses: 403 Forbidden"),
+        ("404 Not Found", TransferError, "stores nothing: the bucket is not there"),
+    ],
+)
+def test_an_object_that_s3_does_not_take_is_not_stored(
+    status: str, kind: type[BuilderError], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with babbling(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode()) as port:
+        use_s3(monkeypatch, f"http://127.0.0.1:{port}")
+        with pytest.raises(kind, match=message):
+            compile_cache("s3://bucket", "--into", {}).put(KEY, b"made")
+
+
 @contextmanager
 def babbling(said: bytes) -> Iterator[int]:
     """Return a port whose server sends ``said`` to every client."""
@@ -354,6 +422,23 @@ def babbling(said: bytes) -> Iterator[int]:
         threading.Thread(target=_babble, args=(server, said), daemon=True).start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def redis_that_says(said: bytes) -> Iterator[int]:
+    """Return a port whose server answers every command with ``said``."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                if line.startswith(b"*"):
+                    self.wfile.write(said + b"\r\n")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 def _babble(server: socket.socket, said: bytes) -> None:
@@ -370,3 +455,20 @@ def test_a_folder_that_cannot_be_made_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises((DiskError, ValidationError), match="file"):
         compile_cache(str(tmp_path / "file" / "below"), "--into", {}).require()
+
+
+def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    file, dangling = tmp_path / "file", tmp_path / "dangling"
+    file.write_text("")
+    dangling.symlink_to(tmp_path / "gone")
+    for path in (file, dangling):
+        with pytest.raises(ValidationError, match=rf"^{path} is no folder\. Name a folder or a new path\.$"):
+            compile_cache(str(path), "--into", {}).require()
+
+
+def test_a_folder_s_objects_are_counted_without_parts_of_them(tmp_path: Path) -> None:
+    cache = FolderCache(tmp_path)
+    cache.put(KEY, b"made")
+    (tmp_path / f"{KEY}.part-1").write_bytes(b"ma")
+    (tmp_path / "ab" / "abcdefghijkl").mkdir()
+    assert cache.usage() == (1, 4)

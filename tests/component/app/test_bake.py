@@ -81,6 +81,24 @@ def test_an_earlier_folder_is_made_anew(site: Site, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("away.part-*"))
 
 
+def test_a_folder_is_replaced_where_it_is(site: Site, tmp_path: Path) -> None:
+    """Its path may be a link, or lead through the folder itself."""
+    out, link = tmp_path / "disk" / "away", tmp_path / "link"
+    baked(site, "legacy", "latest", out=out)
+    link.symlink_to(out)
+    for way in (link, out / ".." / "away"):
+        baked(site, "legacy", out=way)
+        assert {path.name for path in out.iterdir()} == {"docker-bake.json", "legacy", "wheels"}
+    assert link.is_symlink()
+
+
+def test_a_folder_that_is_named_through_a_new_one_stays(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "thesis.pdf").write_text("years of work")
+    with pytest.raises(ValidationError, match="bake did not make what is in it"):
+        baked(site, "legacy", out=tmp_path / "new" / "..")
+    assert (tmp_path / "thesis.pdf").read_text() == "years of work"
+
+
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: bool) -> None:
     out = tmp_path / "home"

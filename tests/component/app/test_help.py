@@ -61,6 +61,14 @@ def test_list_has_every_verb(copied: Place) -> None:
             "build legacy",
             "'legacy' is no verb. Did you mean --variant legacy? ./run build --help has its flags.",
         ),
+        (
+            "build --from one --from two",
+            "--from is given twice. It takes one value. ./run build --help has its flags.",
+        ),
+        (
+            "build --jobs 2 --jobs 2",
+            "--jobs is given twice. It takes one value. ./run build --help has its flags.",
+        ),
         ("--hlp", "'--hlp' is no flag. Did you mean --help? ./run --list has the verbs."),
         ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
         (

@@ -33,6 +33,11 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
         ("--profile", "tiny", "error: --profile 'tiny' is none of full, lean, minimal.\n"),
         ("--host", "Wheel", "error: --host 'Wheel' is none of wheel, source.\n"),
         ("--jobs", "0", "error: --jobs '0' is no number from 1 to 1024.\n"),
+        (
+            "--jobs",
+            "9" * 5000,
+            f"error: --jobs '{'9' * 5000}' is no number from 1 to 1024.\n",
+        ),
         ("--jobs", "²", "error: --jobs '²' is no number from 1 to 1024.\n"),
         ("--memory", "8", "error: --memory '8' is no size. Like 20G or 6000M.\n"),
         ("--memory", "0G", "error: --memory '0G' is no size. Like 20G or 6000M.\n"),

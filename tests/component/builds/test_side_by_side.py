@@ -14,13 +14,20 @@ import pytest
 
 from builder.builds.all_variants import build_all, joint_disk_needs
 from builder.builds.side_by_side import side_by_side
-from builder.builds.variant_build import VariantBuild
-from builder.errors import CheckFailedError, CommandError, DiskError, TransferError, VariantsFailedError
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.errors import (
+    CheckFailedError,
+    CommandError,
+    DiskError,
+    TransferError,
+    ValidationError,
+    VariantsFailedError,
+)
 from builder.pipeline.plan import plan
 from builder.ports import ImageBuild
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
-from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, Site, variant_build, with_tools
+from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
 from tests.support.fakes.ports import NoEngine
 
 FAR = 10
@@ -144,6 +151,18 @@ def build_two(site: Site) -> tuple[Path, ...]:
     """Build legacy and modern at once."""
     builds = {name: variant_build(site, name) for name in ("legacy", "modern")}
     return build_all(builds, lambda: None, "./run build --all")
+
+
+def test_memory_is_checked_for_all_variants_before_the_first_compiles(site: Site) -> None:
+    """``legacy`` would fit; a unit of ``latest`` took 4,174 MiB (builder/inside/costs.tsv)."""
+    options = BuildOptions(plan_options=WISHES, memory=3 << 30)
+    builds = {
+        name: VariantBuild(site.shop, site.shop.project.packages[name], options, site.reporter)
+        for name in ("legacy", "latest")
+    }
+    with pytest.raises(ValidationError, match=r"^--memory: 3072 MiB are too little for latest: "):
+        build_all(builds, lambda: None, "./run build --all")
+    assert site.engine.builds == []
 
 
 def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(site: Site) -> None:

@@ -409,6 +409,19 @@ def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: 
     assert packages(site) == [PACKAGE, THIN]
 
 
+def test_an_architecture_is_compiled_under_the_name_that_ort_gives_it(site: Site, tmp_path: Path) -> None:
+    """From 1.23 on, ONNX Runtime's CMake replaces 90 by 90a; ``latest`` is widened by 10.3 and 12.1 then."""
+    options = BuildOptions(
+        plan_options=replace(WISHES, base="redist"),
+        caches=CompileCaches(into=FolderCache(tmp_path / "store")),
+    )
+    latest = VariantBuild(site.shop, site.shop.project.variants["latest"], options, site.reporter)
+    latest.compile(["89", "90", "103"])
+    assert site.engine.builds[-1].args["AHEAD"] == "89-90a-103"
+    with pytest.raises(ValidationError, match=r"for 75\. It has 89, 90, 100, 103, 120, 121\."):
+        latest.require_compiled(["75"])
+
+
 def spread(site: Site, store: CompileCache) -> VariantBuild:
     return flagged(site, caches=CompileCaches(into=store), builders=Builders(("one", "two")))
 

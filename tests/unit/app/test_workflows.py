@@ -155,7 +155,7 @@ def test_what_is_built_is_asked_of_the_project() -> None:
 def test_a_release_of_official_wheels_alone_compiles_nothing(project: Project) -> None:
     """A job with an empty matrix fails, and its run with it."""
     wheels = replace(project, onnxruntime=replace(project.onnxruntime, origin=Origin.WHEEL))
-    nothing = matrix_json(architecture_legs(matrix_legs(wheels)))
+    nothing = matrix_json(architecture_legs(matrix_legs(wheels), wheels, "nvidia"))
     assert jobs()["compile"]["if"] == f"needs.matrix.outputs.architectures != '{nothing}'"
 
 
@@ -211,7 +211,7 @@ def test_any_base_makes_a_release_and_is_tried_each_night(project: Project) -> N
     assert (sorted(asked["options"]), asked["default"], asked["type"]) == (bases, "nvidia", "choice")
     assert release["env"]["BASE"] == "${{ inputs.base || 'nvidia' }}"
     named = [script for script in scripts("release") if "--base" in script or "lock --check" in script]
-    assert len(named) == 4
+    assert len(named) == 5
     assert all('"$BASE"' in script for script in named)
     assert [one for one in bases if f"--base {one}" in text("release")] == []
     assert sorted(jobs("canary")["build"]["strategy"]["matrix"]["base"]) == bases  # type: ignore[index]

@@ -54,14 +54,25 @@ def test_packages_without_cuda_are_repacked_whatever_the_variants_are(project: P
 
 def test_each_architecture_that_may_be_compiled_has_a_leg_of_its_own(project: Project) -> None:
     made = matrix_legs(of(project, Origin.AUTO, old=["50", "52"], new=["90a"]))
-    by_arch = architecture_legs(made)
+    by_arch = architecture_legs(made, project, "auto")
     assert [(leg.variant, leg.sm) for leg in by_arch] == [
         ("old", ("50",)),
         ("old", ("52",)),
         ("new", ("90a",)),
     ]
     schema("matrix").validate(json.loads(matrix_json(by_arch)))
-    assert architecture_legs(matrix_legs(of(project, Origin.WHEEL, new=["75"]))) == ()
+    assert architecture_legs(matrix_legs(of(project, Origin.WHEEL, new=["75"])), project, "auto") == ()
+
+
+def test_a_leg_is_for_what_the_base_compiles(project: Project) -> None:
+    """``latest`` is widened by 10.3 and 12.1 where ORT replaces 100 by 100a (from 1.23 on)."""
+    legs = [leg for leg in matrix_legs(project) if leg.variant == "latest"]
+    plain, accelerated = (
+        [sm for leg in architecture_legs(legs, project, base) for sm in leg.sm]
+        for base in ("assembled", "redist")
+    )
+    assert plain == ["89", "90", "100", "120"]
+    assert accelerated == ["89", "90", "100", "103", "120", "121"]
 
 
 def test_every_name_has_a_leg_and_the_schema_takes_it(root: Path, project: Project) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.pieces import ROOT, count, laid_out, result_file, sample
 from builder.app.flags import parse_memory
-from builder.errors import ValidationError
+from builder.errors import BuilderError, ValidationError
 from builder.inside import costs
 from builder.ports import ImageBuild
 from tests.integration.faults_world import configured_tree
@@ -58,6 +58,8 @@ def main() -> None:
     parser.add_argument("--memory", type=_memory, default="8G")
     parser.add_argument("--json", type=result_file)
     asked = parser.parse_args()
+    if asked.units > _CUDA_UNITS:
+        parser.error(f"--units {asked.units}: the sample has {_CUDA_UNITS}")
     rows: list[Row] = []
     for row in _runs(heaviest(asked.units), asked.runs, asked.memory):
         rows.append(row)
@@ -118,4 +120,7 @@ def of_step(dockerfile: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BuilderError as error:
+        sys.exit(f"error: {error}")

@@ -30,6 +30,7 @@ from builder.adapters.process import ProcessRunner
 from builder.adapters.shared_cache.cache_server import served
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.errors import BuilderError
 from builder.inside import costs
 from builder.pipeline.compile import StageBuild, export
 from builder.pipeline.plan import PlanOptions
@@ -236,4 +237,7 @@ def differing(rows: Sequence[Row]) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BuilderError as error:
+        sys.exit(f"error: {error}")

@@ -27,10 +27,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.bars import bars_picture
+from benchmarks.pieces import result_file
 from builder.app.flags import make_wiring, plan_options
 from builder.builds.estimate import unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs, pool
 from builder.inside.costs import Cost
@@ -462,8 +464,8 @@ def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
 def main() -> None:
     """Print the table, and write the picture if ``--svg`` names a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--profile", default="full")
-    parser.add_argument("--svg", type=Path, help="file for a picture of the table")
+    parser.add_argument("--profile", choices=[one.value for one in Profile], default="full")
+    parser.add_argument("--svg", type=result_file, help="file for a picture of the table")
     options = parser.parse_args()
     wiring = make_wiring()
     known = costs.read(wiring.root / "builder/inside/costs.tsv")

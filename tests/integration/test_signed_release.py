@@ -32,10 +32,10 @@ from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.loopback import static_server
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 from tests.support.cache_servers import registry_server
-from tests.support.factories.mirroring import static_server
 from tests.support.factories.publishing import TAG, github, of_two_variants, ports, project_at
 from tests.support.factories.releases import TEXTS, FakeTime, append_sum
 from tests.support.factories.signing import FIRST, signing

@@ -40,6 +40,7 @@ from tests.support.factories.publishing import TAG, github, of_two_variants, por
 from tests.support.factories.releases import TEXTS, FakeTime, append_sum
 from tests.support.factories.signing import FIRST, signing
 from tests.support.fakes.ports import FakeReporter
+from tests.support.faults.damage import flip
 
 pytestmark = pytest.mark.integration
 
@@ -135,9 +136,7 @@ def flipped(dist: Path, folder: Path, name: str) -> Path:
     """Return a copy of ``dist`` in which a bit of one file is another one."""
     shutil.copytree(dist, folder)
     (file,) = folder.glob(name)
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    flip(file)
     return folder
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from tests.doubles.release import entry, manifest_of, member, name_of, write_index
+from tests.doubles.release import entry, manifest_of, name_of, write_index
+from tests.support.factories.archives import member
 from tests.support.faults.client import Ground, Quick, outlive
 from tests.support.faults.counted import cases_of
 

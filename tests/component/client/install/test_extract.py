@@ -133,14 +133,6 @@ def test_a_refused_archive_leaves_nothing(machine: Machine, tmp_path: Path) -> N
     }
 
 
-@pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
-def test_modes_are_ours_not_the_archive_s(tmp_path: Path, mode: int) -> None:
-    members = [member(TOP, type=tarfile.DIRTYPE), *good()]
-    members[-1][0].mode = mode
-    taken(members, tmp_path / "out")
-    assert (tmp_path / "out/lib/a.so").stat().st_mode & 0o7777 == 0o755
-
-
 def test_nothing_that_reads_zstd_is_said_before_the_download(readers: Readers) -> None:
     readers()
     with pytest.raises(ToolMissingError, match="apt install zstd") as caught:

@@ -30,9 +30,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from benchmarks.measuring import answer, descendants, empty_folder, peak_of
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.loopback import static_server
 from tests.support import ROOT
 from tests.support.cache_servers import registry_server
-from tests.support.factories.mirroring import static_server
 
 LIMIT = 300e6
 """The most bytes that all processes of a verb together may take."""

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from urllib.parse import unquote
 
 from tests.doubles.loopback import listening
+from tests.doubles.release import Handler
 
 
 @dataclass
@@ -33,16 +34,11 @@ class FileServer:
 
 @contextmanager
 def serve(server: FileServer) -> Iterator[FileServer]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class FileHandler(Handler):
+        def do_GET(self) -> None:  # noqa: N802 as http.server calls it
             _answer(self, server)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), FileHandler)
     httpd.daemon_threads = True
     with listening(httpd) as url:
         server.url = f"{url}/debian"
@@ -52,37 +48,22 @@ def serve(server: FileServer) -> Iterator[FileServer]:
             server.released.set()
 
 
-def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:
+def _answer(handler: Handler, server: FileServer) -> None:
     wanted = handler.headers.get("Range", "")
     server.requests.append((handler.path, wanted))
     fault = server.faults.pop(0) if server.faults else ""
     body = server.files.get(unquote(handler.path).removeprefix("/debian/"))
     if fault.isdigit() or body is None:
-        _head(handler, int(fault) if fault else 404, {"Content-Length": "0"})
+        handler.answer(int(fault) if fault else 404, b"")
         return
     start = 0
     if wanted and server.ranges and handler.headers.get("If-Range", server.etag) == server.etag:
         start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-    headers = {"Content-Length": str(len(body) - start), "ETag": server.etag}
+    headers = {"ETag": server.etag}
     if start:
         headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-    _head(handler, 206 if start else 200, headers)
-    _send(handler, server, body[start:], fault)
-
-
-def _head(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]) -> None:
-    handler.send_response(status)
-    for name, value in headers.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-
-
-def _send(handler: BaseHTTPRequestHandler, server: FileServer, body: bytes, fault: str) -> None:
-    if fault not in {"cut", "stall"}:
-        handler.wfile.write(body)
-        return
-    handler.wfile.write(body[: len(body) // 2])
-    handler.wfile.flush()
+    rest = body[start:]
+    cut = len(rest) // 2 if fault in {"cut", "stall"} else None
+    handler.answer(206 if start else 200, rest, headers, cut=cut)
     if fault == "stall":
         server.released.wait(30)
-    handler.close_connection = True

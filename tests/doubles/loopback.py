@@ -1,11 +1,13 @@
-"""Runner of a server of the standard library in a thread, inside a block."""
+"""Runner of a server of the standard library inside a block, and a server of a folder's files."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import HTTPServer
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @contextmanager
@@ -19,3 +21,18 @@ def listening(server: HTTPServer) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    """The request handler of ``python -m http.server``, without its log."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+        """Log no request."""
+
+
+@contextmanager
+def static_server(folder: Path) -> Iterator[str]:
+    """Serve a folder on 127.0.0.1 and yield the server's URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=str(folder)))
+    with listening(server) as url:
+        yield url

@@ -19,6 +19,7 @@ from backports import zstd
 from tests.doubles.library import library
 from tests.doubles.loopback import listening
 from tests.doubles.wheels import Wheel
+from tests.support.factories.archives import member
 
 HOST = "lib/libonnxruntime.so.1"
 FILES: dict[str, bytes] = {
@@ -139,16 +140,6 @@ def path_of(member: str) -> str:
 
 def capabilities(variant: str) -> dict[str, str]:
     return {item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES.split()}
-
-
-def member(
-    name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = ""
-) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    info.type = kind
-    info.linkname = link
-    return info, content
 
 
 def archive(members: list[tuple[tarfile.TarInfo, bytes]], form: str = ".tar.zst") -> bytes:

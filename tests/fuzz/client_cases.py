@@ -18,7 +18,8 @@ from backports import zstd
 from builder.files.disk import remove
 from tests.doubles.loopback import listening
 from tests.doubles.machine import Machine
-from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index, write_release
+from tests.doubles.release import archive, entry, manifest_of, name_of, write_index, write_release
+from tests.support.factories.archives import member
 
 FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 3000}
 """The files of a package without a host library, so that no child process tries it out."""
@@ -248,7 +249,8 @@ def _spoil_member(members: list[tuple[tarfile.TarInfo, bytes]], source: random.R
         named = {"name": name, "below": f"{TOP}/{name}"}.get(change, info.name)
         kinds = b"0123456789\0LKSxg" if change in {"kind", "link"} else b"0"
         at = source.randrange(len(kinds))
-        members[place] = member(named[:200], content, kinds[at : at + 1], name if change == "link" else "")
+        link = name if change == "link" else ""
+        members[place] = member(named[:200], content, type=kinds[at : at + 1], linkname=link)
         if change == "sparse":
             members[place][0].pax_headers = {
                 "GNU.sparse.major": "1",

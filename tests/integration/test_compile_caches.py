@@ -31,6 +31,7 @@ from tests.support.cache_servers import (
     s3_server,
 )
 from tests.support.fakes.ports import FakeReporter
+from tests.support.faults.damage import flip
 
 pytestmark = pytest.mark.integration
 
@@ -131,9 +132,7 @@ def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> No
     made = fill(toolchain, "store", "nvcc")
     sound, pieces = (toolchain.folder / "unit.o").read_bytes(), toolchain.made()
     for file in made.values():
-        data = bytearray(file.read_bytes())
-        data[len(data) // 2] ^= 1
-        file.write_bytes(data)
+        flip(file)
     toolchain.compile(SET, nvcc=taking("store", "nvcc"))
     assert toolchain.made() == pieces
     assert (toolchain.folder / "unit.o").read_bytes() == sound

@@ -6,10 +6,7 @@ downloads nothing. docs/builds.md has a whole build.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from builder.app.locking import check_lock, lock_missing
 from builder.builds.wiring import Wiring
 from builder.ports import CompileCaches
 from builder.project.inputs import InputKind
+from tests.doubles.loopback import static_server
 from tests.integration.test_shared_cache import Machine, Watching, record
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to
@@ -29,13 +27,6 @@ pytestmark = pytest.mark.integration
 PATCH = "patches/ort-1.21-open-the-driver-late.patch"
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """A handler of a folder's files that prints nothing."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """Yield the hosts, to which the environment leads, with a cache that has this machine's inputs."""
@@ -45,14 +36,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     cache.mkdir()
     for name in ("store", "unpacked", "rootfs"):
         (cache / name).symlink_to(real.cache / name)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(found.mirror)))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    leading = found.environment(f"http://127.0.0.1:{server.server_port}")
-    for name, value in {**leading, "ORTPACKS_CACHE": str(cache)}.items():
-        monkeypatch.setenv(name, value)
-    yield found
-    server.shutdown()
-    server.server_close()
+    with static_server(found.mirror) as url:
+        for name, value in {**found.environment(url), "ORTPACKS_CACHE": str(cache)}.items():
+            monkeypatch.setenv(name, value)
+        yield found
 
 
 def project(folder: Path) -> Place:

@@ -32,14 +32,15 @@ from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.loopback import static_server
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 from tests.support.cache_servers import registry_server
-from tests.support.factories.mirroring import static_server
 from tests.support.factories.publishing import TAG, github, of_two_variants, ports, project_at
 from tests.support.factories.releases import TEXTS, FakeTime, append_sum
 from tests.support.factories.signing import FIRST, signing
 from tests.support.fakes.ports import FakeReporter
+from tests.support.faults.damage import flip
 
 pytestmark = pytest.mark.integration
 
@@ -135,9 +136,7 @@ def flipped(dist: Path, folder: Path, name: str) -> Path:
     """Return a copy of ``dist`` in which a bit of one file is another one."""
     shutil.copytree(dist, folder)
     (file,) = folder.glob(name)
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    flip(file)
     return folder
 
 

@@ -21,8 +21,8 @@ from builder.selection.select import select
 from builder.wheels.variant_properties import CARDS
 from tests.component.wheels.test_index import DRIVERS, FLOORS, MAPS
 from tests.doubles.github import REPOSITORY, GitHubDouble
+from tests.doubles.loopback import static_server
 from tests.support import ROOT
-from tests.support.factories.mirroring import static_server
 from tests.support.factories.publishing import TAG
 from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.pypi_programs import UV, pypi_program

@@ -26,12 +26,13 @@ from builder.formats.package_names import Form, Layout
 from builder.pipeline.plan import PlanOptions
 from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
 from builder.project.variants import Project
-from tests.doubles.release import archive, entry, manifest_of, member, write_index
+from tests.doubles.release import archive, entry, manifest_of, write_index
 from tests.elsewhere import load_dlls
 from tests.elsewhere.wine import Wine, there, windows
 from tests.images import embed_by_c_api
 from tests.images.test_arm64_image import SIMILARITIES
 from tests.support import ROOT
+from tests.support.factories.archives import member
 from tests.support.fakes.ports import FakeReporter
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from builder.adapters.transfer import HttpTransfer
 from builder.adapters.url_sources import UrlMirror, download_redist, download_url
 from builder.errors import IntegrityError, ParseError, TransferError
 from builder.project.inputs import Input, InputKind, Pin
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import static_server
 from tests.support.fakes.ports import FakeReporter
 
 NVCC = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
@@ -46,18 +44,13 @@ LIST = {
 developer.download.nvidia.com/compute/cuda/redist/redistrib_12.9.1.json; size is text."""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Log nothing."""
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, UrlMirror]]:
     """Return a folder in which addresses are paths of host and path, and a mirror that serves it."""
     folder = tmp_path / "served"
     folder.mkdir()
     transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: None, env={})
-    with listening(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))) as url:
+    with static_server(folder) as url:
         yield folder, UrlMirror(transfer, f"{url}/")
 
 

@@ -11,12 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import QuietFiles, listening
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 
@@ -24,11 +24,6 @@ HOST = "releases.example.invalid"
 """Name of the server, which only the proxy resolves."""
 
 DOWNLOAD_FAILED = 10
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 class Proxy(ThreadingHTTPServer):
@@ -86,7 +81,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def proxy(authority: Path, tmp_path: Path) -> Iterator[Proxy]:
     """Yield a running proxy to a TLS server of a release."""
     write_release(tmp_path / "release")
-    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "release")))
+    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=str(tmp_path / "release")))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "server.pem")
     served.socket = context.wrap_socket(served.socket, server_side=True)

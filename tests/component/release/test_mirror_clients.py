@@ -11,10 +11,11 @@ from builder.client.index_address import mirrored, place
 from builder.client.install.source import locate
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
+from tests.doubles.loopback import static_server
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
 from tests.support.factories.fetching import fetched, web
-from tests.support.factories.mirroring import Stand, static_server
+from tests.support.factories.mirroring import Stand
 from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import TEXTS, append_sum
 

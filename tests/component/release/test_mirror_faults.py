@@ -20,14 +20,9 @@ from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
+from tests.support.faults.damage import flip
 
 REPLACE = PublishOptions(replace=True)
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 def shorten(path: Path) -> None:

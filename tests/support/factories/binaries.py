@@ -1,4 +1,4 @@
-"""Factories of small fatbins and ELF libraries for the tests of readers, written by hand.
+"""Factories of small fatbins and ELF libraries, written by hand, and a check of what their readers refuse.
 
 Sources: the System V ABI; for symbol versions the Linux Standard Base, "Symbol Versioning"; for wrappers of
 fatbins NVIDIA's ``fatbinary_section.h``.
@@ -7,12 +7,13 @@ fatbins NVIDIA's ``fatbinary_section.h``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pytest
 from backports.zstd import compress
 
-from builder.binary.elf_headers import read_sections
+from builder.binary.elf_headers import FormatError, read_sections
 
 SASS, PTX, LTOIR = 2, 1, 8
 
@@ -289,3 +290,13 @@ def patched(data: bytes, place: int, form: str, *values: int) -> bytes:
     changed = bytearray(data)
     struct.pack_into(form, changed, place, *values)
     return bytes(changed)
+
+
+def assert_refused(
+    read: Callable[[bytes], object], error: type[FormatError], data: bytes, message: str, offset: int
+) -> None:
+    """Assert that ``read`` refuses ``data`` with this error, and that its text ends with the offset."""
+    with pytest.raises(error) as caught:
+        read(data)
+    found = str(caught.value), caught.value.offset
+    assert found == (f"{message} (at offset {offset:#x})", offset), found

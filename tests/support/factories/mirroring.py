@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,6 @@ from builder.project.variants import Project
 from builder.release.assets import ReleaseHost, ReleasePlan
 from builder.release.prepare import PublishOptions, ReleaseStatus
 from builder.release.publish import converge_release, publish_release
-from tests.doubles.loopback import listening
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG, of_two_variants, ports
 from tests.support.factories.releases import write_two_packages
@@ -119,18 +115,3 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
         for path in [folder, *folder.rglob("*")]
         if path.name not in {".drafts", ".lock"}
     }
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    """The request handler of ``python -m http.server``, without its log."""
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Log no request."""
-
-
-@contextmanager
-def static_server(folder: Path) -> Iterator[str]:
-    """Serve a folder on 127.0.0.1 and yield the server's URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    with listening(server) as url:
-        yield url

@@ -18,7 +18,8 @@ from builder.formats.manifest import (
     dumps,
 )
 from builder.formats.missing_kernels import MissingKernels
-from tests.doubles.release import archive, digest, member
+from tests.doubles.release import archive, digest
+from tests.support.factories.archives import member
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
 

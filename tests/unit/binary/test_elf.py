@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from builder.binary import elf_headers
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
-from tests.support.factories.binaries import RWX, elf, header_of, patched
+from tests.support.factories.binaries import RWX, assert_refused, elf, header_of, patched
 
 LIBRARY = elf(
     {".text": b"\x90" * 40},
@@ -23,6 +24,8 @@ LIBRARY = elf(
     },
     defines=("libdemo.so.1", "VERS_1.23.2"),
 )
+
+_refused = partial(assert_refused, read_elf, ElfError)
 
 
 def test_all_the_loader_would_read() -> None:
@@ -215,12 +218,6 @@ def test_a_dynamic_section_without_an_end() -> None:
 
 def _section_of(name: str, library: bytes = LIBRARY) -> Section:
     return next(section for section in read_sections(library) if section.name == name)
-
-
-def _refused(data: bytes, message: str, offset: int) -> None:
-    with pytest.raises(ElfError) as caught:
-        read_elf(data)
-    assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
 
 
 def test_a_version_chain_that_overlaps_itself_ends() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from builder.binary.elf import read_elf
 from builder.binary.elf_headers import FormatError, read_sections
 from builder.binary.embedded import embedded_version
 from builder.binary.library import wheel_version
-from tests.support.factories.binaries import elf, header_of, patched
+from tests.support.factories.binaries import assert_refused, elf, header_of, patched
 
 PROVIDER, GRAPH = "libonnxruntime_providers_cuda.so", "libcudnn_graph.so.9"
 
@@ -54,12 +55,7 @@ def test_two_sections_of_the_name_are_refused() -> None:
     name = struct.unpack_from("<I", library, header_of(library, ".rodata"))
     twice = patched(library, header_of(library, ".data"), "<I", *name)
     offset = library.rindex(b"\x001.23.2\x00")
-    with pytest.raises(FormatError) as caught:
-        _stamp(PROVIDER, twice)
-    assert (str(caught.value), caught.value.offset) == (
-        f"two sections named .rodata (at offset {offset:#x})",
-        offset,
-    )
+    assert_refused(partial(_stamp, PROVIDER), FormatError, twice, "two sections named .rodata", offset)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.support.factories.binaries import (
     ZSTD,
     A,
     F,
+    assert_refused,
     container,
     elf,
     empty_cubin,
@@ -242,10 +243,8 @@ def test_pages_are_kept_where_the_system_takes_them_back_itself(monkeypatch: pyt
 def test_a_fatbin_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fatbin, "LARGEST", len(GOOD))
     assert len(read_containers(GOOD)) == 1
-    message = f"a file of {len(GOOD) + 8} bytes: no library is larger than 4 GiB (at offset {len(GOOD):#x})"
-    with pytest.raises(FatbinError) as caught:
-        read_containers(GOOD + bytes(8))
-    assert (str(caught.value), caught.value.offset) == (message, len(GOOD))
+    message = f"a file of {len(GOOD) + 8} bytes: no library is larger than 4 GiB"
+    assert_refused(read_containers, FatbinError, GOOD + bytes(8), message, len(GOOD))
 
 
 def test_an_empty_container_s_header_before_a_container() -> None:
@@ -312,11 +311,8 @@ def test_more_beginnings_of_nothing_than_any_library_has(
     half = stray * 1000
     assert read_containers(elf({".rodata": half, ".data": half})) == ()
     library = elf({".rodata": half, ".data": half + stray})
-    with pytest.raises(FatbinError) as caught:
-        read_containers(library)
-    where = library.rindex(BEGIN)
-    message = f"more than 2,000 beginnings of containers that are none (at offset {where:#x})"
-    assert (str(caught.value), caught.value.offset) == (message, where)
+    message = "more than 2,000 beginnings of containers that are none"
+    assert_refused(read_containers, FatbinError, library, message, library.rindex(BEGIN))
 
 
 CUBIN = b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.text.scale\0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import pytest
 
@@ -10,13 +11,26 @@ from builder.binary.elf import read_elf
 from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError
-from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, header_of, image, patched, sass
+from tests.support.factories.binaries import (
+    LZ4,
+    PTX,
+    SASS,
+    assert_refused,
+    container,
+    elf,
+    header_of,
+    image,
+    patched,
+    sass,
+)
 
 BEGIN = bytes.fromhex("50ed55ba01001000")
 
 LIBRARY = elf({".text": b"\x90" * 32, ".nv_fatbin": sass(50, 60)}, needed=("libc.so.6",))
 
 WHERE = LIBRARY.index(BEGIN)
+
+_refused = partial(assert_refused, read_containers, FatbinError)
 
 
 def _table(data: bytes) -> int:
@@ -71,9 +85,7 @@ def test_a_library_for_any_processor_is_read(machine: int) -> None:
 def test_no_whole_elf_file(name: str) -> None:
     data, message, offset = NO_ELF_FILES[name]
     for read in (read_containers, read_elf):
-        with pytest.raises(ElfError) as caught:
-            read(data)
-        assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
+        assert_refused(read, ElfError, data, message, offset)
 
 
 ONE, TWO = sass(50), sass(60)
@@ -195,17 +207,9 @@ def test_a_section_that_runs_past_the_end_of_the_file() -> None:
         changed = patched(LIBRARY, at + 32, "<Q", size)
         message = f"truncated: section .nv_fatbin ends at {WHERE + size:,}, the file at {len(LIBRARY):,}"
         for read in (read_containers, read_elf):
-            with pytest.raises(ElfError) as caught:
-                read(changed)
-            assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {at:#x})", at)
+            assert_refused(read, ElfError, changed, message, at)
 
 
 def test_a_fatbin_section_that_claims_the_whole_file() -> None:
     changed = patched(LIBRARY, header_of(LIBRARY, ".nv_fatbin") + 24, "<QQ", 0, len(LIBRARY))
     _refused(changed, "no container where one must begin: magic 0x464c457f", 0)
-
-
-def _refused(data: bytes, message: str, offset: int) -> None:
-    with pytest.raises(FatbinError) as caught:
-        read_containers(data)
-    assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)

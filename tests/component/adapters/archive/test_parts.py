@@ -17,6 +17,7 @@ from builder.files.digest import file_digest
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 from tests.support.factories.archiving import MANIFEST, NAME, accept, archive, content, files_of_at_most
+from tests.support.faults.damage import flip
 
 NOISE = hashlib.shake_256(b"noise").digest(3_000_000)
 
@@ -77,12 +78,6 @@ def gone(part: Path) -> None:
     part.unlink()
 
 
-def flipped(part: Path) -> None:
-    data = bytearray(part.read_bytes())
-    data[len(data) // 2] ^= 1
-    part.write_bytes(data)
-
-
 def cut(part: Path) -> None:
     os.truncate(part, part.stat().st_size - 1)
 
@@ -106,7 +101,7 @@ def a_folder(part: Path) -> None:
 
 @pytest.mark.parametrize("form", list(Form))
 @pytest.mark.parametrize("number", [1, 4])
-@pytest.mark.parametrize("plant", [gone, flipped, cut, longer, empty, exchanged, a_folder])
+@pytest.mark.parametrize("plant", [gone, flip, cut, longer, empty, exchanged, a_folder])
 def test_the_part_that_is_missing_or_damaged_is_named(
     dist: Path, tmp_path: Path, form: Form, number: int, plant: Callable[[Path], None]
 ) -> None:

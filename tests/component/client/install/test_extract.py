@@ -26,7 +26,8 @@ from builder.errors import CommandError, IntegrityError, ToolMissingError
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
-from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index
+from tests.doubles.release import archive, entry, manifest_of, name_of, write_index
+from tests.support.factories.archives import member
 
 TOP = name_of("modern")
 
@@ -130,14 +131,6 @@ def test_a_refused_archive_leaves_nothing(machine: Machine, tmp_path: Path) -> N
         ".ortpacks",
         *(f".ortpacks/{name}" for name in ("lock", "downloads", "parts")),
     }
-
-
-@pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
-def test_modes_are_ours_not_the_archive_s(tmp_path: Path, mode: int) -> None:
-    members = [member(TOP, kind=tarfile.DIRTYPE), *good()]
-    members[-1][0].mode = mode
-    taken(members, tmp_path / "out")
-    assert (tmp_path / "out/lib/a.so").stat().st_mode & 0o7777 == 0o755
 
 
 def test_nothing_that_reads_zstd_is_said_before_the_download(readers: Readers) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from tests.doubles.release import entry, manifest_of, member, name_of, write_index
+from tests.doubles.release import entry, manifest_of, name_of, write_index
+from tests.support.factories.archives import member
 from tests.support.faults.client import Ground, Quick, outlive
 from tests.support.faults.counted import cases_of
 
@@ -166,15 +167,12 @@ def test_an_honest_one_of_the_same_making_is_installed(quick: Quick, tmp_path: P
 
 @pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
 def test_modes_are_ours_not_the_archive_s(quick: Quick, tmp_path: Path, mode: int) -> None:
-    content = tar({"LICENSE": b"MIT\n"})
-    spelt = raw(f"{TOP}/LICENSE", content=b"MIT\n", mode=mode)
-    folder = tmp_path / "release"
-    folder.mkdir()
-    packed = zstd.compress(content[: -len(spelt)] + spelt + bytes(1024))
-    (folder / f"{TOP}.tar.zst").write_bytes(packed)
-    index = write_index(folder, [entry("modern", packed, 4)])
-    assert quick.run("install", "--index", str(index)) == 0, quick.err
-    assert (quick.prefix / "current" / "LICENSE").stat().st_mode & 0o7777 == 0o644
+    spelt = b"".join(raw(f"{TOP}/{path}", content=text, mode=mode) for path, text in FILES.items())
+    content = raw(TOP, b"5", mode=mode) + tar()[: -len(spelt)] + spelt + bytes(1024)
+    index = release_of(tmp_path / "release", content)
+    assert quick.run("install", "--index", index) == 0, quick.err
+    modes = [(quick.prefix / "current" / path).stat().st_mode & 0o7777 for path in FILES]
+    assert modes == [0o644, 0o755]
 
 
 BOMBS = {

@@ -21,6 +21,7 @@ from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, name_of, serving, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
+from tests.support.factories.archives import member
 from tests.support.forked import forked_pip
 
 ARCHIVE = f"{name_of('modern')}.tar.zst"
@@ -157,9 +158,7 @@ def test_an_archive_is_a_release_of_its_own_whatever_its_name(
 
 def test_a_manifest_in_another_packages_folder_is_refused(machine: Machine, tmp_path: Path) -> None:
     top, told = name_of("modern"), release_double.manifest_of("legacy", FILES)
-    spoilt = release_double.archive(
-        [release_double.member(f"{top}/manifest.json", json.dumps(told).encode())]
-    )
+    spoilt = release_double.archive([member(f"{top}/manifest.json", json.dumps(told).encode())])
     (tmp_path / "x.tar.zst").write_bytes(spoilt)
     assert machine.run("select", "--offline", str(tmp_path / "x.tar.zst")) == 7
     assert f"its manifest is of {name_of('legacy')}, and lies in the folder {top}" in machine.err

@@ -17,7 +17,6 @@ from tests.doubles.release import (
     cut,
     entry,
     manifest_of,
-    member,
     name_of,
     serving,
     write_index,
@@ -25,6 +24,7 @@ from tests.doubles.release import (
 )
 from tests.doubles.wheels import WHEELS, indexing, unpacked
 from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
+from tests.support.factories.archives import member
 from tests.support.forked import forked_pip
 
 VERSIONS = ("1.22.0", "1.23.1", "1.23.2")

@@ -139,7 +139,7 @@ def require_cache(text: str) -> str:
     Raises ``ValidationError``, whose message repeats no secret.
     """
     words = [part.split("=", 1) for part in text.split(",")] if _WORDS.fullmatch(text) else []
-    found = [key for key in sorted(_SECRETS) if re.search(rf"\b{key}\s*=", text, re.IGNORECASE)]
+    found = [key for key in sorted(_SECRETS) if re.search(rf"\b{key}\W*=", text, re.IGNORECASE)]
     if found:
         raise ValidationError(
             f"--cache holds {', '.join(found)}",

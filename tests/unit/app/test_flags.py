@@ -56,6 +56,7 @@ def test_anything_else_is_refused_with_an_example(cache: str) -> None:
         ("type=gha,token=hunter2,", "token"),
         ("type=s3, secret_access_key = hunter2", "secret_access_key"),
         ("session_token=hunter2", "session_token"),
+        ('type=gha,"token"=hunter2', "token"),
     ],
 )
 def test_a_secret_is_refused_and_not_repeated(cache: str, key: str) -> None:

@@ -502,6 +502,18 @@ def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> Non
     assert toolchain.device_code().keys() == {"50", "52", "70"}
 
 
+def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: Toolchain) -> None:
+    """ONNX Runtime compiles 90a where a variant has 90 (``VariantBuild.compile``)."""
+    codes = "80:80", "90a:90a"
+    toolchain.compile(codes, nvcc="NVCC_ONLY=90 nvcc")
+    assert toolchain.made() == []
+    toolchain.compile(codes, nvcc="NVCC_ONLY=90a nvcc")
+    assert toolchain.made() == ["compute_90a.ii", "compute_90a/ptx", "unit.cu"]
+    toolchain.compile(codes)
+    assert toolchain.made().count("compute_90a/ptx") == 0
+    assert toolchain.device_code().keys() == {"80", "90a"}
+
+
 def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:
     options = "-Xfatbin=--raw -Xfatbin=--assemble=100:120 -Xfatbin=-compress-all"
     ptx = "--generate-code=arch=compute_90,code=[compute_90]"

@@ -73,10 +73,10 @@ def test_a_release_with_an_open_revision_ends_before_anything_is_built(root: Pat
 
 
 def test_the_matrix_is_what_run_says(root: Path, tmp_path: Path) -> None:
-    says = {"matrix": "legacy auto", "matrix --json": LEGS, "matrix --by arch --json": "[50]"}
+    says = {"matrix": "legacy auto", "matrix --json": LEGS, "matrix --by arch --base nvidia --json": "[50]"}
     answers = "".join(f"""'{asked}') echo '{answer}' ;; """ for asked, answer in says.items())
     stand_in(tmp_path, f'case "$*" in {answers}*) exit 1 ;; esac')
-    done = run(script(root, "matrix", -1), tmp_path, {"GITHUB_OUTPUT": "out"})
+    done = run(script(root, "matrix", -1), tmp_path, {"GITHUB_OUTPUT": "out", "BASE": "nvidia"})
     assert (done.returncode, done.stdout) == (0, "legacy auto\n")
     assert (tmp_path / "out").read_text() == f"legs={LEGS}\narchitectures=[50]\n"
 

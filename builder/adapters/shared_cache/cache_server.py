@@ -18,7 +18,7 @@ from socket import socket
 from socketserver import BaseServer, StreamRequestHandler, ThreadingUnixStreamServer
 from typing import TypeVar
 
-from builder.errors import BuilderError, CheckFailedError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, DiskError, ValidationError
 from builder.inside import agent
 from builder.inside.storage import MAY_PUT, NO, POLL, WAITING, YES
 from builder.ports import CompileCache, CompileCaches, Reporter
@@ -27,6 +27,8 @@ _REQUEST = re.compile(rb"(GET|HEAD|PUT) ([0-9a-z]{2}/[0-9a-z]{10,100})\n")
 
 _LONGEST = 75
 """Most bytes of the temporary folder's path: that of a socket in it has at most 107, on a Mac 103."""
+
+_GOES_ON = "The build goes on without it."
 
 T = TypeVar("T")
 
@@ -125,19 +127,17 @@ class _RequestServer:
 
     def _put(self, cache: CompileCache, key: str, value: bytes) -> bool:
         """Return whether a cache stored an object. One that refuses to is not asked to again."""
-
-        def put() -> bool:
-            try:
-                cache.put(key, value)
-            except ValidationError as error:
-                with self._lock:
-                    is_first = self._read_only.setdefault(cache, error) is error
-                if is_first:
-                    self._reporter.warn(f"{error.headline} Nothing is stored there.")
-                return False
+        if cache in self._lost or cache in self._read_only:
+            return False
+        try:
+            cache.put(key, value)
+        except (ValidationError, DiskError) as error:
+            self._note(self._read_only, cache, error, "Nothing more is stored there.")
+        except BuilderError as error:
+            self._note(self._lost, cache, error, _GOES_ON)
+        else:
             return True
-
-        return cache not in self._read_only and self._on(cache, put, otherwise=False)
+        return False
 
     def _on(self, cache: CompileCache, call: Callable[[], T], otherwise: T) -> T:
         """Return the result of ``call``; ``otherwise`` from the cache's first failure on, with a warning."""
@@ -146,11 +146,17 @@ class _RequestServer:
         try:
             return call()
         except BuilderError as error:
-            with self._lock:
-                is_first = self._lost.setdefault(cache, error) is error
-            if is_first:
-                self._reporter.warn(f"{error.headline} The build goes on without it.")
+            self._note(self._lost, cache, error, _GOES_ON)
             return otherwise
+
+    def _note(
+        self, failed: dict[CompileCache, BuilderError], cache: CompileCache, error: BuilderError, what: str
+    ) -> None:
+        """Note a cache's first error in ``failed``, and warn of it and of what follows."""
+        with self._lock:
+            is_first = failed.setdefault(cache, error) is error
+        if is_first:
+            self._reporter.warn(f"{error.headline} {what}")
 
     def _count(self, what: str) -> None:
         with self._lock:

@@ -171,26 +171,31 @@ def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:
 
 
 class ReadOnly(FolderCache):
-    """A cache with a login that may not write."""
+    """A cache that may not be written."""
+
+    def __init__(self, folder: Path, error: BuilderError) -> None:
+        super().__init__(folder)
+        self._error = error
 
     def put(self, key: str, value: bytes) -> None:
-        raise ValidationError("read-only refuses", cause="no permission")
+        raise self._error
 
 
-def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [ValidationError, DiskError])
+def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path, kind: type[BuilderError]) -> None:
     FolderCache(tmp_path).put(KEY, b"made")
-    reporter = FakeReporter()
-    with ccache(CompileCaches(shared=ReadOnly(tmp_path)), reporter) as one:
+    refusal, reporter = kind("read-only refuses", cause="no permission"), FakeReporter()
+    with ccache(CompileCaches(shared=ReadOnly(tmp_path, refusal)), reporter) as one:
         for other in ("cd", "ef"):
             assert one.ask("PUT", KEY.replace("ab", other), b"new") == (201, b"")
         assert one.ask("GET", KEY) == (200, b"made")
     assert reporter.lines == [
-        "! read-only refuses: no permission. Nothing is stored there.",
+        "! read-only refuses: no permission. Nothing more is stored there.",
         f"{tmp_path}: 1 of 1 objects found, 0 new",
     ]
     with (
-        pytest.raises(ValidationError, match="read-only"),
-        ccache(CompileCaches(into=ReadOnly(tmp_path))) as one,
+        pytest.raises(kind, match="read-only"),
+        ccache(CompileCaches(into=ReadOnly(tmp_path, refusal))) as one,
     ):
         one.ask("PUT", KEY.replace("ab", "cd"), b"new")
 

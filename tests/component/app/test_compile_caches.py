@@ -11,10 +11,12 @@ import pytest
 
 from builder.adapters.shared_cache.compile_cache import FolderCache
 from builder.app.compile_caches import named_cache, named_caches, shared_cache, show_caches
+from builder.app.decorators import ChosenVariants
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ToolMissingError, TransferError, ValidationError
 from builder.package.build_record import dumps, record_name
+from builder.pipeline.plan import PlanOptions
 from builder.ports import EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
 from tests.support.schemas import schema
@@ -98,6 +100,22 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError):
         show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)
+
+
+def test_only_a_verb_that_compiles_opens_a_cache(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "variable"
+    wiring = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": str(folder)})
+    chosen = ChosenVariants(
+        wiring=wiring,
+        names=("cpu",),
+        every=False,
+        plan_options=PlanOptions(),
+        builders={"builder": None, "context": None},
+    )
+    chosen.builds()
+    assert not folder.exists()
+    chosen.builds(compiles=True)
+    assert folder.is_dir()
 
 
 def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path, tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ _LAST_OF_BEFORE = "306758537fcd7224bc3a66a89c6a5d1c14e917d3^"
 _MOST = 100
 """The most units of a kind; there are more, so a sample by quantile has each of its units once."""
 
+_MEASURED = ("cpu", "peak", "cache")
+
 _INSIDE = Path(__file__).with_name("pieces_inside.py")
 
 _PROVIDER = "CMakeFiles/onnxruntime_providers_cuda.dir/"
@@ -204,7 +206,10 @@ def _of_before(path: str) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return lines with CPU seconds by both ways, their ratio, and how many objects differ."""
+    """Return lines of what both ways took, the ratio of CPU seconds, and how many objects differ.
+
+    By both ways are CPU seconds, the peak of the largest process and what ccache holds, both in MiB.
+    """
     lines = []
     for variant in (*_VARIANTS, ""):
         for kind, ends in (("CUDA", ".cu.o"), ("C++", ".cc.o"), ("all", ".o")):
@@ -214,15 +219,17 @@ def table(rows: Sequence[Row]) -> str:
                 if row["variant"] == variant or not variant
                 if str(row["unit"]).endswith(ends)
             ]
-            spent = {
-                way: sum(float(str(row["cpu"])) for row in some if row["way"] == way)
+            nvcc, pieces = (
+                {key: [float(str(row[key])) for row in some if row["way"] == way] for key in _MEASURED}
                 for way in ("nvcc", "pieces")
-            }
-            if spent["nvcc"]:
-                ratio = spent["pieces"] / spent["nvcc"]
+            )
+            if nvcc["cpu"]:
+                ratio = sum(pieces["cpu"]) / sum(nvcc["cpu"])
                 lines.append(
                     f"{variant or 'together':9} {kind:5} {len(some) // 2:4} objects"
-                    f"  {spent['nvcc']:8.1f} {spent['pieces']:8.1f}  {ratio:.3f}\n"
+                    f"  {sum(nvcc['cpu']):8.1f} {sum(pieces['cpu']):8.1f}  {ratio:.3f}"
+                    f"  peak {max(nvcc['peak']):5.0f} {max(pieces['peak']):5.0f}"
+                    f"  cache {max(nvcc['cache']):5.0f} {max(pieces['cache']):5.0f}\n"
                 )
     return "".join(lines) + f"{differing(rows)} objects differ\n"
 

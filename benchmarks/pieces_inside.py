@@ -4,7 +4,8 @@
 
 UNITS is a file with an object's path in each line, FATBINARY the program in fatbinary's place of before,
 PARTS the table of units by architectures of before, ROWS the file for the results: a line of JSON for each
-unit and way, with CPU seconds and what the object holds.
+unit and way, with CPU seconds, the peak of its largest process, ccache's size after it (both in MiB), and
+what the object holds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import resource
 import shlex
 import shutil
 import struct
@@ -90,20 +90,25 @@ def _both_ways(work: tuple[str, dict[str, str], int]) -> list[dict[str, object]]
 
 
 def _compiled(unit: str, command: str, way: str) -> dict[str, object]:
-    before = _cpu()
-    words = shlex.split(worded(command, way))
-    done = subprocess.run(words, cwd=TREE, env=_environment(way), capture_output=True, text=True, check=False)
-    cpu = _cpu() - before
-    if done.returncode:
-        sys.exit(f"{unit} by {way}: {done.stderr[-2000:]}")
+    cache = Path(f"/sample/{way}")
+    with tempfile.TemporaryFile() as said:
+        words = shlex.split(worded(command, way))
+        process = subprocess.Popen(words, cwd=TREE, env=_environment(way, cache), stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if status:
+            said.seek(0)
+            sys.exit(f"{unit} by {way}: {said.read().decode(errors='replace')[-2000:]}")
     holds = _holds(TREE / unit)
     (TREE / unit).unlink()
-    return {"unit": unit, "way": way, "cpu": round(cpu, 3), "holds": holds}
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return {
+        "unit": unit,
+        "way": way,
+        "cpu": round(used.ru_utime + used.ru_stime, 3),
+        "peak": used.ru_maxrss >> 10,
+        "cache": _size(cache),
+        "holds": holds,
+    }
 
 
 def worded(command: str, way: str) -> str:
@@ -115,11 +120,17 @@ def worded(command: str, way: str) -> str:
     return without.replace(f"{TOOLKIT}/bin/nvcc ", f"{BEFORE}/bin/nvcc ", 1)
 
 
-def _environment(way: str) -> dict[str, str]:
+def _size(folder: Path) -> int:
+    """Return what a folder takes, in MiB; another process may remove files meanwhile."""
+    argv = ["du", "--summarize", "--block-size=1M", str(folder)]
+    return int(subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()[0])
+
+
+def _environment(way: str, cache: Path) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if name != "CCACHE_READONLY"}
     if way == "nvcc":
         ours["PATH"] = f"{BEFORE}/bin:{ours['PATH']}"
-    return {**ours, "CCACHE_DIR": f"/sample/{way}"}
+    return {**ours, "CCACHE_DIR": str(cache)}
 
 
 def _holds(file: Path) -> dict[str, object]:

@@ -158,27 +158,28 @@ def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(cut_off: CutOff) 
     assert re.fullmatch(r"! redis://\S+ does not answer: .* The build goes on without it\.", warned)
 
 
-def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine], cut_off: CutOff) -> None:
-    """The first machine is stopped, the second compiles the rest, the third finds all units in the cache.
-
-    The work is in CPU seconds, of which another machine without that cache took the whole.
-    """
-    one, two, three = machine(), machine(), machine()
-    whole = cut_off.record.cpu_s
+def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine]) -> None:
+    """The first machine is stopped, the second compiles the rest, the third finds all units in the cache."""
+    one = machine()
     with redis_server() as server:
         caches = CompileCaches(shared=on(server))
+        stopped = Watching(0.6, one.runner.interrupt)
         with pytest.raises(KeyboardInterrupt):
-            one.compile(caches, Watching(0.6, one.runner.interrupt))
-        after = record(two.compile(caches, Watching()))
-        assert after.units - after.cache_hits > 0, "it had something to do"
-        assert after.cpu_s <= 0.45 * whole, f"{whole}: {after}"
-        artifact = three.compile(caches, Watching())
+            one.compile(caches, stopped)
+        after = record(machine().compile(caches, Watching()))
+        assert 0.3 * after.units < finished(stopped.lines) <= after.cache_hits < after.units
+        artifact = machine().compile(caches, Watching())
         last = record(artifact)
         assert last.cache_hits >= 0.95 * last.units == 0.95 * after.units
         assert (artifact / SHARED).exists(), "so provenance says so"
         keys = keys_on(server)
         assert len(keys) == on(server).usage()[0] > last.units
         assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
+
+
+def finished(lines: list[str]) -> int:
+    """Return how many units had been compiled when the last of the displayed lines was written."""
+    return max(int(line.partition("/")[0]) for line in lines if re.match(r"\d+/\d+ units", line))
 
 
 def on(server: Server) -> CompileCache:

@@ -441,6 +441,29 @@ def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
         yield Row(name, one_by_one(before, cores, gib), pooled(after, cores, gib), bound, why)
 
 
+class Build(NamedTuple):
+    """A cold build over one pool that was measured."""
+
+    variants: list[str]
+    profile: str
+    cores: int
+    gib: int
+    seconds: int
+    """From the first unit's start to the last unit's end."""
+
+    @classmethod
+    def parse(cls, line: str) -> Build:
+        """Return the build of a line of ``docs/results/scaling-builds.txt``."""
+        variants, profile, *numbers = line.split(" | ")
+        return cls(variants.split(), profile, *map(int, numbers))
+
+
+def simulated(build: Build, variants: Sequence[Sequence[Planned]]) -> float:
+    """Return the seconds that the simulator finds for a build, of the profile's planned units."""
+    made = in_pieces([variants[_VARIANTS.index(name)] for name in build.variants])
+    return pooled(made, build.cores, build.gib).wall
+
+
 def table(found: Iterable[Row]) -> Iterator[str]:
     """Yield the lines of a Markdown table with a line for each machine."""
     yield "| cores, GiB | one by one, min | pool, min | ratio | slots taken | bound, min | what bounds it |"

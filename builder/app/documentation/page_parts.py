@@ -163,14 +163,17 @@ def _machines(wiring: Wiring, profile: str) -> Iterator[str]:
 
 
 def _compared(wiring: Wiring, name: str) -> Iterator[str]:
-    """Yield a result's builds beside their simulated seconds: the CPU seconds, shared by the cores."""
+    """Yield a result's builds beside the seconds that the simulator finds for them."""
     facts, builds = _stored(wiring.root, name)
-    yield "| build | CPU s | simulated, s | measured, s | error |"
-    yield "|---|---|---|---|---|"
-    for build, cpu, cores, measured in (line.split(" | ") for line in builds):
-        simulated = int(cpu) / int(cores)
-        error = simulated / int(measured) - 1
-        yield f"| {build} | {int(cpu):,} | {simulated:,.0f} | {int(measured):,} | {error:+.0%} |"
+    yield "| variants | profile | cores, GiB | simulated, s | measured, s | error |"
+    yield "|---|---|---|---|---|---|"
+    for build in map(scaling.Build.parse, builds):
+        wall = scaling.simulated(build, _planned(wiring, build.profile))
+        names = listed([f"`{one}`" for one in build.variants])
+        yield (
+            f"| {names} | {build.profile} | {build.cores}, {build.gib} "
+            f"| {wall:,.0f} | {build.seconds:,} | {wall / build.seconds - 1:+.0%} |"
+        )
     yield from _measured_with(facts)
 
 

@@ -42,6 +42,12 @@ def build_all(
     return tuple(package for name in builds for package in made[name])
 
 
+def require_memory(builds: Sequence[VariantBuild]) -> None:
+    """Raise ``ValidationError`` if ``--memory`` is less than the heaviest unit of all variants takes."""
+    if builds:
+        max(builds, key=VariantBuild.heaviest).require_memory()
+
+
 def joint_disk_needs(builds: Mapping[str, VariantBuild]) -> Iterator[DiskNeed]:
     """Yield the disk space of variants that are built at once, with the variants' names as steps."""
     return together({name: build.disk_needs() for name, build in builds.items()})
@@ -57,8 +63,7 @@ def _require_resources(builds: Mapping[str, VariantBuild], interrupt: Callable[[
 
     found = side_by_side({name: partial(needs_of, build) for name, build in builds.items()}, interrupt)
     needed = dict(zip(builds, found, strict=True))
-    for name in filter(needed.get, builds):
-        builds[name].require_memory()
+    require_memory([builds[name] for name in filter(needed.get, builds)])
     try:
         _require_together(needed)
     except DiskError:  # packages are read only now, since that takes seconds

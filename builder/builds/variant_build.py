@@ -180,7 +180,7 @@ class VariantBuild:
             if done:
                 return done
             self._report_estimate(decided)
-            self._require_memory(decided)
+            self.require_memory()
             self._require_space(self._disk_needs(decided))
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
@@ -212,7 +212,7 @@ class VariantBuild:
         with self._locked():
             decided = self.plan()
             targets = self._targets(decided, architectures)
-            self._require_memory(decided)
+            self.require_memory()
             self._require_space(self._compile_needs(decided))
             rendered = self._render(decided)
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(targets)}"):
@@ -269,9 +269,19 @@ class VariantBuild:
         """Return the disk space that a build takes if nothing is up to date."""
         return self._disk_needs(self.plan())
 
+    def heaviest(self) -> int:
+        """Return the MiB of memory that the plan's heaviest unit takes; 0 if nothing is compiled."""
+        return compile_work(self.plan(), self._costs).heaviest
+
     def require_memory(self) -> None:
-        """Raise ``ValidationError`` if ``--memory`` is less than the heaviest unit takes."""
-        self._require_memory(self.plan())
+        """Raise ``ValidationError`` if ``--memory`` is less than the plan's heaviest unit takes."""
+        heaviest = self.heaviest()
+        if self._options.memory is not None and self._options.memory >> 20 < heaviest:
+            raise ValidationError(
+                f"--memory: {self._options.memory >> 20} MiB are too little for {self._variant.name}",
+                cause=f"its heaviest unit took {heaviest} MiB when it was measured",
+                advice=f"Give --memory {heaviest}M or more, or leave it out.",
+            )
 
     def build_beside_others(self) -> tuple[Path, ...]:
         """Build as ``build`` does, and report a failure at once, since other builds may go on for hours."""
@@ -388,16 +398,6 @@ class VariantBuild:
     def _report_estimate(self, decided: BuildPlan) -> None:
         for line in estimate_lines(decided, self._costs, self._jobs()):
             self._reporter.say(line)
-
-    def _require_memory(self, decided: BuildPlan) -> None:
-        """Raise ``ValidationError`` if ``--memory`` is less than the plan's heaviest unit takes."""
-        heaviest = compile_work(decided, self._costs).heaviest
-        if self._options.memory is not None and self._options.memory >> 20 < heaviest:
-            raise ValidationError(
-                f"--memory: {self._options.memory >> 20} MiB are too little for {self._variant.name}",
-                cause=f"its heaviest unit took {heaviest} MiB when it was measured",
-                advice=f"Give --memory {heaviest}M or more, or leave it out.",
-            )
 
     def _require_space(self, needed: Sequence[DiskNeed]) -> None:
         """Report the disk space that is taken. Raises ``DiskError`` if it is not free."""

@@ -33,18 +33,22 @@ def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> D
     named = Path(error.filename) if isinstance(error.filename, str) else path
     above = named in path.parents
     shown = named if above or path in named.parents else path
-    advice = _advice(error.errno or 0, folder=above)
+    is_there = isinstance(error.filename, str) and is_folder(named.parent)
+    advice = _advice(error.errno or 0, folder=above, is_there=is_there)
     cause = error.strerror or str(error)
     return DiskError(f"{shown} cannot be written", cause=cause, advice=f"{advice} {also}".strip())
 
 
-def _advice(number: int, *, folder: bool) -> str:
+def _advice(number: int, *, folder: bool, is_there: bool) -> str:
     """Return the remedy for an errno.
 
-    ``folder``: the failure was in a folder above the file, which had to be made first.
+    ``folder``: the failure was in a folder above the file, which had to be made first. ``is_there``: the
+    folder of what failed is still there.
     """
     if number == errno.ENOTDIR or (folder and number in {errno.ENOENT, errno.EEXIST}):
         return "No folder can be made there: choose another one."
+    if number == errno.ENOENT and is_there:
+        return "That folder takes nothing new, or something removes it at once: choose another one."
     if number == errno.ENOENT:
         return "Its folder was removed meanwhile: let nothing else write there, and run again."
     return DISK_ADVICE.get(number, "")

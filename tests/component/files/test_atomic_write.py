@@ -10,7 +10,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -148,6 +151,19 @@ def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -
     said = r"Not a directory\. No folder can be made there: choose another one\."
     with pytest.raises(DiskError, match=said), disk_errors(tmp_path / "file" / "new"):
         (tmp_path / "file" / "new" / "er").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("kind", [part_file, partial(scratch_folder, needed=0)])
+def test_a_folder_that_takes_nothing_new_is_not_called_removed(
+    kind: Callable[[Path], AbstractContextManager[object]],
+) -> None:
+    """Defect: of ``/proc``, which is there, the message said that something had removed it."""
+    with pytest.raises(DiskError) as refused, kind(Path("/proc/not-there")):
+        pass
+    assert str(refused.value) == (
+        "/proc/not-there cannot be written: No such file or directory. That folder takes nothing new, or "
+        "something removes it at once: choose another one."
+    )
 
 
 def test_a_full_folder_is_told_with_the_room_of_its_own_disk(

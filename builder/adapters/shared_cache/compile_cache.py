@@ -57,6 +57,13 @@ _FOR_NOW = {"408", "409", "429"}
 _NO_FOLDER = re.compile(r"(rediss?|s3|oci)(:|//)")
 """The beginning of an address that is no folder's."""
 
+_SYSTEM = re.compile(r'\b(?:message|error): "([^"\n]+)"')
+"""The operating system's reason in the second part of obstore's message."""
+
+_NO_REDIS = "Start it, or correct the address (rediss:// for TLS). Then run the same command again."
+
+_NO_S3 = "Check AWS_ENDPOINT_URL, the bucket's name and the network. Then run the same command again."
+
 _UNKNOWN_TLS = "its TLS certificate was not accepted"
 
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
@@ -201,9 +208,11 @@ class RedisCache:
                 raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
             raise TransferError(f"{self.name} refuses", cause=str(error)) from error
         except InvalidResponse as error:
-            raise TransferError(f"{self.name} does not answer as Redis", cause=str(error)) from error
+            what = f"{self.name} does not answer as Redis"
+            raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
         except (RedisError, UnicodeError) as error:  # UnicodeError: a host with an empty or long part
-            raise TransferError(f"{self.name} does not answer", cause=str(error)) from error
+            what = f"{self.name} does not answer"
+            raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
 
 
 class S3Cache:
@@ -268,5 +277,10 @@ class S3Cache:
                     raise TransferError(f"{self.name} refuses for now", cause=cause) from error
                 raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
             said, _, details = str(error).partition("\n")
-            cause = _UNKNOWN_TLS if "InvalidCertificate" in details else said.rpartition(" - ")[2]
-            raise TransferError(f"{self.name} does not answer", cause=cause) from error
+            system = _SYSTEM.search(details)
+            cause = system[1] if system else said.rpartition(" - ")[2]
+            raise TransferError(
+                f"{self.name} does not answer",
+                cause=_UNKNOWN_TLS if "InvalidCertificate" in details else cause,
+                advice=_NO_S3,
+            ) from error

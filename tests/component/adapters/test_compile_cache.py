@@ -319,6 +319,28 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.parametrize(
+    ("address", "why", "advice"),
+    [
+        (
+            "redis://127.0.0.1:1",
+            "Connection refused",
+            r"Start it, or correct the address \(rediss:// for TLS",
+        ),
+        ("s3://bucket", "Connection refused", "Check AWS_ENDPOINT_URL, the bucket's name and the network"),
+        ("oci://127.0.0.1:1/name", "Connection refused", "Check the name and the network"),
+    ],
+)
+def test_an_absent_server_is_told_with_the_reason_and_what_to_do(
+    address: str, why: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_s3(monkeypatch, "http://127.0.0.1:1")
+    with pytest.raises(
+        TransferError, match=rf"does not answer: .*{why}\. {advice}.* Then run the same command again\.$"
+    ):
+        compile_cache(address, "--into", {}).require()
+
+
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\xff garbage \r\n", b""])
 @pytest.mark.parametrize(
     "address", ["redis://127.0.0.1:{port}", "s3://bucket", "oci://127.0.0.1:{port}/name"]

@@ -15,6 +15,12 @@ from builder.errors import ToolMissingError, ValidationError
 from builder.formats.text import nearest
 from builder.ports import Engine, Reporter
 
+_LISTS = {
+    "builder": "`docker buildx ls` lists the builders.",
+    "context": "`docker context ls` lists the contexts.",
+}
+"""Advice by the flag whose names it is about."""
+
 
 class Builders:
     """The builders of one run. Each variant is compiled on the builder with the fewest variants."""
@@ -85,6 +91,8 @@ def named_builders(engine: Engine, flags: Mapping[str, str | None]) -> Builders:
     Raises ``ValidationError`` for unknown names and ``ToolMissingError`` for a builder that does not answer.
     """
     given = {flag: text.split(",") for flag, text in flags.items() if text is not None}
+    if empty := [flag for flag, names in given.items() if "" in names]:
+        raise ValidationError([_empty(flag, given[flag]) for flag in empty])
     known = {flag: engine.builders(flag) for flag in given}
     unknown = [(flag, name) for flag, names in given.items() for name in names if name not in known[flag]]
     if unknown:
@@ -95,5 +103,11 @@ def named_builders(engine: Engine, flags: Mapping[str, str | None]) -> Builders:
     return Builders([*names])
 
 
+def _empty(flag: str, names: Sequence[str]) -> str:
+    given = ",".join(names)
+    return f"--{flag} {given!r}: a name is empty. Take out a comma, or write the name. {_LISTS[flag]}"
+
+
 def _unknown(flag: str, name: str, known: Sequence[str]) -> str:
-    return f"--{flag} {name!r} is none of {', '.join(known)}. {nearest(name, known)}".rstrip()
+    advice = f"{nearest(name, known)} {_LISTS[flag]}".lstrip()
+    return f"--{flag} {name!r} is none of {', '.join(known)}. {advice}"

@@ -138,11 +138,21 @@ esac
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [
-        (("--context", "fra"), 2, "error: --context 'fra' is none of default, far. Did you mean far?\n"),
+        (
+            ("--context", "fra"),
+            2,
+            (
+                "error: --context 'fra' is none of default, far. Did you mean far? "
+                "`docker context ls` lists the contexts.\n"
+            ),
+        ),
         (
             ("--builder", "default,frm"),
             2,
-            "error: --builder 'frm' is none of default, farm. Did you mean farm?\n",
+            (
+                "error: --builder 'frm' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders.\n"
+            ),
         ),
         (
             ("--context", "far,default"),

@@ -104,16 +104,28 @@ LISTED = {"builder": ("default", "farm"), "context": ("default", "far", "away")}
     [
         (
             {"builder": "fram", "context": None},
-            "--builder 'fram' is none of default, farm. Did you mean farm?",
+            (
+                "--builder 'fram' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders."
+            ),
         ),
         (
             {"builder": "farm,far", "context": "zzz"},
             (
-                "--builder 'far' is none of default, farm. Did you mean farm?\n"
-                "--context 'zzz' is none of default, far, away."
+                "--builder 'far' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders.\n"
+                "--context 'zzz' is none of default, far, away. `docker context ls` lists the contexts."
             ),
         ),
-        ({"builder": None, "context": "far,"}, "--context '' is none of default, far, away."),
+        (
+            {"builder": ",", "context": "far,"},
+            (
+                "--builder ',': a name is empty. Take out a comma, or write the name. "
+                "`docker buildx ls` lists the builders.\n"
+                "--context 'far,': a name is empty. Take out a comma, or write the name. "
+                "`docker context ls` lists the contexts."
+            ),
+        ),
     ],
 )
 def test_unknown_names_are_told_with_those_there_are(flags: dict[str, str | None], said: str) -> None:

@@ -4,6 +4,7 @@ another's folder."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import NothingToDoError, ValidationError
 from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Origin
+from tests.support import ROOT
 from tests.support.factories.workplace import Site
 
 WISHES = PlanOptions(base="assembled", origin=Origin.SOURCE)
@@ -71,6 +73,15 @@ def test_nvidias_base_reaches_a_network(site: Site) -> None:
     folder = baked(site, "legacy", plan_options=PlanOptions(base="nvidia", origin=Origin.SOURCE))
     target = json.loads((folder / "docker-bake.json").read_text())["target"]["legacy"]
     assert "--network" not in (folder / target["context"] / target["dockerfile"]).read_text()
+
+
+def test_the_limits_in_the_manual_are_arguments_of_the_dockerfile(site: Site) -> None:
+    told = re.findall(r"--set '\*\.args\.(\w+)=", (ROOT / "docs/scaling.md").read_text(encoding="utf-8"))
+    assert told == ["JOBS", "MEMORY_MIB"]
+    folder = baked(site, "legacy")
+    target = json.loads((folder / "docker-bake.json").read_text())["target"]["legacy"]
+    dockerfile = (folder / target["context"] / target["dockerfile"]).read_text()
+    assert all(f"\nARG {name}=0\n" in dockerfile for name in told)
 
 
 def test_an_earlier_folder_is_made_anew(site: Site, tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from builder.builds.wiring import Wiring
-from builder.errors import DiskError, TransferError, ValidationError
+from builder.console import Console
+from builder.errors import BuilderError, DiskError, TransferError, ValidationError
 from builder.files.disk import is_writable
-from builder.package.build_record import SUFFIX, loads
-from builder.ports import CompileCache, CompileCaches
+from builder.package.build_record import SUFFIX, CompileRecord, loads
+from builder.ports import CompileCache, CompileCaches, EngineResource
 
 
 def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | None) -> CompileCaches:
@@ -64,37 +66,55 @@ def _opened(wiring: Wiring, address: str, where: str) -> CompileCache:
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
     """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
-    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, after the engine's
-    caches are shown.
+    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, after all else is
+    shown.
     """
     wiring.engine.facts()
+    show = _show_document if as_json else _show_lines
     mounts = sorted(
         (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
     )
     files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
     records = [loads(file.read_bytes(), file.name) for file in files]
     builds = [(record.package, record.compile) for record in records if record.compile]
-    if as_json:
-        usage = shared.usage() if shared else None
-        document = {
-            "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
-            "shared": {"address": shared.name, "objects": usage[0], "bytes": usage[1]}
-            if shared and usage
-            else None,
-            "builds": [
-                {"package": name, "units": done.compilations, "cache_hits": done.cache_hits}
-                for name, done in builds
-            ],
-        }
-        wiring.console.show(json.dumps(document))
-        return
+    try:
+        usage = (shared.name, *shared.usage()) if shared else None
+    except BuilderError:
+        show(wiring.console, mounts, None, builds)
+        raise
+    show(wiring.console, mounts, usage, builds)
+
+
+def _show_document(
+    console: Console,
+    mounts: Sequence[EngineResource],
+    shared: tuple[str, int, int] | None,
+    builds: Sequence[tuple[str, CompileRecord]],
+) -> None:
+    document = {
+        "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
+        "shared": dict(zip(("address", "objects", "bytes"), shared, strict=True)) if shared else None,
+        "builds": [
+            {"package": name, "units": done.compilations, "cache_hits": done.cache_hits}
+            for name, done in builds
+        ],
+    }
+    console.show(json.dumps(document))
+
+
+def _show_lines(
+    console: Console,
+    mounts: Sequence[EngineResource],
+    shared: tuple[str, int, int] | None,
+    builds: Sequence[tuple[str, CompileRecord]],
+) -> None:
     for one in mounts:
-        wiring.console.show(f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}")
+        console.show(f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}")
     total = sum(one.size for one in mounts) / 1e6
-    wiring.console.show(f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it")
+    console.show(f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it")
     if shared:
-        objects, size = shared.usage()
-        drops = "its server drops" if "://" in shared.name else "nothing here drops"
-        wiring.console.show(f"{size / 1e6:>9,.1f} MB  {shared.name}: {objects:,} objects; {drops} them")
+        name, objects, size = shared
+        drops = "its server drops" if "://" in name else "nothing here drops"
+        console.show(f"{size / 1e6:>9,.1f} MB  {name}: {objects:,} objects; {drops} them")
     for name, done in builds:
-        wiring.console.show(f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache")
+        console.show(f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache")

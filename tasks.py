@@ -12,7 +12,7 @@ from invoke.exceptions import Exit
 
 from builder.app import cleaning, client_for_dist, compile_caches, inspection, locking, planning, quality
 from builder.app.command_line import command_to_continue, restart_through_run
-from builder.app.compile_caches import named_cache
+from builder.app.compile_caches import answering, named_cache, named_caches
 from builder.app.decorators import ChosenVariants, variant_verb, verb
 from builder.app.documentation import builds_page
 from builder.app.documentation.atlas_records import add as add_to_atlas
@@ -157,7 +157,7 @@ def build(
 
 
 @variant_verb(
-    arch="architectures of the variant's set to compile: 90, or 90,100",
+    arch="architectures to compile, 90 or 90,100: without --variant for every variant that has one",
     into="store the objects here for ./run build --from: a folder, or an address as for --compile-cache",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
     jobs="units that a machine compiles at once (default: one a core)",
@@ -175,11 +175,11 @@ def compile(  # noqa: A001 - the verb's name
     if arch is None or into is None:
         raise ValidationError("compile needs --arch and --into.", advice="Like --arch 90 --into store.")
     wanted = architectures(arch)
-    found = chosen.builds(jobs=jobs, memory=memory, compile_cache=compile_cache, into=into, compiles=True)
-    for one in found.values():
-        one.require_compiled(wanted)  # of all variants, before hours of compiling
-    for one in found.values():
-        one.compile(wanted)
+    named = named_caches(chosen.wiring, compile_cache, into=into)
+    found = chosen.builds_for(wanted, jobs=jobs, memory=memory)
+    caches = answering(chosen.wiring, named)  # after all refusals, since it makes a folder
+    for build, having in found:
+        build.with_caches(caches).compile(having)
 
 
 @variant_verb(

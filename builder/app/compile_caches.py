@@ -4,50 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import BuilderError, DiskError, TransferError, ValidationError
-from builder.files.disk import is_writable
+from builder.files.disk import absolute, is_file, is_folder, is_writable
 from builder.package.build_record import SUFFIX, CompileRecord, loads
 from builder.ports import CompileCache, CompileCaches, EngineResource
 
 
-def named_caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | None) -> CompileCaches:
-    """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, all of which answer.
+def named_caches(
+    wiring: Wiring, shared: str | None, ahead: str | None = None, into: str | None = None
+) -> CompileCaches:
+    """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, which are not asked yet.
 
-    A shared cache that does not answer is left out with a warning, since the build works without it. Raises
-    ``ValidationError``, ``DiskError`` for a folder of ``--into`` that may not be written, and
-    ``TransferError`` if the cache of ``--from`` or ``--into`` does not answer.
+    Raises ``ValidationError``, and ``DiskError`` for a folder of ``--into`` that may not be written.
     """
-    if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
+    if ahead is not None and "://" not in ahead and not is_folder(absolute(Path(ahead))):
         raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
-    named = {"--from": ahead, "--into": into}
-    found = {where: _opened(wiring, text, where) for where, text in named.items() if text is not None}
-    for cache in found.values():
-        cache.require()
-    if into is not None and "://" not in into and not is_writable(Path(into)):
-        raise DiskError(f"--into {into} may not be written", advice="Name another folder, or allow it.")
+    if into is not None and "://" not in into:
+        folder = absolute(Path(into))
+        if not is_file(folder) and not is_writable(folder):
+            raise DiskError(f"--into {into} may not be written", advice="Name another folder, or allow it.")
     return CompileCaches(
-        shared=shared_cache(wiring, shared), ahead=found.get("--from"), into=found.get("--into")
+        shared=named_cache(wiring, shared),
+        ahead=None if ahead is None else _opened(wiring, ahead, "--from"),
+        into=None if into is None else _opened(wiring, into, "--into"),
     )
 
 
-def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None:
-    """Return the compile cache of ``--compile-cache`` or of ``ORTPACKS_COMPILE_CACHE``.
+def answering(wiring: Wiring, caches: CompileCaches) -> CompileCaches:
+    """Return the caches, all of which answer. Their folders are made.
 
-    Returns ``None`` if none is named, and with a warning if the cache does not answer. Raises
-    ``ValidationError`` for an address that is not a cache's and for a cache that refuses access.
+    A shared cache that does not answer is left out with a warning, since the build works without it. Raises
+    ``ValidationError`` for a cache that refuses access, and ``TransferError`` if the cache of ``--from`` or
+    ``--into`` does not answer.
     """
-    cache = named_cache(wiring, flag)
+    for needed in filter(None, (caches.ahead, caches.into)):
+        needed.require()
     try:
-        if cache:
-            cache.require()
+        if caches.shared:
+            caches.shared.require()
     except TransferError as error:
         wiring.reporter.warn(f"{error.headline} The build goes on without it.")
-        return None
-    return cache
+        return replace(caches, shared=None)
+    return caches
 
 
 def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:

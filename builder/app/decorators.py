@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from invoke.context import Context
 from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
-from builder.app.compile_caches import named_caches
+from builder.app.compile_caches import answering, named_caches
+from builder.app.compiled_ahead import candidates, compiled_variants, divided
 from builder.app.flags import FLAGS, make_wiring, parse_jobs, parse_memory, plan_options, require_cache
+from builder.builds.all_variants import require_memory
 from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
@@ -103,6 +105,26 @@ class ChosenVariants:
         require_base(self.wiring.project, self.plan_options.base)
         return pick_variants(self.wiring.project, self.names, self.every)
 
+    def builds_for(
+        self, architectures: Sequence[str], *, jobs: str | None, memory: str | None
+    ) -> list[tuple[VariantBuild, Sequence[str]]]:
+        """Return the builds of the verb compile, each with the architectures that it compiles.
+
+        Without a name they are those of ``--all``, which may lack architectures, unlike named variants.
+        Raises what ``builds``, ``divided``, ``VariantBuild.require_engine`` and ``require_memory`` do.
+        """
+        project = self.wiring.project
+        every = self.every or not self.names
+        added = candidates(project, architectures, widen=self.plan_options.widen) if every else []
+        chosen = replace(self, names=(*self.names, *(one.name for one in added)), every=False)
+        builds = chosen.builds(jobs=jobs, memory=memory)
+        known = {str(arch) for one in compiled_variants(project) for arch in one.sm}
+        found = divided(builds, architectures, named=self.names, known=known, reporter=self.wiring.reporter)
+        for name in found:
+            builds[name].require_engine()
+        require_memory([builds[name] for name in found])
+        return [(builds[name], wanted) for name, wanted in found.items()]
+
     def builds(
         self,
         *,
@@ -112,7 +134,6 @@ class ChosenVariants:
         cache: str | None = None,
         compile_cache: str | None = None,
         ahead: str | None = None,
-        into: str | None = None,
         compiles: bool = False,
     ) -> dict[str, VariantBuild]:
         """Return the variants' builds by name.
@@ -132,7 +153,9 @@ class ChosenVariants:
             cache=None if cache is None else require_cache(cache),
             image_builder=(self.builders["builder"] or "").split(",")[0] or None,
             builders=named_builders(wiring.engine, self.builders),
-            caches=named_caches(wiring, compile_cache, ahead, into) if compiles else CompileCaches(),
+            caches=answering(wiring, named_caches(wiring, compile_cache, ahead))
+            if compiles
+            else CompileCaches(),
         )
         single = len(variants) == 1
         reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]

@@ -6,7 +6,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -244,11 +245,21 @@ class VariantBuild:
         """Raise what ``compile`` does for architectures or a variant that it does not compile."""
         self._targets(self.plan(), architectures)
 
+    def architectures(self) -> tuple[str, ...]:
+        """Return the architectures of the plan's set, those that widen it included."""
+        return tuple(map(str, self.plan().variant.sm))
+
+    def with_caches(self, caches: CompileCaches) -> VariantBuild:
+        """Return this build, with its plan, and with compile caches in addition to the engine's own."""
+        made = copy(self)
+        made._options = replace(self._options, caches=caches)  # noqa: SLF001 - its own class
+        return made
+
     def _targets(self, decided: BuildPlan, architectures: Sequence[str]) -> list[str]:
         """Return the architectures that nvcc compiles for, ``90a`` where ORT's CMake replaces ``90``."""
         if decided.origin is not Origin.SOURCE:
             raise NothingToDoError(f"Nothing is compiled for {self._variant.name}: {decided.origin_reason}")
-        known = [str(arch) for arch in decided.variant.sm]
+        known = self.architectures()
         if unknown := [one for one in architectures if one not in known]:
             raise ValidationError(
                 f"--arch: {self._variant.name} is not compiled for {', '.join(unknown)}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.shared_cache.compile_cache import FolderCache
-from builder.app.compile_caches import named_cache, named_caches, shared_cache, show_caches
+from builder.app.compile_caches import answering, named_cache, named_caches, show_caches
 from builder.app.decorators import ChosenVariants
 from builder.builds.wiring import Wiring
 from builder.console import Console
@@ -133,15 +133,15 @@ def test_only_a_verb_that_compiles_opens_a_cache(root: Path, tmp_path: Path) -> 
 
 def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path, tmp_path: Path) -> None:
     folder = {"ORTPACKS_COMPILE_CACHE": str(tmp_path / "variable")}
-    named = shared_cache(shop(root, tmp_path, FakeEngine(), folder))
+    named = named_cache(shop(root, tmp_path, FakeEngine(), folder), None)
     assert named is not None
     assert named.name == str(tmp_path / "variable")
-    flagged = shared_cache(shop(root, tmp_path, FakeEngine(), folder), str(tmp_path / "flag"))
+    flagged = named_cache(shop(root, tmp_path, FakeEngine(), folder), str(tmp_path / "flag"))
     assert flagged is not None
     assert flagged.name == str(tmp_path / "flag")
-    assert shared_cache(shop(root, tmp_path, FakeEngine())) is None
+    assert named_cache(shop(root, tmp_path, FakeEngine()), None) is None
     away = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
-    assert shared_cache(away) is None
+    assert answering(away, named_caches(away, None)).shared is None
     (warned,) = reported(away)
     assert warned.startswith("! redis://127.0.0.1:1 does not answer: Error 111 connecting to 127.0.0.1:1.")
     assert warned.endswith("Connection refused. The build goes on without it.")

@@ -12,7 +12,7 @@ import pytest
 from backports.zstd import compress
 
 from tests.support.factories.archives import files
-from tests.support.factories.project_copy import Place
+from tests.support.factories.project_copy import NO_ENGINE_MESSAGE, Place
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -158,6 +158,33 @@ def test_a_threshold_is_a_number(copied: Place, number: str) -> None:
 )
 def test_compile_says_what_it_needs(copied: Place, flags: tuple[str, ...], said: str) -> None:
     assert copied.fails(2, "compile", "--variant", "legacy", *flags) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (
+            ("--arch=91",),
+            2,
+            "error: --arch: no variant is compiled for 91. There are, the nearest first, 90, 89",
+        ),
+        (("--arch=91", "--all"), 2, "error: --arch: no variant is compiled for 91. There are, the nearest"),
+        (
+            ("--arch=91", "--variant=latest"),
+            2,
+            "error: --arch: latest is not compiled for 91. It has 89, 90, ",
+        ),
+        (("--arch=90",), 4, NO_ENGINE_MESSAGE),
+        (("--arch=90", "--memory=1G"), 4, NO_ENGINE_MESSAGE),
+    ],
+)
+def test_a_compile_that_is_refused_leaves_no_folder(
+    place: Place, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """Defect: the folder of ``--into`` was made before ``--arch`` was looked at."""
+    flags = ("--base=assembled", "--origin=source", "--into=store", "--compile-cache=shared")
+    assert place.fails(code, "compile", *words, *flags).startswith(said)
+    assert place.made() <= {"dist", "cache"}
 
 
 def test_the_matrix_is_by_package_or_by_architecture(copied: Place) -> None:

@@ -126,8 +126,8 @@ def parse_memory(value: str) -> int:
 
 
 def architectures(value: str) -> tuple[str, ...]:
-    """Return the architectures of ``--arch 90,100``. Raises ``ValidationError`` for anything else."""
-    words = tuple(value.split(","))
+    """Return the architectures of ``--arch 90,100``, each once. Raises ``ValidationError`` otherwise."""
+    words = tuple(dict.fromkeys(value.split(",")))
     if not all(re.fullmatch(r"[0-9]{2,3}[af]?", word) for word in words):
         raise ValidationError(f"--arch {value!r} is no list of architectures.", advice="Like 90 or 90,100.")
     return words

@@ -168,7 +168,11 @@ def test_compile_says_what_it_needs(copied: Place, flags: tuple[str, ...], said:
             2,
             "error: --arch: no variant is compiled for 91. There are, the nearest first, 90, 89",
         ),
-        (("--arch=91", "--all"), 2, "error: --arch: no variant is compiled for 91. There are, the nearest"),
+        (
+            ("--arch=91,91", "--all"),
+            2,
+            "error: --arch: no variant is compiled for 91. There are, the nearest",
+        ),
         (
             ("--arch=91", "--variant=latest"),
             2,

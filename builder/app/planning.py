@@ -82,11 +82,13 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
         raise ValidationError(
             f"--out {folder}", cause="bake did not make what is in it", advice="Name a new folder."
         )
+    compiled = {name: build for name, build in builds.items() if build.is_compiled()}
+    for name in (one for one in builds if one not in compiled):
+        wiring.reporter.say(f"{name} is left out: nothing of it is compiled")
+    if not compiled:
+        raise NothingToDoError("There is nothing to bake: none of these variants is compiled.")
     with scratch_folder(folder, needed=0) as fresh:
-        laid_out = {name: build.lay_out(fresh / name) for name, build in builds.items()}
-        rendered = {name: one for name, one in laid_out.items() if one is not None}
-        if not rendered:
-            raise NothingToDoError("There is nothing to bake: none of these variants is compiled.")
+        rendered = {name: build.lay_out(fresh / name) for name, build in compiled.items()}
         write_bake(fresh, rendered, wiring.store(wiring.lock))
         remove(folder)
         fresh.rename(folder)

@@ -158,16 +158,13 @@ class VariantBuild:
         with self._locked():
             self._render(self.plan())
 
-    def lay_out(self, folder: Path) -> Rendered | None:
-        """Write the Dockerfiles and the build context into ``folder`` and return what was rendered.
+    def is_compiled(self) -> bool:
+        """Return whether the plan compiles anything, rather than repacking an official wheel."""
+        return self.plan().origin is Origin.SOURCE
 
-        Returns ``None`` if nothing is compiled.
-        """
-        decided = self.plan()
-        if decided.origin is not Origin.SOURCE:
-            self._reporter.say(f"{self._variant.name} is left out: nothing of it is compiled")
-            return None
-        return self._laid_out(decided, Workplace(folder))
+    def lay_out(self, folder: Path) -> Rendered:
+        """Write the Dockerfiles and the build context into ``folder`` and return what was rendered."""
+        return self._laid_out(self.plan(), Workplace(folder))
 
     def build(self) -> tuple[Path, ...]:
         """Return the verified packages in ``dist``; build them unless they are up to date."""

@@ -86,7 +86,6 @@ class Machine:
         place = Workplace(self._folder / "legacy")
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)
-        assert rendered is not None
         all_of_it = " onnxruntime_providers_cuda onnxruntime_providers_shared\n"
         replace(place.dockerfile, all_of_it, f" {TARGET}\n")
         replace(place.dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")

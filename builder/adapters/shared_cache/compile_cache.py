@@ -256,7 +256,11 @@ class S3Cache:
         try:
             self._ask(lambda: self._store.put(key, value))
         except FileNotFoundError as error:
-            raise TransferError(f"{self.name} stores nothing", cause="the bucket is not there") from error
+            raise TransferError(
+                f"{self.name} stores nothing",
+                cause="the bucket is not there",
+                advice="Make the bucket, or correct its name.",
+            ) from error
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
@@ -274,7 +278,8 @@ class S3Cache:
                 advice = "The variables are AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
                 cause = ": ".join(filter(None, refused.group("status", "code")))
                 if refused["number"] in _FOR_NOW:
-                    raise TransferError(f"{self.name} refuses for now", cause=cause) from error
+                    again = "Run the same command again later."
+                    raise TransferError(f"{self.name} refuses for now", cause=cause, advice=again) from error
                 raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
             said, _, details = str(error).partition("\n")
             system = _SYSTEM.search(details)

@@ -428,9 +428,13 @@ def test_a_redis_that_cannot_is_told_from_one_that_may_not(
 @pytest.mark.parametrize(
     ("status", "kind", "message"),
     [
-        ("429 Too Many Requests", TransferError, "refuses for now: 429 Too Many Requests"),
+        (
+            "429 Too Many Requests",
+            TransferError,
+            r"refuses for now: 429 Too Many Requests\. Run the same command again",
+        ),
         ("403 Forbidden", ValidationError, "refuses: 403 Forbidden"),
-        ("404 Not Found", TransferError, "stores nothing: the bucket is not there"),
+        ("404 Not Found", TransferError, r"stores nothing: the bucket is not there\. Make the bucket"),
     ],
 )
 def test_an_object_that_s3_does_not_take_is_not_stored(

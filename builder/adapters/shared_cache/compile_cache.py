@@ -29,7 +29,9 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from builder.adapters.shared_cache import sealed_cache
 from builder.adapters.shared_cache.registry_cache import RegistryCache
+from builder.adapters.shared_cache.sealed_cache import SealedCache
 from builder.errors import ConfigError, TransferError, ValidationError
 from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
@@ -78,8 +80,9 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     """Return the cache at an address.
 
     An address is ``redis[s]://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]``, ``oci://HOST[:PORT]/NAME`` or
-    a folder; ``where`` is the flag or variable that gave the address. Raises ``ValidationError`` for an
-    address of another form, or with a password.
+    a folder; ``where`` is the flag or variable that gave the address. With ``ORTPACKS_COMPILE_CACHE_KEY``
+    only objects that were stored with this key are used. Raises ``ValidationError`` for an address of another
+    form, or with a password, and for a short key.
     """
     try:
         password = urlsplit(address).password
@@ -98,7 +101,8 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
             f"{where} {redacted(address)!r} is no compile cache",
             advice="Like redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.",
         )
-    return cache
+    key = env.get(sealed_cache.VARIABLE)
+    return SealedCache(cache, key) if key else cache
 
 
 def _cache_at(address: str, env: Mapping[str, str]) -> CompileCache | None:

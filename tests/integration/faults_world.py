@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.binary.library_names import BRIDGE, PROVIDER
 from tests.integration.faults_run import end_session
 from tests.support import ROOT
 
@@ -157,6 +158,12 @@ def configured_tree(dockerfile: str) -> str:
         f"FROM toolchain AS configured\nRUN mkdir /build\nRUN {no_tree}EOF\n\n"
         f"FROM toolchain AS build\n{arguments}{begun}"
     )
+
+
+def narrow(dockerfile: Path, target: str) -> None:
+    """Let a Dockerfile's compile step make ``target`` of the Ninja tree in place of the libraries."""
+    replace(dockerfile, " onnxruntime_providers_cuda onnxruntime_providers_shared\n", f" {target}\n")
+    replace(dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
 
 
 def replace(path: Path, old: str, new: str) -> None:

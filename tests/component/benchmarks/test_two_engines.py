@@ -1,0 +1,96 @@
+"""Tests of the benchmark of two engines: its arguments, its rows, and when it stops the first engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.two_engines import StoppingConsole, arguments, line, main, recorded, wrong
+from builder.binary.library_names import PROVIDER
+
+PIECES = "# a.cu.o.pieces/compute_60.ii\ncache_miss\n# a.cu.o.pieces/compute_60/ptx\ndirect_cache_hit\n"
+
+
+def row(engine: str, outcome: str = "compiled", **more: object) -> dict[str, object]:
+    return {"engine": engine, "outcome": outcome, "seconds": 9} | more
+
+
+def trial() -> list[dict[str, object]]:
+    same = {"provider": "ab"}
+    return [row("one", "killed at 6/10 units"), row("two", **same), row("three", **same)]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--variant=none", "--variant=cpu", "--profile=tiny", "--json=/no/folder/file", "--json=/"],
+)
+def test_a_wrong_argument_is_refused(
+    argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["two_engines", "--variant=legacy", argument])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert argument.partition("=")[2] in capsys.readouterr().err
+
+
+def test_a_variant_must_be_named_and_is_compiled_in_full(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["two_engines", "--variant=legacy"])
+    assert arguments({"legacy": None}).profile == "full"
+    monkeypatch.setattr("sys.argv", ["two_engines"])
+    with pytest.raises(SystemExit):
+        arguments({"legacy": None})
+    assert "--variant" in capsys.readouterr().err
+
+
+def test_a_tree_without_a_record_is_recorded(tmp_path: Path) -> None:
+    """The engine was killed: its last line is cut off."""
+    tree = tmp_path / "overlay2/x/diff"
+    tree.mkdir(parents=True)
+    (tree / "runs.log").write_text("1000 2\n")
+    (tree / "units.log").write_text("1000 3000 1500 2048 0 a.cc.o\n1500 4000 2000 1024 0 a.cu.o\n1600 17")
+    (tree / "ccache-stats.log").write_text("# a.cc\ndirect_cache_hit\n")
+    (tree / "ccache-pieces.log").write_text(PIECES)
+    found = recorded(tmp_path)
+    expected = {"units": 2, "cache_hits": 2, "cpu_s": 3.5, "pieces": 2, "pieces_found": 1}
+    assert found | expected == found
+
+
+def test_an_engine_that_compiled_nothing_has_no_record(tmp_path: Path) -> None:
+    assert recorded(tmp_path) == recorded(tmp_path / "missing") == {}
+    assert line(row("one", "no space left")) == "one         9 s  nothing compiled  no space left"
+
+
+def test_a_line_has_units_hits_and_seconds() -> None:
+    figures = {"units": 812, "cache_hits": 480, "cpu_s": 1234.5, "pieces": 1300, "pieces_found": 700}
+    assert line(row("two", **figures)) == (
+        "two         9 s  812 units, 480 from the cache in whole or in part, 1234.5 CPU s, "
+        "700 of 1300 pieces found  compiled"
+    )
+
+
+def test_a_trial_that_went_as_it_should_has_no_faults() -> None:
+    assert wrong(trial()) == []
+
+
+def test_faults_are_told() -> None:
+    _, two, three = trial()
+    assert wrong([]) == ["one: not reached", "two: not reached", "three: not reached"]
+    assert wrong([row("one"), two, three]) == ["one: compiled"]
+    assert wrong([trial()[0], two, three | {"provider": "cd"}]) == [
+        f"{PROVIDER} differs from engine to engine"
+    ]
+
+
+def test_the_engine_is_stopped_once_when_the_share_is_done() -> None:
+    stopped: list[None] = []
+    console = StoppingConsole({}, lambda: stopped.append(None))
+    with console.live("compile") as see:
+        see(0.59, "5/10 units")
+        assert stopped == []
+        see(0.7, "6/10 units")
+        see(0.8, "7/10 units")
+    assert (len(stopped), console.stopped_at) == (1, "6/10 units")

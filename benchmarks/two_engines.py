@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -53,6 +54,11 @@ _SHARE = 0.6
 
 _WITHOUT = ("DOCKER_HOST", "DOCKER_CONTEXT", "BUILDX_BUILDER", "BUILDX_CONFIG")
 """Variables that would name another engine, or another configuration, than the trial's own."""
+
+_DEVICE_CODE = re.compile(
+    r"^# CMakeFiles/onnxruntime_\S+\.pieces/compute_\S+\n(direct_cache_hit|cache_miss)$", re.MULTILINE
+)
+"""An entry for PTX, by its text, or for SASS, by its PTX, in ccache's log of pieces."""
 
 _FIGURES = ("units", "cache_hits", "cpu_s")
 
@@ -209,7 +215,7 @@ class StoppingConsole(Console):
 
 
 def recorded(data: Path) -> dict[str, object]:
-    """Return the record of the Ninja tree in an engine's data, and its pieces; nothing if there is no tree.
+    """Return the record of the Ninja tree in an engine's data, and its device code; nothing without a tree.
 
     The tree of an engine that was killed has no record yet, so it is made here.
     """
@@ -220,8 +226,8 @@ def recorded(data: Path) -> dict[str, object]:
     costs.write_record(record, trees[0])
     pieces = trees[0] / costs.PIECES_LOG
     text = pieces.read_text(encoding="utf-8", errors="replace") if pieces.exists() else ""
-    found = costs.cache_hits(text)
-    counts = {"pieces": found + costs.cache_misses(text), "pieces_found": found}
+    results = _DEVICE_CODE.findall(text)
+    counts = {"device_code": len(results), "device_code_found": results.count("direct_cache_hit")}
     return json.loads(record.read_text(encoding="utf-8")) | counts
 
 
@@ -242,7 +248,7 @@ def line(row: Row) -> str:
     units, hits, cpu = (row[key] for key in _FIGURES)
     return (
         f"{words}{units} units, {hits} from the cache in whole or in part, {cpu} CPU s, "
-        f"{row['pieces_found']} of {row['pieces']} pieces found  {row['outcome']}"
+        f"{row['device_code_found']} of {row['device_code']} PTX and SASS found  {row['outcome']}"
     )
 
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.machines import Machine
 from tests.support.browser import Browser
 
 
@@ -14,3 +15,16 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     made = Browser(tmp_path / "profile")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Machine]]:
+    made = []
+
+    def make() -> Machine:
+        made.append(Machine(tmp_path_factory.mktemp("machine")))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.forget()

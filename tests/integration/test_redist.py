@@ -16,7 +16,7 @@ from builder.builds.wiring import Wiring
 from builder.ports import CompileCaches
 from builder.project.inputs import InputKind
 from tests.doubles.loopback import static_server
-from tests.integration.test_shared_cache import Machine, Watching, record
+from tests.integration.machines import Machine, Watching, record
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to
 from tests.support.factories.redist import RELEASE, Hosts, hosts

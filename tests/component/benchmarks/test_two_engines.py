@@ -9,7 +9,19 @@ import pytest
 from benchmarks.two_engines import StoppingConsole, arguments, line, main, recorded, wrong
 from builder.binary.library_names import PROVIDER
 
-PIECES = "# a.cu.o.pieces/compute_60.ii\ncache_miss\n# a.cu.o.pieces/compute_60/ptx\ndirect_cache_hit\n"
+PIECES = """\
+# CMakeFiles/cmTC_1.dir/test.cu.o.pieces/compute_60.ii
+cache_miss
+# /src/a.cu
+cache_miss
+# CMakeFiles/onnxruntime_providers_cuda.dir/a.cu.o.pieces/compute_60.ii
+cache_miss
+# CMakeFiles/onnxruntime_providers_cuda.dir/a.cu.o.pieces/compute_60/ptx
+direct_cache_hit
+# CMakeFiles/onnxruntime_providers_cuda.dir/a.cu.o.pieces/host.ii
+cache_miss
+"""
+"""A log that begins with a test by CMake."""
 
 
 def row(engine: str, outcome: str = "compiled", **more: object) -> dict[str, object]:
@@ -55,7 +67,7 @@ def test_a_tree_without_a_record_is_recorded(tmp_path: Path) -> None:
     (tree / "ccache-stats.log").write_text("# a.cc\ndirect_cache_hit\n")
     (tree / "ccache-pieces.log").write_text(PIECES)
     found = recorded(tmp_path)
-    expected = {"units": 2, "cache_hits": 2, "cpu_s": 3.5, "pieces": 2, "pieces_found": 1}
+    expected = {"units": 2, "cache_hits": 2, "cpu_s": 3.5, "device_code": 2, "device_code_found": 1}
     assert found | expected == found
 
 
@@ -65,10 +77,16 @@ def test_an_engine_that_compiled_nothing_has_no_record(tmp_path: Path) -> None:
 
 
 def test_a_line_has_units_hits_and_seconds() -> None:
-    figures = {"units": 812, "cache_hits": 480, "cpu_s": 1234.5, "pieces": 1300, "pieces_found": 700}
+    figures = {
+        "units": 812,
+        "cache_hits": 480,
+        "cpu_s": 1234.5,
+        "device_code": 1300,
+        "device_code_found": 700,
+    }
     assert line(row("two", **figures)) == (
         "two         9 s  812 units, 480 from the cache in whole or in part, 1234.5 CPU s, "
-        "700 of 1300 pieces found  compiled"
+        "700 of 1300 PTX and SASS found  compiled"
     )
 
 

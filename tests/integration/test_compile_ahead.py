@@ -60,23 +60,19 @@ class Compiled:
     units_found: int
 
 
-@pytest.fixture(scope="module")
-def compiled(machine: Callable[[], Machine]) -> Callable[[Path], Compiled]:
-    def compile_from(store: Path) -> Compiled:
-        """Compile the whole set on a new machine from a store."""
-        caches = CompileCaches(ahead=folder_cache(store))
-        made = machine().compile(caches, Watching(), UNIT, before=THREE_CODES, keep=(UNIT, PIECES))
-        log = (made / PIECES).read_text(encoding="utf-8")
-        results: dict[str, list[str]] = {}
-        for made_from, result in re.findall(rf"^# {UNIT}\.pieces/(compute_\S+)\n(\w+)$", log, re.MULTILINE):
-            results.setdefault(made_from, []).append(result)
-        return Compiled((made / Path(UNIT).name).read_bytes(), results, record(made).cache_hits)
-
-    return compile_from
+def compiled(machine: Machine, store: Path) -> Compiled:
+    """Compile the whole set on a new machine from a store."""
+    caches = CompileCaches(ahead=folder_cache(store))
+    made = machine.compile(caches, Watching(), UNIT, before=THREE_CODES, keep=(UNIT, PIECES))
+    log = (made / PIECES).read_text(encoding="utf-8")
+    results: dict[str, list[str]] = {}
+    for made_from, result in re.findall(rf"^# {UNIT}\.pieces/(compute_\S+)\n(\w+)$", log, re.MULTILINE):
+        results.setdefault(made_from, []).append(result)
+    return Compiled((made / Path(UNIT).name).read_bytes(), results, record(made).cache_hits)
 
 
 def test_device_code_that_a_machine_for_each_architecture_stored_is_not_compiled_again(
-    machine: Callable[[], Machine], compiled: Callable[[Path], Compiled], tmp_path: Path
+    machine: Callable[[], Machine], tmp_path: Path
 ) -> None:
     """Each machine is new, so only the store can answer; that of the machine without one is empty."""
     merged, empty = tmp_path / "merged", tmp_path / "empty"
@@ -89,7 +85,7 @@ def test_device_code_that_a_machine_for_each_architecture_stored_is_not_compiled
         shutil.copytree(store, merged, dirs_exist_ok=True)
     assert len(files(merged)) == 14, "60 and 61 have their text and PTX in common"
     code = {"compute_60.ii": 1, "compute_60/ptx": 2, "compute_70.ii": 1, "compute_70/ptx": 1}
-    at_once, taken = compiled(empty), compiled(merged)
+    at_once, taken = compiled(machine(), empty), compiled(machine(), merged)
     assert (at_once.units_found, taken.units_found) == (0, 1)
     assert at_once.found == {made_from: ["cache_miss"] * number for made_from, number in code.items()}
     assert taken.found == {made_from: ["direct_cache_hit"] * number for made_from, number in code.items()}

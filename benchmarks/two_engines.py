@@ -32,7 +32,6 @@ from benchmarks.pieces import ROOT, result_file
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
 from builder.adapters.shared_cache.cache_server import served
-from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.binary.library_names import PROVIDER
 from builder.builds.builders import Builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
@@ -47,7 +46,7 @@ from builder.ports import CompileCaches, Reporter
 from builder.project.build_plan import Rendered, Workplace
 from builder.project.variants import Origin
 from tests.integration.faults_world import Engine, dying_engine, narrow
-from tests.support.cache_servers import PASSWORD, Server, redis_server
+from tests.support.cache_servers import Server, redis_cache, redis_server
 
 _SHARE = 0.6
 """The share of the compile after which engine ``one`` is killed."""
@@ -110,8 +109,7 @@ class Trial:
         self._env["DOCKER_CONFIG"] = str(folder / "docker")
         self._engine = DockerEngine(ProcessRunner(self._env), self._env)
         self._console = Console(env=self._env, stream=sys.stderr)
-        redis = f"redis://127.0.0.1:{server.port}"
-        self._caches = CompileCaches(shared=compile_cache(redis, "the trial", {"REDISCLI_AUTH": PASSWORD}))
+        self._caches = CompileCaches(shared=redis_cache(server))
         self._shop = Wiring(ROOT, dist=folder / "dist", reporter=self._console)
         self._place = Workplace(folder / asked.variant)
         self._rendered = self._laid_out(asked)

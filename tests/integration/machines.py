@@ -125,3 +125,8 @@ class Machine:
 
 def record(artifact: Path) -> CompileRecord:
     return loads_compile((artifact / "record.json").read_bytes(), "record.json")
+
+
+def finished(lines: list[str]) -> int:
+    """Return how many units had been compiled when the last of the displayed lines was written."""
+    return max(int(line.partition("/")[0]) for line in lines if re.match(r"\d+/\d+ units", line))

@@ -1,6 +1,8 @@
 """Tests of builders with two real engines: one dies, one has a full disk, some are absent.
 
-A small stage replaces the compile, as the tests check only which engine builds and what is exported.
+Where an engine dies, variants are folders of Abseil, compiled by ``drive.py`` with a cache on Redis: ORT's
+toolchain on two more engines would take minutes (``benchmarks.two_engines`` has it). Else a small stage
+replaces the compile.
 """
 
 from __future__ import annotations
@@ -9,20 +11,29 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
+from builder.adapters.shared_cache.cache_server import served
 from builder.builds.builders import Builders, named_builders
 from builder.builds.side_by_side import side_by_side
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.errors import DiskError, ToolMissingError, ValidationError, VariantsFailedError
+from builder.formats.package_names import Profile
+from builder.package.build_record import CompileRecord
 from builder.pipeline.compile import StageBuild, export
+from builder.pipeline.plan import PlanOptions
+from builder.ports import CompileCaches
 from builder.project.build_plan import NOTHING_RENDERED, Workplace
 from tests.integration.faults_world import dying_engine, need_root, small_disk
+from tests.integration.machines import Watching, finished, record
 from tests.support import ROOT
+from tests.support.cache_servers import redis_cache, redis_server
 from tests.support.fakes.ports import FakeReporter, FakeStore
 from tests.support.tls_server import make_certificate, unknown_tls_server
 
@@ -36,30 +47,59 @@ FROM scratch AS artifact
 COPY --from=build /out/ /
 """
 
+COMPILE = """\
+FROM scratch AS build
+ADD rootfs-build.tar /
+SHELL ["/bin/sh", "-euc"]
+COPY inside/ /ortpacks/builder/inside/
+RUN --mount=type=bind,source=sources,target=/sources <<'EOF'
+mkdir /src && tar -xf /sources/abseil_*.tar.gz -C /src --strip-components=1
+cd /ortpacks/builder/inside
+gcc-12 -std=c11 -D_DEFAULT_SOURCE -O2 -o /usr/local/bin/unit unit.c pool.c
+EOF
+RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \\
+    --mount=type=cache,id=ortpacks-pool,target=/pool \\
+    --mount=type=cache,id=ortpacks-{folder},target=/build \\
+    --mount=type=ssh,id=compile-cache,target=/run/compile-cache \\
+    <<'EOF'
+export PYTHONPATH=/ortpacks UNIT_LOG=/build/units.log
+export CCACHE_DIR=/ccache CCACHE_STATSLOG=/build/ccache-stats.log CCACHE_COMPILERCHECK=string:g++
+cd /src
+units=$(find absl/{folder} -name '*.cc' ! -name '*test*' ! -name '*benchmark*' | sort)
+cat >/build/build.ninja <<'RULE'
+rule CXX_COMPILER__absl
+  command = unit ccache g++-12 -std=c++17 -I/src -c $in -o $out
+  description = Building CXX object $out
+RULE
+for unit in $units; do echo "build $unit.o: CXX_COMPILER__absl /src/$unit"; done >>/build/build.ninja
+echo build {folder}: phony $(printf '%s.o ' $units) >>/build/build.ninja
+touch /build/parts.tsv
+python3 -m builder.inside.drive --tree /build --pool /pool --shared /run/compile-cache --name {folder} \\
+    --jobs 2 --memory 0 --architectures 1 --parts /build/parts.tsv --learned /ccache/costs.tsv \\
+    --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json {folder}
+mkdir /out
+cp /build/record.json /out/
+cd /build
+sha256sum $(printf '%s.o ' $units) >/out/objects
+EOF
+FROM scratch AS artifact
+COPY --from=build /out/ /
+"""
+"""The units of a folder of Abseil, compiled as the templates compile ORT's; the Ninja tree is made here."""
+
 FAR_MORE_THAN_THE_DISK = "head -c 1000000000 /dev/zero | cat >/filled"
 
 
-class Listening(FakeReporter):
-    """A reporter that calls ``on_begin`` once, when the stage prints that it begins."""
-
-    on_begin: Callable[[], None] | None = None
-
-    def say(self, line: str) -> None:
-        super().say(line)
-        if line.endswith(" begins") and self.on_begin:
-            act, self.on_begin = self.on_begin, None
-            act()
-
-
 class Farm:
-    """Docker contexts in a configuration of their own, and two variants with small stages."""
+    """Docker contexts in a configuration of their own, and variants with stages in place of ORT's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {**os.environ, "DOCKER_CONFIG": str(folder / "docker")}
         self.runner = ProcessRunner(self.env)
         self.engine = DockerEngine(self.runner, self.env)
-        self.reporters = {"legacy": Listening(), "latest": Listening()}
+        self.caches = CompileCaches()
+        self.reporters: dict[str, Watching] = {}
 
     def context(self, name: str, host: str, **more: Path) -> None:
         endpoint = ",".join([f"host={host}", *(f"{key}={file}" for key, file in more.items())])
@@ -69,31 +109,59 @@ class Farm:
     def builders(self, names: str, flag: str = "context") -> Builders:
         return named_builders(self.engine, {flag: names})
 
-    def build(self, builders: Builders, work: Mapping[str, str]) -> None:
-        """Compile both variants at once, each with its command in ``work``; variant n prefers builder n."""
+    def wait(self, builders: Builders, work: Mapping[str, str]) -> None:
+        """Build both variants in small stages, each with its command in ``work``, or a wait."""
+        shop = Wiring(ROOT)
+        suite, packages = shop.project.image.suite, shop.project.image.packages
+        tar = shop.rootfs(FakeReporter()).slim(suite, packages, "amd64")
+        stages = {
+            name: STAGE.format(name=name, tar=tar.name, work=work.get(name, "sleep 3"))
+            for name in ("legacy", "latest")
+        }
+        self._build(builders, stages, tar.parent, {})
+
+    def compile(self, builders: Builders, folders: Mapping[str, str], **watching: Watching) -> None:
+        """Compile a folder of Abseil for each variant."""
+        shop = Wiring(ROOT, dist=self.folder / "dist", reporter=FakeReporter())
+        plan_options = PlanOptions(base="assembled", profile=Profile.MINIMAL)
+        options = BuildOptions(plan_options=plan_options)
+        inputs = Workplace(self.folder / "inputs")
+        inputs.root.mkdir(exist_ok=True)
+        VariantBuild(shop, shop.project.variants["legacy"], options, shop.reporter).lay_out(inputs.root)
+        stages = {name: COMPILE.format(folder=folder) for name, folder in folders.items()}
+        self._build(builders, stages, inputs.context, watching)
+
+    def _build(
+        self, builders: Builders, stages: Mapping[str, str], context: Path, watching: Mapping[str, Watching]
+    ) -> None:
+        """Build the variants at once; variant n prefers builder n."""
+        self.reporters = {name: watching.get(name, Watching()) for name in stages}
         side_by_side(
             {
-                name: self._variant(builders, name, work.get(name, "sleep 3"), home)
-                for home, name in enumerate(self.reporters)
+                name: self._variant(builders, name, stage, context, home)
+                for home, (name, stage) in enumerate(stages.items())
             },
             self.runner.interrupt,
         )
 
-    def _variant(self, builders: Builders, name: str, work: str, home: int) -> Callable[[], None]:
+    def _variant(
+        self, builders: Builders, name: str, stage: str, context: Path, home: int
+    ) -> Callable[[], None]:
         place, reporter = self.place(name), self.reporters[name]
-        place.root.mkdir(parents=True)
-        shop = Wiring(ROOT)
-        suite, packages = shop.project.image.suite, shop.project.image.packages
-        tar = shop.rootfs(reporter).slim(suite, packages, "amd64")
-        place.context = tar.parent
-        place.dockerfile.write_text(STAGE.format(name=name, tar=tar.name, work=work))
+        place.root.mkdir(parents=True, exist_ok=True)
+        place.context = context
+        place.dockerfile.write_text(stage)
 
         def on(builder: str | None) -> None:
             reporter.say(f"on {builder}")
-            stage = StageBuild(
-                engine=self.engine, store=FakeStore(self.folder), reporter=reporter, builder=builder
+            means = StageBuild(
+                engine=self.engine,
+                store=FakeStore(self.folder),
+                reporter=reporter,
+                builder=builder,
+                served=partial(served, self.caches, reporter) if self.caches.readable else None,
             )
-            export("artifact", place.artifact, NOTHING_RENDERED, place, stage)
+            export("artifact", place.artifact, NOTHING_RENDERED, place, means)
 
         return lambda: builders.compile(on, home, engine=self.engine, reporter=reporter)
 
@@ -109,6 +177,15 @@ class Farm:
 
     def told(self, name: str) -> list[str]:
         return [line for line in self.reporters[name].lines if not line.startswith("! the whole log")]
+
+    def moves(self, name: str) -> list[str]:
+        """Return the names of the variant's builders, and warnings."""
+        return [line for line in self.told(name) if line.startswith(("on ", "! "))]
+
+    def compiled(self, name: str) -> tuple[CompileRecord, str]:
+        """Return the record of the variant's last compile, and the sums of its objects."""
+        artifact = self.place(name).artifact
+        return record(artifact), (artifact / "objects").read_text()
 
 
 @pytest.fixture
@@ -129,22 +206,36 @@ def nothing_else_of_the_machine_changes() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_else_of_the_machine_changes")
-def test_each_engine_compiles_a_variant_and_one_that_dies_hands_its_own_to_the_other(farm: Farm) -> None:
-    with dying_engine() as one, dying_engine() as two:
+def test_engines_share_a_cache_and_one_that_dies_hands_its_work_to_the_other(farm: Farm) -> None:
+    """Each variant is compiled on one engine, then on the other from the cache; then an engine dies."""
+    with dying_engine() as one, dying_engine() as two, redis_server() as server:
+        farm.caches = CompileCaches(shared=redis_cache(server))
         farm.context("one", one.host)
         farm.context("two", two.host)
-        farm.reporters["legacy"].on_begin = one.kill
-        farm.build(farm.builders("one,two"), {"legacy": "sleep 5"})
-        assert farm.told("legacy") == [
+        folders = {"legacy": "base", "latest": "hash"}
+        farm.compile(farm.builders("one,two"), folders)
+        assert (farm.moves("legacy"), farm.moves("latest")) == (["on one"], ["on two"])
+        cold = {name: farm.compiled(name) for name in folders}
+        assert all(made.units >= 4 and made.cache_hits == 0 for made, _ in cold.values())
+        farm.compile(farm.builders("two,one"), folders)
+        assert (farm.moves("legacy"), farm.moves("latest")) == (["on two"], ["on one"])
+        for name, (made, objects) in cold.items():
+            again, same = farm.compiled(name)
+            assert (again.cache_hits, again.units, same) == (made.units, made.units, objects)
+
+        stopped = Watching(0.3, one.kill)
+        folders = {"legacy": "strings", "latest": "numeric"}
+        farm.compile(farm.builders("one,two"), folders, legacy=stopped)
+        assert farm.moves("legacy") == [
             "on one",
-            "legacy begins",
             "! one does not answer any more; two compiles now, with the objects in its own caches",
             "on two",
-            "legacy begins",
         ]
-        assert farm.told("latest") == ["on two", "latest begins"]
+        assert farm.moves("latest") == ["on two"]
+        on_one = stopped.lines[: stopped.lines.index("on two")]
+        rest, _ = farm.compiled("legacy")
+        assert 0.2 * rest.units < finished(on_one) <= rest.cache_hits < rest.units
         assert farm.made() == {"legacy": {"artifact"}, "latest": {"artifact"}}
-        assert (farm.place("legacy").artifact / "legacy").read_text() == "legacy\n"
         with pytest.raises(
             ToolMissingError, match="Builder one does not answer: Cannot connect to the Docker"
         ):
@@ -161,7 +252,7 @@ def test_a_full_disk_of_one_engine_is_told_by_its_name_and_the_other_goes_on(
         farm.context("small", world.enter_context(dying_engine(disk.folder)).host)
         farm.context("large", world.enter_context(dying_engine()).host)
         with pytest.raises(VariantsFailedError) as caught:
-            farm.build(farm.builders("small,large"), {"legacy": FAR_MORE_THAN_THE_DISK})
+            farm.wait(farm.builders("small,large"), {"legacy": FAR_MORE_THAN_THE_DISK})
         (error,) = caught.value.failures.values()
         assert isinstance(error, DiskError)
         where = farm.place("legacy").root

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import pytest
 from redis import Redis
 
-from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.inside.drive import SHARED
 from builder.package.build_record import CompileRecord
-from builder.ports import CompileCache, CompileCaches
-from tests.integration.machines import Machine, Watching, record
-from tests.support.cache_servers import PASSWORD, Server, redis_server
+from builder.ports import CompileCaches
+from tests.integration.machines import Machine, Watching, finished, record
+from tests.support.cache_servers import PASSWORD, Server, redis_cache, redis_server
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +33,7 @@ class CutOff:
 def cut_off(machine: Callable[[], Machine]) -> CutOff:
     with redis_server() as server:
         reporter = Watching(0.3, server.kill)
-        made = machine().compile(CompileCaches(shared=on(server)), reporter)
+        made = machine().compile(CompileCaches(shared=redis_cache(server)), reporter)
         return CutOff(record(made), reporter.lines)
 
 
@@ -49,7 +48,7 @@ def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine])
     """The first machine is stopped, the second compiles the rest, the third finds all units in the cache."""
     one = machine()
     with redis_server() as server:
-        caches = CompileCaches(shared=on(server))
+        caches = CompileCaches(shared=redis_cache(server))
         stopped = Watching(0.6, one.runner.interrupt)
         with pytest.raises(KeyboardInterrupt):
             one.compile(caches, stopped)
@@ -60,17 +59,8 @@ def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine])
         assert last.cache_hits >= 0.95 * last.units == 0.95 * after.units
         assert (artifact / SHARED).exists(), "so provenance says so"
         keys = keys_on(server)
-        assert len(keys) == on(server).usage()[0] > last.units
+        assert len(keys) == redis_cache(server).usage()[0] > last.units
         assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
-
-
-def finished(lines: list[str]) -> int:
-    """Return how many units had been compiled when the last of the displayed lines was written."""
-    return max(int(line.partition("/")[0]) for line in lines if re.match(r"\d+/\d+ units", line))
-
-
-def on(server: Server) -> CompileCache:
-    return compile_cache(f"redis://127.0.0.1:{server.port}", "test", {"REDISCLI_AUTH": PASSWORD})
 
 
 def keys_on(server: Server) -> list[str]:

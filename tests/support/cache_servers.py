@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+from builder.adapters.shared_cache.compile_cache import compile_cache
+from builder.ports import CompileCache
 from tests.support.containers import free_port
 from tests.support.debian import debian_program
 from tests.support.pypi_programs import pypi_program
@@ -62,6 +64,10 @@ def redis_server() -> Iterator[Server]:
         yield server
     finally:
         server.kill()
+
+
+def redis_cache(server: Server) -> CompileCache:
+    return compile_cache(f"redis://127.0.0.1:{server.port}", "test", {"REDISCLI_AUTH": PASSWORD})
 
 
 @contextmanager

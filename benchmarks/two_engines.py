@@ -5,7 +5,7 @@
 Engines ``one`` and ``two`` start with empty data, as ``--context one,two --compile-cache redis://…``. ``one``
 is killed when 60 % of its compile is done, and ``two`` goes on with the objects on the server. Engine
 ``three`` then begins with empty data too and finds all objects there. Each engine makes its toolchain and
-its Ninja tree anew. The program needs root, dockerd, and some 15 GB below ``TMPDIR`` for each engine.
+its Ninja tree anew. The program needs root, dockerd, and some 5 GB below ``TMPDIR`` for each engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -67,7 +66,6 @@ Row = Mapping[str, object]
 def main() -> None:
     """Print a line for each engine; the exit status is 1 if a compile failed or its provider differs."""
     asked = arguments(Wiring(ROOT).project.variants)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the engines end
     rows: list[Row] = []
 
     def note(row: Row) -> None:
@@ -107,7 +105,8 @@ class Trial:
         self._folder, self._note = folder, note
         self._env = {name: value for name, value in os.environ.items() if name not in _WITHOUT}
         self._env["DOCKER_CONFIG"] = str(folder / "docker")
-        self._engine = DockerEngine(ProcessRunner(self._env), self._env)
+        self._runner = ProcessRunner(self._env)
+        self._engine = DockerEngine(self._runner, self._env)
         self._console = Console(env=self._env, stream=sys.stderr)
         self._caches = CompileCaches(shared=redis_cache(server))
         self._shop = Wiring(ROOT, dist=folder / "dist", reporter=self._console)
@@ -135,14 +134,18 @@ class Trial:
         """Compile on ``one``, kill it, and go on on ``two``, by what ``--context one,two`` does."""
         with ExitStack() as stack:
             one, _ = (stack.enter_context(self._engine_named(name)) for name in ("one", "two"))
-            builders = Builders(["one", "two"])
             stopping = StoppingConsole(self._env, one.kill)
-            compiled = partial(self._compile, stopping)
+
+            def work(name: str | None) -> None:
+                assert name is not None  # noqa: S101 - both builders have names
+                self._compile(stopping if name == "one" else self._console, name)
+
             with suppress(BuilderError):  # its row has it
-                builders.compile(compiled, 0, engine=self._engine, reporter=self._console)
+                builders = Builders(["one", "two"])
+                builders.compile(work, 0, engine=self._engine, reporter=self._console)
             if "two" not in self._reached:
                 with suppress(BuilderError):
-                    compiled("two")
+                    work("two")
 
     def all_from_the_cache(self) -> None:
         """Compile on ``three``."""
@@ -156,15 +159,13 @@ class Trial:
         try:
             with dying_engine(data) as engine:
                 endpoint = f"host={engine.host}"
-                argv = ["docker", "context", "create", name, "--docker", endpoint]
-                subprocess.run(argv, env=self._env, capture_output=True, check=True)
+                self._runner.run(["docker", "context", "create", name, "--docker", endpoint])
                 yield engine
         finally:
             shutil.rmtree(data, ignore_errors=True)
 
-    def _compile(self, reporter: Reporter, name: str | None) -> None:
+    def _compile(self, reporter: Reporter, name: str) -> None:
         """Compile on the engine ``name`` and note the row. Raises what ``export`` does."""
-        assert name is not None  # noqa: S101 - all builders here have names
         self._reached.append(name)
         data = self._folder / name
         artifact = self._folder / f"artifact-{name}"
@@ -184,7 +185,7 @@ class Trial:
             outcome = str(error)
             raise
         finally:
-            if isinstance(reporter, StoppingConsole) and reporter.stopped_at and name == "one":
+            if isinstance(reporter, StoppingConsole) and reporter.stopped_at:
                 outcome = f"killed at {reporter.stopped_at}"
             row = {"engine": name, "outcome": outcome, "seconds": round(time.monotonic() - began)}
             self._note(row | recorded(data) | sums(artifact))
@@ -217,16 +218,16 @@ def recorded(data: Path) -> dict[str, object]:
 
     The tree of an engine that was killed has no record yet, so it is made here.
     """
-    trees = [log.parent for log in data.rglob("units.log")]
-    if not trees:
+    tree = next((Path(folder) for folder, _, files in os.walk(data) if "units.log" in files), None)
+    if tree is None:
         return {}
     record = data / "record.json"
-    costs.write_record(record, trees[0])
-    pieces = trees[0] / costs.PIECES_LOG
+    costs.write_record(record, tree)
+    pieces = tree / costs.PIECES_LOG
     text = pieces.read_text(encoding="utf-8", errors="replace") if pieces.exists() else ""
     results = _DEVICE_CODE.findall(text)
-    counts = {"device_code": len(results), "device_code_found": results.count("direct_cache_hit")}
-    return json.loads(record.read_text(encoding="utf-8")) | counts
+    found: dict[str, object] = json.loads(record.read_text(encoding="utf-8"))
+    return found | {"device_code": len(results), "device_code_found": results.count("direct_cache_hit")}
 
 
 def sums(artifact: Path) -> dict[str, object]:
@@ -264,6 +265,7 @@ def wrong(rows: Sequence[Row]) -> list[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the engines end
     try:
         main()
     except BuilderError as error:

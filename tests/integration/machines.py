@@ -89,7 +89,6 @@ class Machine:
         place = Workplace(self._folder / "legacy")
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)
-        assert rendered is not None
         narrow(place.dockerfile, target)
         drive = "python3 -m builder.inside.drive"
         replace(place.dockerfile, drive, before + drive)

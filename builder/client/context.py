@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Tuple, Union
 
-from builder.client.install.current import Symlink, make_symlink
 from builder.client.install.prefix import Prefix
 from builder.errors import NothingToDoError
 
@@ -40,7 +39,6 @@ class CommandContext:
     confirm: Optional[Callable[[str, bool], bool]] = None
     """``confirm(question, default)`` returns the user's answer, ``default`` for an empty line; ``None`` where
     no user can be asked."""
-    symlink: Symlink = make_symlink
     program: Optional[Path] = None
     """The running file ``ortpacks.pyz``; ``None`` when the client runs from its sources."""
 

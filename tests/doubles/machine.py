@@ -13,7 +13,6 @@ from typing import Any
 
 from builder.client.cli import main
 from builder.client.context import CommandContext
-from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import Work, asker, worker
 from builder.files.http_client import Web
@@ -45,7 +44,6 @@ class Machine:
     says: list[bool] = field(default_factory=list)
     """Answers of the user, in order; if the list is empty, a command cannot ask."""
     asked: list[str] = field(default_factory=list)
-    symlink: Symlink = make_symlink
     program: Path | None = None
     waits: list[float] = field(default_factory=list)
     out: str = ""
@@ -102,7 +100,6 @@ class Machine:
             free=lambda path: self.free,
             environments=self.environments,
             confirm=self._confirm if self.says else None,
-            symlink=self.symlink,
             program=self.program,
         )
 

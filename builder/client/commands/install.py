@@ -88,7 +88,6 @@ def _job(
         web=context.web,
         now=context.now,
         trials=OrtTrials(context.around.ask, context.around.python),
-        symlink=context.symlink,
     )
 
 

@@ -60,7 +60,7 @@ def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandA
                 f"{target.name} is damaged, so {now} stays in use: {'; '.join(problems)}",
                 advice="`install --index` with the index of its release installs it again.",
             )
-        switch(prefix, target, context.symlink)
+        switch(prefix, target)
     value = {**head("rollback"), "from": now, "to": target.name, "folder": str(target)}
     return CommandAnswer(value, (f"In use, every file verified: {target}", f"No longer in use: {now}"))
 

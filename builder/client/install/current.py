@@ -9,26 +9,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from builder.client.install.prefix import Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
 from builder.files.disk import remove, rename, sync_folder
 from builder.formats.package_names import MANIFEST
 
-Symlink = Callable[[Path, Path], None]
-"""``symlink(target, link)``. Raises ``OSError`` or ``NotImplementedError`` where links cannot be made."""
-
 _ELSEWHERE = "Move it away, or choose another folder with --prefix."
 
 _LINE = re.compile(r"versions/([A-Za-z0-9][A-Za-z0-9._+-]*)\n?")
-
-
-def make_symlink(target: Path, link: Path) -> None:
-    """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
-    link.symlink_to(target, target_is_directory=True)
-    if not link.is_symlink():  # Wine reports success and makes no link
-        raise NotImplementedError
 
 
 def folder_in_use(prefix: Prefix) -> Optional[Path]:
@@ -70,11 +60,11 @@ def require_ours(prefix: Prefix) -> None:
         raise DiskError(f"{prefix.pointer} is in the way: it names no package of ours. {_ELSEWHERE}")
 
 
-def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
+def switch(prefix: Prefix, folder: Path) -> None:
     """Make ``folder`` the package in use in one step: at any moment the old or the new one is in use."""
     link = prefix.part("current")
     try:
-        symlink(Path(os.path.relpath(folder, prefix.root)), link)
+        _make_link(link, Path(os.path.relpath(folder, prefix.root)))
     except (OSError, NotImplementedError):
         _point(prefix, folder)
     else:
@@ -85,6 +75,13 @@ def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
             rename(link, prefix.current)
         prefix.pointer.unlink(missing_ok=True)
     sync_folder(prefix.root)
+
+
+def _make_link(link: Path, folder: Path) -> None:
+    """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
+    link.symlink_to(folder, target_is_directory=True)
+    if not link.is_symlink():  # Wine reports success and makes no link
+        raise NotImplementedError
 
 
 def _point(prefix: Prefix, folder: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Callable, Optional, Sequence, Tuple
 
 from builder.client.install.complete import CompletionMeans, complete, require_disk_space, survey
 from builder.client.install.current import (
-    Symlink,
     in_use,
     previous_package,
     remember,
@@ -55,7 +54,6 @@ class InstallJob:
     web: Web
     now: Callable[[], datetime]
     trials: OrtTrials
-    symlink: Symlink
 
     @property
     def prefix(self) -> Prefix:
@@ -112,7 +110,7 @@ def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult
         _describe(job, placed.folder, placed.package, placed.manifest)
     upgrade = _upgrade(job, placed)
     remember(job.prefix, placed.folder.name)
-    switch(job.prefix, placed.folder, job.symlink)
+    switch(job.prefix, placed.folder)
     if job.prefix.pointer.is_file():  # the switch made no link: libsPath must name the folder
         _describe(job, placed.folder, placed.package, placed.manifest)
     forget_downloads(job.prefix)

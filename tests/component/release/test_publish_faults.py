@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.doubles.github_handlers import EDITED
 from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
-from tests.support.faults.counted import cases_of
 from tests.support.faults.hosts import HostFault, host_faults
 
 SEED = 20_261_121
@@ -163,12 +161,3 @@ def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
         skip += 1
     case = HostFault(family="cut", route="upload", kind=kind, skip=skip, after=position)
     outlive(desk, case)
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counter(
-        {
-            "test_a_release_is_whole_or_hidden_and_the_next_run_completes_it": 230,
-            "test_a_network_that_is_cut_at_any_byte_costs_one_upload": 30,
-        }
-    )

@@ -4,7 +4,6 @@ completes it."""
 from __future__ import annotations
 
 import random
-from collections import Counter as Counted
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.doubles.registry import Served
 from tests.support.factories.mirroring import local_files
 from tests.support.factories.publishing import ATTEMPTS, TAG
 from tests.support.factories.registering import Counter, bundle, open_counter
-from tests.support.faults.counted import cases_of
 from tests.support.faults.hosts import HostFault, host_faults
 
 SEED = 20_261_123
@@ -114,12 +112,3 @@ def test_what_the_registry_has_of_an_upload_is_not_sent_again(
     counter.converge(releases[0])
     first, second, *_ = (span for route, span in counter.served.requests if route == "send")
     assert second == first.replace("0-", "700-", 1)
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counted(
-        {
-            "test_a_release_is_whole_or_not_there_and_the_next_run_completes_it": 120,
-            "test_a_network_that_is_cut_at_any_byte_costs_one_upload": 12,
-        }
-    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tests.doubles import hostile
 from tests.doubles.machine import Machine
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
 from tests.support.faults.client import Ground, Quick, outlive, require_cured
-from tests.support.faults.counted import cases_of
 
 SEED = 20_261_122
 
@@ -334,21 +332,3 @@ def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
     assert list((quick.prefix / "versions").iterdir()) == before
     assert quick.litter() == []
     require_cured(quick, str(ground.newer))
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counter(
-        {
-            "test_a_connection_that_ends_at_any_byte_is_gone_on_from_there": 60,
-            "test_what_is_not_the_rest_starts_over": 3,
-            "test_a_range_that_lies_is_not_believed": 8,
-            "test_a_final_status_ends_it": 6,
-            "test_a_passing_status_is_waited_out": 7,
-            "test_a_server_that_stays_broken_is_given_up": 7,
-            "test_retry_after_is_kept_as_seconds_and_as_a_date": 7,
-            "test_a_redirect_that_leads_nowhere_ends": 7,
-            "test_an_answer_that_is_none_does_no_harm": 12,
-            "test_a_server_that_dribbles_is_given_up": 3,
-            "test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked": 60,
-        }
-    )

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,7 +24,6 @@ from tests.support.faults.client import (
     require_usable,
     version_in_use,
 )
-from tests.support.faults.counted import cases_of
 
 KIB = 1024
 
@@ -190,14 +188,3 @@ def test_a_process_number_that_comes_again_meets_no_leftovers(
     assert not (machine.prefix / "current.txt").exists(), "links can be made here"
     assert machine.litter() == []
     require_cured(machine, str(ground.newer))
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counter(
-        {
-            "test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version": 24,
-            "test_a_disk_that_is_full_to_the_brim_lets_rollback_and_uninstall_through_or_unharmed": 3,
-            "test_a_disk_that_is_read_only_is_named_and_what_is_there_works": 3,
-            "test_a_process_number_that_comes_again_meets_no_leftovers": 3,
-        }
-    )

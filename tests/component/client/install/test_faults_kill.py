@@ -9,7 +9,6 @@ import random
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 from builder.client.__main__ import run
 from tests.doubles.release import FILES, write_release
 from tests.support.faults.client import NEW, OLD, Ground, lay_ground, require_cured, require_usable
-from tests.support.faults.counted import cases_of
 from tests.support.forked import FORK, begin_anew
 
 SEED = 20_261_122
@@ -148,12 +146,3 @@ def test_commands_at_once_take_turns(ground: Ground, tmp_path: Path, others: lis
 def test_kills_come_before_the_commands_end(codes: list[int]) -> None:
     """A tenth of them at least, whatever else this machine does; on a quiet one five sixths do."""
     assert codes.count(-signal.SIGKILL) >= len(codes) // 10
-
-
-def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
-    assert cases_of(request) >= Counter(
-        {
-            "test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures": 54,
-            "test_commands_at_once_take_turns": 4,
-        }
-    )

@@ -31,7 +31,7 @@ from builder.formats.package_names import LINUX, LINUX_ARM64, MACOS, WINDOWS
 from builder.gpu.cuda_toolkits import version_of
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
-from builder.rules.wheel_records import read_record, read_rows
+from builder.rules.wheel_records import read_rows
 
 PYTHON = "3.11"
 """The Python version for a wheel that names none; only the libraries in the wheel count."""
@@ -201,7 +201,8 @@ def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:
     if len(names) != 1:
         what = f"{wheel} has {len(names)} files *.dist-info/RECORD; a wheel has one."
         raise IntegrityError(what, advice=_FETCH_AGAIN)
-    return read_record(archive.read(names[0]).decode(errors="replace"), str(wheel))
+    rows = read_rows(archive.read(names[0]).decode(errors="replace"), str(wheel))
+    return {path: row.sha256 for path, row in rows.items()}
 
 
 def _is_record(name: str) -> bool:

@@ -57,11 +57,6 @@ def read_rows(text: str, where: str) -> dict[str, RecordRow]:
     return {line[0]: RecordRow(_hex(line[1], line[0], where), _size(line)) for line in lines}
 
 
-def read_record(text: str, where: str) -> dict[str, str]:
-    """Return the hex sha256 of a wheel's files by path, from its ``RECORD``. Raises as ``read_rows``."""
-    return {path: row.sha256 for path, row in read_rows(text, where).items()}
-
-
 def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorded:
     """Return size and sha256 of every unmodified file from a wheel, by the wheel's RECORD.
 

@@ -6,7 +6,6 @@ gets the stream as a file that can seek forwards.
 
 from __future__ import annotations
 
-import re
 import tarfile
 from pathlib import Path
 from typing import IO, Sequence, Tuple, Union, cast
@@ -15,6 +14,7 @@ from builder.errors import IntegrityError
 from builder.files.digest import CHUNK
 from builder.files.disk import set_mode
 from builder.formats.package_names import FOLDER_MODE
+from builder.formats.text import SURROGATE
 
 HEADER_LIMIT = 64 * 2**10
 """The largest extension header in bytes; long names need a few hundred."""
@@ -25,8 +25,6 @@ NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
 _DEEPEST = 16
 """The most parts of a path; real packages have three. Thousands of nested folders could not be removed
 again."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
@@ -44,7 +42,7 @@ def is_plain(path: str) -> bool:
     """Return whether a relative path is short and stays in its folder: no ``..``, drive or empty part."""
     parts = path.split("/")
     plain = all(part not in {"", ".", ".."} for part in parts)
-    return plain and len(parts) <= _DEEPEST and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
+    return plain and len(parts) <= _DEEPEST and not set(path) & set("\\:\0") and not SURROGATE.search(path)
 
 
 def parts_of(path: str, where: str) -> Tuple[str, ...]:

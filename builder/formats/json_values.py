@@ -7,7 +7,6 @@ The types are those of the project's formats: ``str``, ``int``, ``bool``, ``Opti
 from __future__ import annotations
 
 import json
-import re
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
@@ -30,6 +29,7 @@ from typing import (
 )
 
 from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.text import SURROGATE
 
 T = TypeVar("T")
 
@@ -43,10 +43,6 @@ _NAMES = {str: "text", int: "a whole number", bool: "true or false"}
 _LARGEST = 2**63
 """The limit for whole numbers. Real sizes and counts are far below; larger values do not fit ``float`` or the
 kernel."""
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""A code that JSON can spell and UTF-8 cannot."""
 
 
 def to_json(value: object) -> object:
@@ -152,7 +148,7 @@ def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -
         problems.append(f"{where}: {_NAMES[cast('type', kind)]} is wanted, found {_spell(value)}")
     elif isinstance(value, int) and abs(value) >= _LARGEST:
         problems.append(f"{where}: a whole number below 2**63 is wanted")
-    elif isinstance(value, str) and _SURROGATE.search(value):
+    elif isinstance(value, str) and SURROGATE.search(value):
         problems.append(f"{where}: {_spell(value)} holds half of a surrogate pair, which no file can hold")
     return value
 

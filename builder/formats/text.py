@@ -8,6 +8,9 @@ from typing import Iterable, Optional, Sequence
 _LONGEST = 121
 """The most characters of a name in a message: names in C++ templates have thousands."""
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""A code that JSON can spell and UTF-8 cannot; in a path, Python's form of a byte that is not valid text."""
+
 
 def printable(text: str) -> str:
     """Return the text in one line, with control characters and surrogates as escapes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import struct
 from typing import Callable, Dict, List, Mapping
@@ -12,7 +11,7 @@ from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
 from builder.errors import ValidationError
 from builder.formats.package_names import HOSTS, LIB, LINUX
-from builder.formats.text import printable
+from builder.formats.text import SURROGATE, printable
 
 SYSTEMD = "systemd"
 
@@ -133,14 +132,10 @@ def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
     return ["[Service]", *settings] if shell == SYSTEMD else settings
 
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
-"""Surrogates: Python's form of bytes in a path that are not valid text."""
-
-
 def _require_spellable(value: str, shell: str, platform: str) -> None:
     """Raise ``ValidationError`` where the shell would read another path than ``value``."""
     foreign = platform.startswith("win") and shell != "powershell" and not value.isascii()
-    if foreign or (shell not in {"sh", "fish"} and _NO_TEXT.search(value)):
+    if foreign or (shell not in {"sh", "fish"} and SURROGATE.search(value)):
         raise ValidationError(
             f"--shell {shell}: {printable(value)} cannot be written so that this shell reads the same.",
             advice="Take env --json, or install with --prefix into a folder whose name is plain ASCII.",

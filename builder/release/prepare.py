@@ -14,6 +14,7 @@ from pathlib import Path
 from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError
+from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats import index as index_format
@@ -55,8 +56,6 @@ class PublishPorts:
     reporter: Reporter
     verify: Callable[[Path], object]
     """Raises a ``BuilderError`` for a package that must not be released."""
-    write: Callable[[Path, bytes], None]
-    """Writes a file, whole or not at all."""
     loader: BaseLoader
     """Loader of ``release-notes.md.j2`` and ``licences.html.j2``."""
     repository: Repository | None = None
@@ -141,7 +140,7 @@ def prepare(
     require_no_errors(check_index(index, files), what)
     pages = write_pages(directory, candidates, ports)
     files += [LocalFile.of(path) for path in pages]
-    files += _write_index(directory, index, files, ports)
+    files += _write_index(directory, index, files)
     try:
         files += _sign(directory, files, ports)
     except IntegrityError as error:
@@ -182,11 +181,9 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
     return candidates, findings
 
 
-def _write_index(
-    directory: Path, index: Index, files: Sequence[LocalFile], ports: PublishPorts
-) -> list[LocalFile]:
+def _write_index(directory: Path, index: Index, files: Sequence[LocalFile]) -> list[LocalFile]:
     """Write ``index.json`` and ``SHA256SUMS``, before the host is contacted, and return both files."""
-    ports.write(directory / INDEX, index_format.dumps(index).encode())
+    write_file(directory / INDEX, index_format.dumps(index).encode())
     written = LocalFile.of(directory / INDEX)
     update_checksums(directory, put={file.name: file.sha256 for file in (*files, written)})
     return [written, LocalFile.of(directory / CHECKSUMS)]
@@ -205,7 +202,7 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     contents = {root_name(number): root for number, root in enumerate(signing.roots, start=1)}
     contents[TARGETS] = signed_targets(files, before, signing)
     for name, content in contents.items():
-        ports.write(directory / name, content)
+        write_file(directory / name, content)
     return [LocalFile.of(directory / name) for name in contents]
 
 
@@ -225,7 +222,7 @@ def write_pages(directory: Path, candidates: Sequence[Candidate], ports: Publish
     page = licences_page(candidates, texts, ports.loader)
     pages = {**sboms, directory / LICENCES_PAGE: page.encode()}
     for path, content in pages.items():
-        ports.write(path, content)
+        write_file(path, content)
     _remove([path for path in directory.glob(f"*{SBOM_SUFFIX}") if path not in pages], directory)
     return sorted(pages)
 

@@ -194,7 +194,6 @@ def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> Publ
         archive=wiring.archive(wiring.reporter),
         reporter=wiring.reporter,
         verify=lambda package: verify(package, verifier(wiring, wiring.reporter, None)),
-        write=write_file,
         loader=wiring.loader,
         signing=_signing(wiring, keys),
     )

@@ -18,7 +18,7 @@ import pytest
 
 from builder.adapters.signing_keys import AgentSigner
 from builder.errors import DiskError, ToolMissingError
-from builder.files.atomic_write import part_file, write_file
+from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
 from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.release.prepare import PublishOptions
@@ -28,6 +28,8 @@ from tests.support.factories.signing import CI, FIRST, local_file, signing
 from tests.support.forked import FORK
 
 REPLACE = PublishOptions(replace=True)
+
+WRITE_FILE = "builder.release.prepare.write_file"
 
 ANSWERS = {"no answer": b"", "half an answer": b"\0\0\0\x53\x0e\0\0", "no": b"\0\0\0\x01\x05"}
 """Answers of an agent that dies while it signs, or that refuses."""
@@ -79,7 +81,8 @@ def killed(name: str, path: Path, data: bytes) -> None:
 
 
 def publish_and_die(dist: Path, api: str, token: str, name: str) -> None:
-    publish_at_once(dist, api, token, REPLACE, partial(killed, name))
+    pytest.MonkeyPatch().setattr(WRITE_FILE, partial(killed, name))
+    publish_at_once(dist, api, token, REPLACE)
 
 
 def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
@@ -92,10 +95,10 @@ def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
             desk.publish(REPLACE)
         desk.signing = whole
     elif fault == "disk":
-        desk.write = partial(full, how)
-        with pytest.raises(DiskError):
-            desk.publish(REPLACE)
-        desk.write = write_file
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(WRITE_FILE, partial(full, how))
+            with pytest.raises(DiskError):
+                desk.publish(REPLACE)
     else:
         child = FORK.Process(
             target=publish_and_die, args=(desk.dist, desk.github.url, desk.github.token, how)

@@ -16,7 +16,6 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.retries import RetryPolicy
 from builder.config.project import load_project
-from builder.files.atomic_write import write_file
 from builder.formats.manifest import Manifest
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost
@@ -53,7 +52,6 @@ class Desk:
     time: FakeTime = dataclasses.field(default_factory=FakeTime)
     verify: Callable[[Path], None] = lambda path: None
     signing: Signing | None = None
-    write: Callable[[Path, bytes], None] = write_file
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> ReleaseStatus:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
@@ -82,7 +80,7 @@ class Desk:
         )
         host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
         made = ports(host, self.reporter, self._verify)
-        return dataclasses.replace(made, repository=host, signing=self.signing, write=self.write)
+        return dataclasses.replace(made, repository=host, signing=self.signing)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)
@@ -101,7 +99,6 @@ def ports(
         archive=PackageArchive(reporter=reporter),
         reporter=reporter,
         verify=verify,
-        write=write_file,
         loader=TEMPLATES,
     )
 
@@ -111,13 +108,7 @@ def github(http: GitHubHttp) -> GitHub:
     return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
 
 
-def publish_at_once(
-    dist: Path,
-    api: str,
-    token: str,
-    options: PublishOptions,
-    write: Callable[[Path, bytes], None] = write_file,
-) -> None:
+def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
     """Publish ``dist`` by the real clock and without pauses, for a process that a test kills."""
     reporter = FakeReporter()
     http = GitHubHttp(
@@ -129,7 +120,7 @@ def publish_at_once(
         policy=RetryPolicy(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
     host = github(http)
-    made = dataclasses.replace(ports(host, reporter), repository=host, signing=signing(), write=write)
+    made = dataclasses.replace(ports(host, reporter), repository=host, signing=signing())
     publish_release(dist, project_at(api), made, options)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import os
 import subprocess
@@ -215,30 +213,6 @@ def test_it_ends_within_ten_seconds_and_starts_again(start: Start) -> None:
     assert time.monotonic() - began < 10
     docker("start", served.name)
     assert served.ready()["ready"] is True
-
-
-def test_a_kill_loses_nothing_that_was_acknowledged(start: Start) -> None:
-    served = start("--volume=/home/ortpacks")
-    served.ready()
-    kept: list[int] = []
-
-    def add() -> None:
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            while True:
-                kept.extend(served.ask("/add", {"texts": ["a", "b"]})["ids"])
-
-    adding = [threading.Thread(target=add) for _ in range(2)]
-    for thread in adding:
-        thread.start()
-    while len(kept) < 30:
-        time.sleep(0.01)
-    docker("kill", "--signal=KILL", served.name)
-    for thread in adding:
-        thread.join()
-    docker("start", served.name)
-    served.ready()
-    found = served.ask("/search", {"text": "a", "k": 1000})["results"]
-    assert set(kept) <= {one["id"] for one in found}
 
 
 @pytest.fixture(scope="module")

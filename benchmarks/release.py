@@ -13,9 +13,8 @@ from builder.adapters.archive.package_archive import PackageArchive
 from builder.console import Console
 from builder.files.digest import Digest, file_digest
 from builder.formats.index import StoredArchive, build_index
-from builder.formats.index import dumps as index_text
+from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.formats.manifest import dumps as manifest_text
 from builder.formats.package_names import CPU, HOSTS, LINUX, Form
 from builder.package.archive import BUILT, Content, Member
 from builder.project.variants import Preset
@@ -74,12 +73,12 @@ def _write(
         Member(path=path, file=file, source=BUILT, licence="LICENSE", vendor="ortpacks")
         for path, file in files.items()
     )
-    content = Content(manifest_text(made).encode(), members, digests)
+    content = Content(json_text(made).encode(), members, digests)
     archive = PackageArchive(reporter=Console(env={}, stream=io.StringIO()))
     package = archive.write(folder / f"{made.name}{form.value}", content, Preset.FAST, lambda _: None)
     index = folder / f"{made.name}{form.value}.json"
     stored = StoredArchive(package.path.name, package.size, package.sha256)
-    index.write_text(index_text(build_index("v1.0.0", [(made, stored)], ())))
+    index.write_text(json_text(build_index("v1.0.0", [(made, stored)], ())))
     return index
 
 

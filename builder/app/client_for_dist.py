@@ -9,8 +9,8 @@ from builder.adapters.archive.client_zipapp import INSPECTOR, build_client, buil
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile
-from builder.formats import index as index_format
 from builder.formats.index import build_index
+from builder.formats.json_values import json_text
 from builder.formats.package_names import CLIENT, INDEX
 from builder.package.archive import manifest_of
 from builder.release.dist_files import archives_in, stored
@@ -35,7 +35,7 @@ def make_client(wiring: Wiring) -> Path:
     archive = wiring.archive(wiring.reporter)
     listed = [(manifest_of(package, archive), stored(LocalFile.of(package))) for package in packages]
     index = build_index("local", listed, wiring.project.models)
-    write_file(wiring.dist / INDEX, index_format.dumps(index).encode())
+    write_file(wiring.dist / INDEX, json_text(index).encode())
     wiring.reporter.say(f"{client.name}, {inspector.name} and {INDEX} in {wiring.dist}")
     return client
 

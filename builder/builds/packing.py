@@ -21,11 +21,12 @@ from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
+from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Host, Profile
 from builder.inside.drive import SHARED
 from builder.package.archive import Member
-from builder.package.build_record import dumps, loads_compile, record_name, record_of
+from builder.package.build_record import loads_compile, record_name, record_of
 from builder.package.checksums import update_checksums
 from builder.package.describe import BinaryReport
 from builder.package.provenance import (
@@ -224,7 +225,7 @@ def write_record(
         else None,
     )
     path = dist / record_name(packed.archive)
-    write_file(path, dumps(record).encode())
+    write_file(path, json_text(record).encode())
     return path
 
 

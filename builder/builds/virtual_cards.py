@@ -16,6 +16,7 @@ from builder.files.atomic_write import write_file
 from builder.findings.finding import Finding
 from builder.findings.observations import NO_DEVICE
 from builder.formats.index import Index, StoredArchive, build_index
+from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LINUX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
@@ -29,7 +30,6 @@ from builder.report.card_grid import (
     LibraryOnCard,
     ModelOnCard,
     disagreements,
-    dumps,
     from_bytes,
     grid_name,
     grid_of,
@@ -191,7 +191,7 @@ class CardBench:
         archive = package.name.removesuffix(PARTS_SUFFIX)
         grid = grid_of(manifest, archive, digest.sha256, self.cards.driver, rows)
         self.grids.append(grid)
-        write_file(package.with_name(grid_name(package.name)), dumps(grid).encode())
+        write_file(package.with_name(grid_name(package.name)), json_text(grid).encode())
 
 
 def _feed(trial: SelftestTrial) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, json_text, parse_json, problem_of_text, require_format
+from builder.formats.json_values import from_json, parse_json, problem_of_text, require_format
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
@@ -116,11 +116,6 @@ def by_support(package: IndexPackage) -> Mapping[str, str]:
     for capability, support in package.capabilities.items():
         kinds.setdefault(support, []).append(capability)
     return {support: ", ".join(capabilities) for support, capabilities in kinds.items()}
-
-
-def dumps(index: Index) -> str:
-    """Return the text of the file. The same index gives the same bytes."""
-    return json_text(index)
 
 
 def loads(text: str, where: str) -> Index:

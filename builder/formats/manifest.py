@@ -9,7 +9,6 @@ from typing import Iterator, Mapping, Optional, Tuple, Union
 from builder.errors import SchemaError
 from builder.formats.json_values import (
     from_json,
-    json_text,
     parse_json,
     problem_of_text,
     require_format,
@@ -180,11 +179,6 @@ class Manifest:
     def installed_size(self) -> int:
         """Return the size in bytes of all files, from the archive and from wheels."""
         return sum(entry.size for entry in self.files)
-
-
-def dumps(manifest: Manifest) -> str:
-    """Return the text of the file. The same manifest gives the same bytes."""
-    return json_text(manifest)
 
 
 def loads(text: Union[str, bytes], where: str) -> Manifest:

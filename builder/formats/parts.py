@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Iterator, Tuple, Union
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.json_values import from_json, parse_json, require_format
 
 FORMAT = 1
 
@@ -47,11 +47,6 @@ def part_names(archive: str, count: int) -> Tuple[str, ...]:
     """Return ``X.part1``, ``X.part2`` …; numbers are padded, so that sorting by name keeps the order."""
     width = len(str(count))
     return tuple(f"{archive}.part{number:0{width}}" for number in range(1, count + 1))
-
-
-def dumps(parts: Parts) -> str:
-    """Return the text of the file. The same parts give the same bytes."""
-    return json_text(parts)
 
 
 def loads(text: Union[str, bytes], where: str) -> Parts:

@@ -15,7 +15,7 @@ from re import Pattern
 
 from builder.binary.library_names import PROVIDER
 from builder.errors import SchemaError
-from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.json_values import from_json, parse_json, require_format
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, LIB, stem
 from builder.formats.parts import SHA256
@@ -123,11 +123,6 @@ def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256
     return tuple(
         f"its record says {key} {got}, the package {wanted}" for key, got, wanted in pairs if got != wanted
     )
-
-
-def dumps(record: BuildRecord) -> str:
-    """Return the file's text."""
-    return json_text(record)
 
 
 def loads(text: str | bytes, where: str) -> BuildRecord:

@@ -13,7 +13,8 @@ from builder.binary.library_names import NVIDIA
 from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require_no_errors
-from builder.formats.manifest import WheelEntry, dumps
+from builder.formats.json_values import json_text
+from builder.formats.manifest import WheelEntry
 from builder.formats.package_names import CUDA, LIB, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Content, Member
 from builder.package.build_record import record_name
@@ -159,7 +160,7 @@ def _content(
     members = (*members, _write_member(_ours(SBOM, work), bom))
     known = {**known, **ports.archive.digests(members[-1:])}
     packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)
-    manifest = dumps(describe(checked.plan, packed, checked.report, checked.revision))
+    manifest = json_text(describe(checked.plan, packed, checked.report, checked.revision))
     return Content(manifest=manifest.encode(), members=members, digests=known)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from builder.errors import ConfigError, ValidationError
-from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.json_values import from_json, parse_json, require_format
 from builder.formats.oci import TAG_FORM
 from builder.formats.package_names import INDEX
 from builder.release.assets import require_tag
@@ -113,11 +113,6 @@ def tag_in(index: bytes) -> str | None:
         return None
     tag = value.get("tag") if isinstance(value, dict) and "packages" in value else None
     return tag if isinstance(tag, str) else None
-
-
-def dumps(mirror: Mirror) -> str:
-    """Return the file's text. The same releases give the same bytes."""
-    return json_text(mirror)
 
 
 def loads(text: str | bytes, where: str) -> Mirror:

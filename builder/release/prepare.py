@@ -17,8 +17,8 @@ from builder.errors import BuilderError, IntegrityError
 from builder.files.atomic_write import write_file
 from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding, require_no_errors
-from builder.formats import index as index_format
 from builder.formats.index import Index, build_index
+from builder.formats.json_values import json_text
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.trust import TARGETS, root_name
 from builder.package.archive import Archive, manifest_of
@@ -183,7 +183,7 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
 
 def _write_index(directory: Path, index: Index, files: Sequence[LocalFile]) -> list[LocalFile]:
     """Write ``index.json`` and ``SHA256SUMS``, before the host is contacted, and return both files."""
-    write_file(directory / INDEX, index_format.dumps(index).encode())
+    write_file(directory / INDEX, json_text(index).encode())
     written = LocalFile.of(directory / INDEX)
     update_checksums(directory, put={file.name: file.sha256 for file in (*files, written)})
     return [written, LocalFile.of(directory / CHECKSUMS)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from builder.binary.coverage import LibraryCoverage
 from builder.findings.finding import Code, Finding
-from builder.formats.json_values import from_json, json_text, parse_json, require_format
+from builder.formats.json_values import from_json, parse_json, require_format
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, operator_without_kernel
 from builder.formats.package_names import stem
@@ -113,11 +113,6 @@ def grid_of(manifest: Manifest, archive: str, sha256: str, driver: str, cards: S
         driver=driver,
         cards=tuple(cards),
     )
-
-
-def dumps(grid: Grid) -> str:
-    """Return the JSON text of the grid's file."""
-    return json_text(grid)
 
 
 def loads(text: str | bytes, where: str) -> Grid:

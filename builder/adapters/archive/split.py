@@ -17,8 +17,9 @@ from builder.files.atomic_write import part_file, write_file
 from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in, stream_digest
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.formats import parts as format_
+from builder.formats.json_values import json_text
 from builder.formats.package_names import PARTS_SUFFIX
-from builder.formats.parts import FORMAT, Parts, StoredFile, dumps, part_names
+from builder.formats.parts import FORMAT, Parts, StoredFile, part_names
 
 
 @contextmanager
@@ -137,7 +138,7 @@ def split_archive(package: Path, most: int) -> tuple[Path, ...]:
         _clear(package, joins, paths)
         require_space(package, size)
         parts = _cut(package, size, paths, most)
-    write_file(joins, dumps(parts).encode())
+    write_file(joins, json_text(parts).encode())
     with disk_errors(package):
         package.unlink()
         sync_folder(package.parent)

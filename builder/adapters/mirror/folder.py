@@ -19,6 +19,7 @@ from builder.files.atomic_write import write_file
 from builder.files.disk import disk_errors, resolved, sync_folder
 from builder.files.file_lock import exclusive
 from builder.formats.index import INDEX_LIMIT
+from builder.formats.json_values import json_text
 from builder.formats.package_names import INDEX
 from builder.package.provenance import utc
 from builder.release.mirror import (
@@ -28,7 +29,6 @@ from builder.release.mirror import (
     LISTING_LIMIT,
     Mirror,
     MirrorRelease,
-    dumps,
     entry,
     loads,
     merged,
@@ -120,7 +120,7 @@ class MirrorFolder:
         listing = self.listing()
         with disk_errors(self.root / LISTING):
             if listing != self._read_listing():
-                self._write(self.root / LISTING, dumps(listing))
+                self._write(self.root / LISTING, json_text(listing))
         with disk_errors(self.root / LATEST):
             self._point_at(listing.releases[0].tag if listing.releases else None)
 

@@ -30,8 +30,9 @@ from builder.files.package_tar import (
     place_in,
     plain_file,
 )
-from builder.formats.index import Index, StoredArchive, build_index, dumps
+from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.index import loads as load_index
+from builder.formats.json_values import json_text
 from builder.formats.manifest import FileEntry, Manifest, loads
 from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode
 from builder.formats.parts import SHA256
@@ -278,4 +279,4 @@ def index_of(archive: Path, form: Form) -> Index:
     with open_tar(archive, form) as stream:
         manifest = read_manifest(stream, archive.name)
     stored = StoredArchive(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
-    return load_index(dumps(build_index("", [(manifest, stored)], manifest.models)), archive.name)
+    return load_index(json_text(build_index("", [(manifest, stored)], manifest.models)), archive.name)

@@ -15,7 +15,8 @@ from builder.app.decorators import ChosenVariants
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ToolMissingError, TransferError, ValidationError
-from builder.package.build_record import dumps, record_name
+from builder.formats.json_values import json_text
+from builder.package.build_record import record_name
 from builder.pipeline.plan import PlanOptions
 from builder.ports import EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
@@ -45,7 +46,7 @@ def shown(wiring: Wiring) -> list[str]:
 @pytest.fixture
 def full(root: Path, tmp_path: Path) -> tuple[Wiring, FolderCache]:
     for record in (COMPILED, REPACKED):
-        (tmp_path / record_name(record.package)).write_text(dumps(record))
+        (tmp_path / record_name(record.package)).write_text(json_text(record))
     cache = FolderCache(tmp_path / "shared")
     cache.put("ab/cdefghijklm", bytes(1_500_000))
     return shop(root, tmp_path, FakeEngine(holds=MOUNTS)), cache

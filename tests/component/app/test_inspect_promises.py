@@ -17,7 +17,8 @@ from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, IntegrityError
 from builder.findings.finding import Code
-from builder.formats.manifest import CoverageEntry, Manifest, dumps
+from builder.formats.json_values import json_text
+from builder.formats.manifest import CoverageEntry, Manifest
 from builder.formats.package_names import Layout
 from builder.gpu.table import CAPABILITIES
 from builder.inspector.answers import InspectOptions, require_sound
@@ -59,7 +60,7 @@ def package(layout: Layout = Layout.FULL, **changes: object) -> Manifest:
 def content(made: Manifest, **libraries: bytes) -> dict[str, bytes]:
     """Return a package's files by path."""
     return {
-        "manifest.json": dumps(made).encode(),
+        "manifest.json": json_text(made).encode(),
         **(libraries or {PROVIDER: PROVIDER_BYTES, CUBLAS: CUBLAS_BYTES}),
     }
 

@@ -18,8 +18,8 @@ from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
 from builder.files.digest import file_digest
 from builder.formats import index as index_format
-from builder.formats import manifest as manifest_format
 from builder.formats.index import StoredArchive, build_index
+from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
 from builder.package.archive import manifest_of
@@ -94,7 +94,7 @@ def road(site: Site, name: str) -> VariantBuild:
 def test_a_wheel_becomes_a_verified_package_without_an_engine(shelf: Shelf, name: str) -> None:
     assert shelf.packages[name] == shelf.site.dist / NAMES[name]
     manifest = shelf.manifest(name)
-    schema("manifest").validate(json.loads(manifest_format.dumps(manifest)))
+    schema("manifest").validate(json.loads(json_text(manifest)))
     extra = {"sbom.cdx.json", *(["licenses/directml.txt"] if name == "directml" else [])}
     assert {entry.path for entry in manifest.files} == LIBRARIES[name] | TEXTS | extra
     assert (manifest.variant, manifest.provider, manifest.base.name) == (name, name, "none")
@@ -129,7 +129,7 @@ def test_an_index_over_them_is_what_its_schema_says(shelf: Shelf) -> None:
     for name, package in shelf.packages.items():
         digest = file_digest(package)
         listed.append((shelf.manifest(name), StoredArchive(package.name, digest.size, digest.sha256)))
-    text = index_format.dumps(build_index("t", listed, ()))
+    text = json_text(build_index("t", listed, ()))
     schema("index").validate(json.loads(text))
     packages = {package.variant: package for package in index_format.loads(text, "index.json").packages}
     told = {name: (package.platform, package.provider, package.glibc) for name, package in packages.items()}

@@ -18,10 +18,11 @@ from builder.errors import (
     NothingToDoError,
     TransferError,
 )
+from builder.formats.json_values import json_text
 from builder.project.variants import Project
 from builder.release.addresses import index_url, release_tag
 from builder.release.prepare import PublishOptions
-from builder.report.card_grid import dumps, grid_name, table
+from builder.report.card_grid import grid_name, table
 from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
@@ -138,8 +139,8 @@ def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk) -> None:
     legacy, modern = sorted(desk.dist.glob("*.tar.zst"))
     sha256 = hashlib.sha256(modern.read_bytes()).hexdigest()
     grid = dataclasses.replace(GRID, package=modern.name, sha256=sha256)
-    (desk.dist / grid_name(modern.name)).write_text(dumps(grid))
-    (desk.dist / grid_name(legacy.name)).write_text(dumps(GRID))
+    (desk.dist / grid_name(modern.name)).write_text(json_text(grid))
+    (desk.dist / grid_name(legacy.name)).write_text(json_text(GRID))
     desk.publish()
     (release,) = desk.github.releases.values()
     assert table(grid) in release.body

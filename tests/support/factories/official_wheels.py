@@ -12,7 +12,8 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from builder.builds.wiring import Wiring
-from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, dumps
+from builder.formats.json_values import json_text
+from builder.formats.manifest import CoverageEntry, FileEntry, Manifest
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Preset
 from tests.doubles.wheels import record_row
@@ -179,7 +180,7 @@ def write_cpu_package(dist: Path) -> Path:
 
 
 def pack(dist: Path, manifest: Manifest, texts: Mapping[str, bytes], form: str = ".tar.zst") -> Path:
-    made = content(dist.with_name("inputs"), texts, dumps(manifest).encode())
+    made = content(dist.with_name("inputs"), texts, json_text(manifest).encode())
     package = archive().write(dist / f"{manifest.name}{form}", made, Preset.FAST, accept).path
     releases.append_sum(dist, package)
     return package

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
+from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.pipeline.bundle import Bundled
 from builder.project.variants import Preset
@@ -18,7 +19,7 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 
 def _manifest(made: Manifest, **entries: object) -> Mapping[str, object]:
-    value: dict[str, object] = json.loads(manifest_format.dumps(made))
+    value: dict[str, object] = json.loads(json_text(made))
     return {**value, "models": [], "wheels": [], "files": [], **entries}
 
 
@@ -53,7 +54,7 @@ def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None
 def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
     """Write an archive with this manifest and these files into ``folder``."""
     told = manifest(value, {path: len(data) for path, data in contents.items()})
-    made = content(folder / "files", contents, manifest_format.dumps(told).encode())
+    made = content(folder / "files", contents, json_text(told).encode())
     return bundled(archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept))
 
 

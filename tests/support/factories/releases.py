@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from builder.formats.json_values import json_text
 from builder.formats.manifest import (
     BaseEntry,
     CoverageEntry,
@@ -15,7 +16,6 @@ from builder.formats.manifest import (
     Manifest,
     OrtEntry,
     WheelEntry,
-    dumps,
 )
 from builder.formats.missing_kernels import MissingKernels
 from tests.doubles.release import archive, digest
@@ -111,7 +111,7 @@ def file_entry(path: str, size: int) -> FileEntry:
 def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suffix: str = ".tar.zst") -> Path:
     """Write an archive with the manifest first and ``padding`` bytes of noise, and add it to SHA256SUMS."""
     noise = hashlib.shake_256(entry.name.encode()).digest(padding)
-    files = {"manifest.json": dumps(entry).encode(), "lib/x.so": noise, **TEXTS}
+    files = {"manifest.json": json_text(entry).encode(), "lib/x.so": noise, **TEXTS}
     path = directory / f"{entry.name}{suffix}"
     path.write_bytes(archive([member(f"{entry.name}/{name}", data) for name, data in files.items()], suffix))
     append_sum(directory, path)

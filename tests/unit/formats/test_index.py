@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.formats.index import Index, StoredArchive, build_index, by_support, dumps, loads
+from builder.formats.index import Index, StoredArchive, build_index, by_support, loads
+from builder.formats.json_values import json_text
 from builder.formats.manifest import ModelRule
 from builder.formats.parts import StoredFile
 from tests.support import ROOT
@@ -32,7 +33,7 @@ def index() -> Index:
 
 
 def as_json() -> dict[str, object]:
-    value = json.loads(dumps(index()))
+    value = json.loads(json_text(index()))
     assert isinstance(value, dict)
     return value
 
@@ -57,17 +58,17 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
 @pytest.mark.parametrize("key", ["size", "unpacked_size", "installed_size"])
 def test_a_size_that_no_disk_has_is_refused(key: str) -> None:
     with pytest.raises(SchemaError, match=rf"packages\[0\]\.{key}: a whole number below 2\*\*63 is wanted"):
-        loads(changed(dumps(index()), f"packages/0/{key}", 10**400), "x")
+        loads(changed(json_text(index()), f"packages/0/{key}", 10**400), "x")
 
 
 def test_a_glibc_of_five_thousand_digits_is_refused() -> None:
     """Python converts no text of more than 4,300 digits to a number."""
     with pytest.raises(ValidationError, match=r"is not a version like 2\.34"):
-        loads(changed(dumps(index()), "packages/0/glibc", f"2.{'9' * 5000}"), "x")
+        loads(changed(json_text(index()), "packages/0/glibc", f"2.{'9' * 5000}"), "x")
 
 
 def test_it_reads_back_what_it_wrote() -> None:
-    assert loads(dumps(index()), "index.json") == index()
+    assert loads(json_text(index()), "index.json") == index()
 
 
 def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
@@ -125,7 +126,7 @@ def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:
     assert [one.domain for one in lean.cannot_run] == ["", "com.microsoft", "com.ms.internal.nhwc"]
     assert (thin.cannot_run, official.cannot_run) == (lean.cannot_run, ())
     assert {ort.host for ort in (lean, thin, official)} == {None}
-    new = json.loads(dumps(found))
+    new = json.loads(json_text(found))
     for package in new["packages"]:
         del package["onnxruntime"]["cannot_run"], package["onnxruntime"]["host"]
     assert {**new, "format": 3} == json.loads(text)
@@ -177,7 +178,7 @@ def test_an_older_release_has_a_client_of_its_own(found: int) -> None:
     ],
 )
 def test_values_that_cannot_be_are_refused_by_reader_and_schema(key: str, value: object) -> None:
-    text = changed(dumps(index()), f"packages/0/{key}", value)
+    text = changed(json_text(index()), f"packages/0/{key}", value)
     with pytest.raises(ValidationError, match=rf"packages\[0\]\.{key}"):
         loads(text, "index.json")
     assert not schema("index").is_valid(json.loads(text))
@@ -210,7 +211,7 @@ def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(provider: 
 )
 def test_values_that_do_not_fit_each_other_are_refused(path: str, value: object, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        loads(changed(dumps(index()), f"packages/{path}", value), "index.json")
+        loads(changed(json_text(index()), f"packages/{path}", value), "index.json")
 
 
 def test_capabilities_by_how_code_runs_on_them() -> None:

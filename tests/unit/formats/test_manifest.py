@@ -12,7 +12,8 @@ from builder.binary.coverage import ContainerTally, Support
 from builder.binary.library import HostNeeds
 from builder.errors import ParseError, SchemaError, ValidationError
 from builder.files.digest import Digest
-from builder.formats.manifest import Driver, Manifest, WheelEntry, dumps, loads
+from builder.formats.json_values import json_text
+from builder.formats.manifest import Driver, Manifest, WheelEntry, loads
 from builder.formats.package_names import Layout, Profile
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
@@ -57,8 +58,8 @@ def made() -> Manifest:
 def test_what_is_written_fits_the_schema_and_comes_back() -> None:
     thin = describe(plan(), packed(Layout.THIN), report(), None)
     for manifest in (made(), thin, describe(official(), packed(), report(), None)):
-        schema("manifest").validate(json.loads(dumps(manifest)))
-        assert loads(dumps(manifest), "x") == manifest
+        schema("manifest").validate(json.loads(json_text(manifest)))
+        assert loads(json_text(manifest), "x") == manifest
 
 
 def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
@@ -74,7 +75,7 @@ def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
         ("com.microsoft", 65),
         ("com.ms.internal.nhwc", 1),
     ]
-    new = json.loads(dumps(manifest))
+    new = json.loads(json_text(manifest))
     del new["onnxruntime"]["cannot_run"]
     assert {**new, "format": 3} == json.loads(text)
     full = text.replace('"profile": "lean"', '"profile": "full"')
@@ -96,19 +97,19 @@ def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
     ],
 )
 def test_the_schema_refuses_what_is_no_manifest(key: str, value: object) -> None:
-    assert not schema("manifest").is_valid({**json.loads(dumps(made())), key: value})
+    assert not schema("manifest").is_valid({**json.loads(json_text(made())), key: value})
 
 
 def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
-    text = dumps(made())
-    assert text == dumps(replace(made(), capabilities=dict(made().capabilities)))
+    text = json_text(made())
+    assert text == json_text(replace(made(), capabilities=dict(made().capabilities)))
     assert text.startswith('{\n  "format": 4,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
     assert text.endswith("}\n")
     assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
 
 
 def test_it_says_what_was_planned_and_what_was_found() -> None:
-    value = json.loads(dumps(made()))
+    value = json.loads(json_text(made()))
     lacks = {entry["domain"]: entry["operators"] for entry in value["onnxruntime"].pop("cannot_run")}
     assert "BiasGelu" in lacks["com.microsoft"]
     assert value["onnxruntime"] == {
@@ -135,7 +136,7 @@ def test_it_says_what_was_planned_and_what_was_found() -> None:
 
 
 def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
-    value = json.loads(dumps(describe(plan(), packed(Layout.THIN), report(), None)))
+    value = json.loads(json_text(describe(plan(), packed(Layout.THIN), report(), None)))
     assert (value["layout"], value["name"]) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
     assert value["wheels"] == [
         {
@@ -209,7 +210,7 @@ def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Pat
     ],
 )
 def test_a_wrong_manifest_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
-    text = json.dumps({**json.loads(dumps(made())), **change})
+    text = json.dumps({**json.loads(json_text(made())), **change})
     with pytest.raises((SchemaError, ValidationError), match=f"^a.tar.zst: manifest.json.*{told}"):
         loads(text, "a.tar.zst")
     assert not schema("manifest").is_valid(json.loads(text))

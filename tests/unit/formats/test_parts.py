@@ -7,7 +7,8 @@ import json
 import pytest
 
 from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.parts import Parts, StoredFile, dumps, loads, part_names
+from builder.formats.json_values import json_text
+from builder.formats.parts import Parts, StoredFile, loads, part_names
 from tests.support.json_texts import changed
 from tests.support.schemas import schema
 
@@ -23,7 +24,7 @@ PARTS = Parts(
 
 
 def test_it_is_written_and_read_back_and_its_schema_takes_it() -> None:
-    text = dumps(PARTS)
+    text = json_text(PARTS)
     assert loads(text, "x") == PARTS
     assert list(json.loads(text)) == ["format", "file", "size", "sha256", "parts"]
     schema("parts").validate(json.loads(text))
@@ -61,7 +62,7 @@ def test_what_cannot_be_is_refused_by_its_key(
     path: str, value: object, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        loads(changed(dumps(PARTS), path, value), "x")
+        loads(changed(json_text(PARTS), path, value), "x")
 
 
 @pytest.mark.parametrize("text", ["", "<html>", b"\xff\xfe", "[" * 100_000])

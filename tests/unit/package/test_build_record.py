@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.json_values import json_text
 from builder.inside import costs as container
 from builder.package.build_record import (
     BuildRecord,
     CompileRecord,
     contradictions,
-    dumps,
     loads,
     loads_compile,
     record_name,
@@ -55,13 +55,13 @@ COMPILED, REPACKED = recorded(LEGACY, TOOK), recorded(MODERN, None)
 
 def test_what_is_written_fits_the_schema_and_comes_back() -> None:
     for record in (COMPILED, REPACKED, replace(COMPILED, compile=None)):
-        schema("build").validate(json.loads(dumps(record)))
-        assert loads(dumps(record), "x") == record
-        assert loads(dumps(record).encode(), "x") == record
+        schema("build").validate(json.loads(json_text(record)))
+        assert loads(json_text(record), "x") == record
+        assert loads(json_text(record).encode(), "x") == record
 
 
 def test_it_says_what_was_made_and_how() -> None:
-    assert json.loads(dumps(COMPILED)) == {
+    assert json.loads(json_text(COMPILED)) == {
         "format": 1,
         "package": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
         "sha256": SHA,
@@ -86,8 +86,8 @@ def test_it_says_what_was_made_and_how() -> None:
             "longest_unit_s": 761,
         },
     }
-    assert dumps(COMPILED).startswith('{\n  "format": 1,\n  "package": "ortpacks-')
-    assert dumps(COMPILED).endswith("}\n")
+    assert json_text(COMPILED).startswith('{\n  "format": 1,\n  "package": "ortpacks-')
+    assert json_text(COMPILED).endswith("}\n")
 
 
 WRONG = [
@@ -109,18 +109,18 @@ WRONG = [
 
 @pytest.mark.parametrize(("change", "told"), WRONG)
 def test_a_wrong_record_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
-    text = json.dumps({**json.loads(dumps(COMPILED)), **change})
+    text = json.dumps({**json.loads(json_text(COMPILED)), **change})
     with pytest.raises((SchemaError, ValidationError), match=rf"^a\.build\.json{told}"):
         loads(text, "a.build.json")
 
 
 @pytest.mark.parametrize("change", [change for change, _ in WRONG])
 def test_the_schema_refuses_it_too(change: dict[str, object]) -> None:
-    assert not schema("build").is_valid({**json.loads(dumps(COMPILED)), **change})
+    assert not schema("build").is_valid({**json.loads(json_text(COMPILED)), **change})
 
 
 def test_a_repacked_wheel_compiled_nothing() -> None:
-    assert not schema("build").is_valid({**json.loads(dumps(REPACKED)), "compile": vars(TOOK)})
+    assert not schema("build").is_valid({**json.loads(json_text(REPACKED)), "compile": vars(TOOK)})
 
 
 @pytest.mark.parametrize("read", [loads, loads_compile])
@@ -134,7 +134,7 @@ def test_text_that_is_no_record_is_refused(read: Callable[..., object], text: st
 
 
 def test_all_wrong_keys_are_told_at_once() -> None:
-    text = json.dumps({**json.loads(dumps(COMPILED)), "date": "", "sha256": ""})
+    text = json.dumps({**json.loads(json_text(COMPILED)), "date": "", "sha256": ""})
     with pytest.raises(SchemaError) as error:
         loads(text, "x")
     assert [problem.split(": ")[1] for problem in error.value.problems] == ["sha256", "date"]

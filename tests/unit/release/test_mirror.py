@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.release.mirror import (
-    EMPTY,
-    Mirror,
-    MirrorRelease,
-    dumps,
-    entry,
-    loads,
-    merged,
-    mirror_tag,
-    tag_in,
-)
+from builder.formats.json_values import json_text
+from builder.release.mirror import EMPTY, Mirror, MirrorRelease, entry, loads, merged, mirror_tag, tag_in
 from tests.support.schemas import schema
 
 NOON = "2026-11-21T12:00:00Z"
@@ -36,7 +27,7 @@ def tags(mirror: Mirror) -> list[str]:
 
 def test_the_first_release_is_listed_with_the_path_of_its_index() -> None:
     found = merged(EMPTY, [release("v1")], {"v1"})
-    assert json.loads(dumps(found)) == {
+    assert json.loads(json_text(found)) == {
         "format": 1,
         "releases": [{"tag": "v1", "published": NOON, "index": "v1/index.json", "sha256": ONE}],
     }
@@ -61,8 +52,8 @@ def test_a_release_without_its_folder_goes_and_one_without_its_index_stays() -> 
 
 def test_what_is_written_is_read_back_and_fits_its_schema(root: Path) -> None:
     mirror = merged(EMPTY, [release("gpu-libs-v1.23.2"), release("v1+x_y")], set())
-    assert loads(dumps(mirror), "releases.json") == mirror
-    schema("mirror").validate(json.loads(dumps(mirror)))
+    assert loads(json_text(mirror), "releases.json") == mirror
+    schema("mirror").validate(json.loads(json_text(mirror)))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +85,7 @@ def test_what_is_no_list_is_refused_by_its_first_fault(
     ],
 )
 def test_a_list_that_leads_astray_is_refused(change: dict[str, str], said: str) -> None:
-    value = json.loads(dumps(merged(EMPTY, [release("v1"), release("v2")], set())))
+    value = json.loads(json_text(merged(EMPTY, [release("v1"), release("v2")], set())))
     value["releases"][1].update(change)
     with pytest.raises(ValidationError, match=said):
         loads(json.dumps(value), "m")

@@ -11,6 +11,7 @@ import pytest
 from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
 from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.json_values import json_text
 from builder.formats.missing_kernels import cannot_run
 from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
 from builder.report.card_grid import (
@@ -19,7 +20,6 @@ from builder.report.card_grid import (
     LibraryOnCard,
     ModelOnCard,
     disagreements,
-    dumps,
     from_bytes,
     lines,
     loads,
@@ -164,7 +164,7 @@ GRID = Grid(
 
 
 def test_a_grid_is_written_by_its_schema_and_read_back() -> None:
-    text = dumps(GRID)
+    text = json_text(GRID)
     schema("cards").validate(json.loads(text))
     assert loads(text, "x.cards.json") == GRID
 

@@ -145,13 +145,13 @@ class VariantBuild:
                 coverage_to_come(decided, lambda: native_sm(provider_in(decided, self._store)))
             )
         self._report_estimate(decided)
-        for line in disk_lines(self._disk_needs(decided)):
+        for line in disk_lines(self.disk_needs()):
             self._reporter.say(line)
 
     def forecast(self) -> dict[str, object]:
         """Return the plan as values for JSON, with the time and disk space of its build."""
         decided = self.plan()
-        return forecast(decided, self._costs, self._jobs(), self._disk_needs(decided))
+        return forecast(decided, self._costs, self._jobs(), self.disk_needs())
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""
@@ -179,7 +179,7 @@ class VariantBuild:
                 return done
             self._report_estimate(decided)
             self.require_memory()
-            self._require_space(self._disk_needs(decided))
+            self._require_space(self.disk_needs())
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             packing = self._packing(decided, rendered)
@@ -272,10 +272,6 @@ class VariantBuild:
     def is_up_to_date(self) -> bool:
         """Return whether ``build`` would build nothing. Reads every byte of the packages."""
         return bool(self._built(built_key(self.plan(), self._wiring.lock, self._wiring.code())))
-
-    def disk_needs(self) -> tuple[DiskNeed, ...]:
-        """Return the disk space that a build takes if nothing is up to date."""
-        return self._disk_needs(self.plan())
 
     def heaviest(self) -> int:
         """Return the MiB of memory that the plan's heaviest unit takes; 0 if nothing is compiled."""
@@ -413,8 +409,9 @@ class VariantBuild:
             self._reporter.say(line)
         require_disk_space(f"{self._variant.name} does not fit", needed)
 
-    def _disk_needs(self, decided: BuildPlan) -> tuple[DiskNeed, ...]:
-        wiring, lock = self._wiring, self._wiring.lock
+    def disk_needs(self) -> tuple[DiskNeed, ...]:
+        """Return the disk space that a build takes if nothing is up to date."""
+        decided, wiring, lock = self.plan(), self._wiring, self._wiring.lock
         rendered = render(decided, lock, wiring.loader) if self._variant.is_tried_here else NOTHING_RENDERED
         found = disk_needs(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
@@ -451,7 +448,7 @@ class VariantBuild:
             return
         decided, dist = self.plan(), self._wiring.dist
         found = image_needs(decided, self._wiring.lock, dist=dist, engine=folder, service=service)
-        built = () if self.is_up_to_date() else self._disk_needs(decided)
+        built = () if self.is_up_to_date() else self.disk_needs()
         require_disk_space(f"the image of {self._variant.name} does not fit", [*built, *found])
 
     @cached_property

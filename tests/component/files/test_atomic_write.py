@@ -22,6 +22,7 @@ import pytest
 from builder.errors import DiskError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.disk import disk_errors
+from tests.support.faults.killed import ended, in_a_child
 
 KILLED = """
 import os, signal, sys
@@ -188,17 +189,13 @@ def test_what_another_user_left_in_a_shared_folder_is_in_nobodys_way(mode: int) 
         theirs = shared / "scratch.part-1-aa"
         theirs.mkdir(mode=mode)
         (theirs / "file").write_bytes(b"x")
-        child = os.fork()
-        if child == 0:
+
+        def as_nobody() -> None:
             os.setuid(65534)
-            try:
-                with scratch_folder(shared / "scratch", needed=0) as folder:
-                    folder.mkdir()
-            except BaseException:  # noqa: BLE001 the parent sees the exit code
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+            with scratch_folder(shared / "scratch", needed=0) as folder:
+                folder.mkdir()
+
+        assert ended(in_a_child(as_nobody)) == 0
         assert [path.name for path in shared.iterdir()] == [theirs.name]
 
 

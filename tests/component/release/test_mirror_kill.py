@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import random
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,61 +16,14 @@ from builder.release.mirror import loads
 from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, local_files, whole
 from tests.support.factories.publishing import TAG, bytes_in
+from tests.support.faults import killed
+from tests.support.faults.killed import dies_at, killed_after
 
 KILLS = 20
 
 REPLACE = PublishOptions(replace=True)
 
-# Each of these events below the mirror is a step: the n-th one kills. Copying is no step; random moments
-# cover it.
-STEPS = {
-    "open",
-    "os.rename",
-    "os.symlink",
-    "os.link",
-    "os.mkdir",
-    "os.remove",
-    "os.rmdir",
-    "os.utime",
-    "os.scandir",
-}
-
-
-def in_a_child(work: Callable[[], object]) -> int:
-    child = os.fork()
-    if child == 0:
-        gc.disable()  # it would touch, and so copy, all memory of the parent
-        status = 1
-        with suppress(BaseException):
-            work()
-            status = 0
-        os._exit(status)
-    return child
-
-
-def ended(child: int) -> int:
-    """Return the child's exit status, or the negative number of the signal that ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def dies_at(step: int, root: Path, work: Callable[[], object]) -> bool:
-    """Run ``work`` in a child that is killed at its n-th step below ``root``; return whether it
-    got that far."""
-
-    def watch(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal step
-        if event in STEPS and str(root) in str(arguments[0]):
-            step -= 1
-            if step == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def watched() -> None:
-        sys.addaudithook(watch)
-        work()
-
-    status = ended(in_a_child(watched))
-    assert status in {0, -signal.SIGKILL}
-    return status != 0
+STEPS = killed.STEPS | {"os.utime", "os.scandir"}
 
 
 def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
@@ -92,7 +40,7 @@ def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
 def steps(stand: Stand, work: Callable[[], object]) -> Iterator[int]:
     """Kill ``work`` at one step after another until it completes."""
     step = 0
-    while dies_at(step := step + 1, stand.root, work):
+    while dies_at(step := step + 1, stand.root, work, STEPS):
         yield step
     assert step > 1
 
@@ -163,10 +111,7 @@ def test_kill_9_at_random_moments_of_one_mirror_after_another(stand: Stand) -> N
     moments = random.Random("mirror")  # noqa: S311 - moments, not keys
     at_it = 0
     for _ in range(KILLS):
-        child = in_a_child(stand.mirror)
-        time.sleep(moments.uniform(0, min(lasts, 0.2)))
-        os.kill(child, signal.SIGKILL)
-        at_it += ended(child) == -signal.SIGKILL
+        at_it += killed_after(moments.uniform(0, min(lasts, 0.2)), stand.mirror)
         require_whole(stand, files)
         if stand.release().exists() and at_it % 2:
             shutil.rmtree(stand.release())

@@ -1,4 +1,4 @@
-"""Kill -9 of a command at each of its steps, in a child of the test's process."""
+"""Kill -9 of work in a child of the test's process: at each of its steps, or after a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
@@ -18,21 +19,43 @@ STEPS = frozenset({"open", "os.rename", "os.symlink", "os.link", "os.mkdir", "os
 """Audit events that change a folder; between two of them a command changes a file's content at most."""
 
 
-def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collection[str] = STEPS) -> bool:
-    """Run ``work`` in a child that is killed before its n-th step that names ``place``.
-
-    Returns whether it got that far.
-    """
+def in_a_child(work: Callable[[], object]) -> int:
+    """Start ``work`` in a child of this process and return the child's number."""
     child = os.fork()
     if child == 0:
         gc.disable()  # it would touch, and so copy, all memory of the parent
-        sys.addaudithook(_killer(step, place, steps))
         status = 1
         with suppress(BaseException):
             work()
             status = 0
         os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
+
+
+def ended(child: int) -> int:
+    """Return the child's exit status, or the negative number of the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_after(seconds: float, work: Callable[[], object]) -> bool:
+    """Kill ``work`` in a child after so many seconds; return whether it was still running."""
+    child = in_a_child(work)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return ended(child) == -signal.SIGKILL
+
+
+def dies_at(step: int, place: Path, work: Callable[[], object], steps: Collection[str] = STEPS) -> bool:
+    """Run ``work`` in a child that is killed before its n-th step that names ``place``.
+
+    Returns whether it got that far.
+    """
+
+    def watched() -> None:
+        sys.addaudithook(_killer(step, place, steps))
+        work()
+
+    status = ended(in_a_child(watched))
     assert status in {0, -signal.SIGKILL}
     return status != 0
 

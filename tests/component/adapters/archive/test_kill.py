@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from builder.files.digest import Digest
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 from tests.support.factories.archiving import NAME, accept, archive, content
+from tests.support.faults.killed import killed_after
 
 KILLS = 20
 
@@ -28,19 +27,6 @@ def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
-
-
-def killed_after(delay: float, work: Callable[[], object]) -> bool:
-    """Kill ``work``, run in its own process, after ``delay`` seconds; return whether it was still running."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def names(folder: Path) -> list[str]:

@@ -28,7 +28,6 @@ from builder.ports import ImageBuild
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
-from tests.support.fakes.ports import NoEngine
 
 FAR = 10
 """Seconds after which a build that waits for another one fails."""
@@ -253,14 +252,6 @@ def test_variants_that_do_not_fit_together_are_not_begun(
         build(0)
     assert caught.value.exit_code == 11
     assert len(build(sizes["modern"])) == 2 * 3, "legacy takes nothing"
-
-
-def test_of_several_variants_without_an_engine_nothing_is_fetched(site: Site) -> None:
-    site.use(NoEngine())
-    with pytest.raises(VariantsFailedError, match="not made: 2 of 2 variants") as caught:
-        build_two(site)
-    assert caught.value.exit_code == 4
-    assert "plan legacy" not in site.reporter.lines
 
 
 def test_several_variants_are_planned_side_by_side(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,27 +94,19 @@ def test_a_text_without_a_token_costs_no_other_request(start: Start, models: Pat
     assert service.post("/embed", json={"texts": "east"}).json()["embeddings"] == [[1, 0]]
 
 
-def test_nan_is_told_and_no_vector(start: Start, models: Path) -> None:
-    write_embedder(models / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, nan, 3")
-    service = start()
-    for path in ("/embed", "/add"):
-        answer = service.post(path, json={"texts": ["east", "north"]})
-        assert (answer.status_code, answer.json()["error"]["message"]) == (
-            500,
-            "text 1, counted from 0: the model returns NaN or an infinity",
-        )
-
-
-def test_zeros_are_told_and_no_vector(start: Start, models: Path) -> None:
+@pytest.mark.parametrize(
+    ("north", "code", "what"), [("nan, 3", 500, "NaN or an infinity"), ("0, 0", 400, "only zeros for it")]
+)
+def test_nan_and_zeros_are_told_and_no_vector(
+    start: Start, models: Path, north: str, code: int, what: str
+) -> None:
     """SQLite has no distance to a vector of zeros: after ``/add`` of one, each search failed."""
-    write_embedder(models / EMBEDDER, vectors="9, 9, 1, 1, 2, 0, 0, 0")
+    write_embedder(models / EMBEDDER, vectors=f"9, 9, 1, 1, 2, 0, {north}")
     service = start()
     for path in ("/embed", "/add"):
         answer = service.post(path, json={"texts": ["east", "north"]})
-        assert (answer.status_code, answer.json()["error"]["message"]) == (
-            400,
-            "text 1, counted from 0: the model returns only zeros for it",
-        )
+        told = (answer.status_code, answer.json()["error"]["message"])
+        assert told == (code, f"text 1, counted from 0: the model returns {what}")
 
 
 def test_a_model_of_another_output_is_told_when_it_is_opened(start: Start, models: Path) -> None:

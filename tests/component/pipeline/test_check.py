@@ -22,7 +22,6 @@ from builder.package.contents import vendor_of
 from builder.package.describe import BinaryReport
 from builder.pipeline.check import check, native_sm, require_checked, say_report
 from builder.ports import Completed
-from builder.project.inputs import Input
 from builder.project.variants import Limits, Variant
 from tests.support.factories.binaries import (
     BLACKWELL,
@@ -39,6 +38,7 @@ from tests.support.factories.binaries import (
     sass,
 )
 from tests.support.factories.cubins import sass_image, stub, work
+from tests.support.factories.packages import LIMITS
 from tests.support.fakes.ports import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -50,14 +50,6 @@ HOST = "lib/libonnxruntime.so.1"
 CUBLAS = "lib/libcublas.so.12"
 
 LEGACY = (50, 52, 60, 61, 70)
-
-LIMITS = Limits(
-    extra_sm=Severity.WARNING,
-    glibc="2.35",
-    glibcxx="3.4.30",
-    cuobjdump=Input.debian("c.deb"),
-    headers=Input.debian("h.deb"),
-)
 
 
 def _library(

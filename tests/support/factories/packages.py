@@ -43,6 +43,14 @@ from builder.project.variants import (
 from tests.doubles.wheels import record_row
 from tests.support.factories.libraries import coverage as library_coverage
 
+LIMITS = Limits(
+    extra_sm=Severity.WARNING,
+    glibc="2.35",
+    glibcxx="3.4.30",
+    cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
+    headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
+)
+
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 ORT = "onnxruntime-gpu==1.21.0"
@@ -245,13 +253,7 @@ def _project() -> Project:
             ),
         },
         variants={},
-        check=Limits(
-            extra_sm=Severity.WARNING,
-            glibc="2.35",
-            glibcxx="3.4.30",
-            cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
-            headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
-        ),
+        check=LIMITS,
         bundle=Bundle(
             layouts=(Layout.FULL, Layout.THIN),
             forms=(Form.ZST,),

@@ -9,25 +9,16 @@ import pytest
 from builder.binary.elf import read_elf
 from builder.binary.library import HostNeeds, Library
 from builder.findings.finding import Code, Finding, Severity
-from builder.project.inputs import Input
-from builder.project.variants import Limits
 from builder.rules.dependencies import HOST_LIBRARIES, check_closure, check_one_version, needs
 from builder.rules.dlopen import report_unneeded, unneeded
 from tests.support.factories.binaries import RWX, elf
+from tests.support.factories.packages import LIMITS
 
 HOST = "libonnxruntime.so.1"
 
 BRIDGE = "libonnxruntime_providers_shared.so"
 
 PROVIDER = "libonnxruntime_providers_cuda.so"
-
-LIMITS = Limits(
-    extra_sm=Severity.WARNING,
-    glibc="2.35",
-    glibcxx="3.4.30",
-    cuobjdump=Input.debian("c.deb"),
-    headers=Input.debian("h.deb"),
-)
 
 CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Dict, Iterator, Optional, Sequence
+from typing import Dict, Iterator, Sequence
 
-from builder.client.commands.observe import Rights, examine, examine_failure
+from builder.client.commands.observe import examine, examine_failure
 from builder.client.commands.show_gpus import device_line, device_value
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
 from builder.errors import CheckFailedError
@@ -14,15 +14,10 @@ from builder.findings.finding import Finding, Severity
 from builder.findings.observations import Observations, SessionTrial
 
 
-def answer_doctor(
-    context: CommandContext, options: ClientOptions, rights: Optional[Rights] = None
-) -> CommandAnswer:
+def answer_doctor(context: CommandContext, options: ClientOptions) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
-    rights = rights or Rights()
     said = options.said
-    observed = (
-        examine(context, options, rights) if said is None else examine_failure(context, options, rights, said)
-    )
+    observed = examine(context, options) if said is None else examine_failure(context, options, said)
     findings = diagnose(observed)
     bad = any(finding.severity is Severity.ERROR for finding in findings)
     lines = (*_findings(findings), *_machine(observed))

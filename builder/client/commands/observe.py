@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
@@ -19,7 +19,7 @@ from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, manifest_in, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
-from builder.client.probe.system import Allowed, driver_on_disk, may_use, read_kernel
+from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
@@ -59,16 +59,7 @@ def mounted_noexec(path: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Rights:
-    """Functions that return this user's permissions. Tests replace them, because root may do anything."""
-
-    may_use: Allowed = may_use
-    may_write: Allowed = is_writable
-    noexec: Allowed = mounted_noexec
-
-
-def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> Observations:
+def examine(context: CommandContext, options: ClientOptions) -> Observations:
     """Return the observations of this machine and of the package in use. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file or no ONNX model, ``IntegrityError`` for a model
@@ -77,10 +68,10 @@ def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> 
     files = [model_file(text, text, "Give a model's path.") for text in options.models]
     verdict, installed, broken = _package(options.prefix)
     observed = replace(
-        _machine(context, rights),
+        _machine(context),
         broken=broken,
         distributions=tuple(distributions((*context.environments, *options.look_in))),
-        cache=_cache(context, rights),
+        cache=_cache(context),
     )
     places = [Path(context.around.env.get("TMPDIR") or _TEMPORARY)]
     if verdict is not None:
@@ -99,12 +90,10 @@ def examine(context: CommandContext, options: ClientOptions, rights: Rights) -> 
         raise NothingToDoError(
             "--try: no package is installed in which a model could be opened.", advice="Run install first."
         )
-    return replace(observed, noexec=tuple(str(place) for place in places if rights.noexec(place)))
+    return replace(observed, noexec=tuple(str(place) for place in places if mounted_noexec(place)))
 
 
-def examine_failure(
-    context: CommandContext, options: ClientOptions, rights: Rights, said: str
-) -> Observations:
+def examine_failure(context: CommandContext, options: ClientOptions, said: str) -> Observations:
     """Return the machine, the package in use, and the failed session that the error ``said`` describes.
 
     The package's files are not verified and no session is run. Raises ``ConfigError`` where ``said`` is
@@ -118,16 +107,16 @@ def examine_failure(
         raise ConfigError("--said: the text is empty. Give the error's text in quotes.")
     failure, code = reason(words, words)
     trial = SessionTrial(CUDA, failure, code)
-    return replace(_machine(context, rights), installed=installed, broken=broken, trial=trial)
+    return replace(_machine(context), installed=installed, broken=broken, trial=trial)
 
 
-def _machine(context: CommandContext, rights: Rights) -> Observations:
+def _machine(context: CommandContext) -> Observations:
     found, env, root = detect(context.around), context.around.env, context.around.root
     linux = found.system.os == "linux"
     return Observations(
         platform=context.platform,
         system=found.system,
-        kernel=read_kernel(root, rights.may_use) if linux else Kernel(),
+        kernel=read_kernel(root) if linux else Kernel(),
         replies={probe.name: probe for probe in found.probes},
         devices=found.devices,
         driver=found.driver or (driver_on_disk(root) if linux else None),
@@ -205,7 +194,7 @@ def _trials(
     return one_node, tuple(opened)
 
 
-def _cache(context: CommandContext, rights: Rights) -> Cache:
+def _cache(context: CommandContext) -> Cache:
     env = context.around.env
     home = env.get("HOME")
     named = env.get("CUDA_CACHE_PATH") or (f"{home}/.nv/ComputeCache" if home else "")
@@ -214,7 +203,7 @@ def _cache(context: CommandContext, rights: Rights) -> Cache:
         disabled=env.get("CUDA_CACHE_DISABLE") == "1",
         max_bytes=int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None,
         folder=named,
-        writable=not named or rights.may_write(Path(named)),
+        writable=not named or is_writable(Path(named)),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional
+from typing import Iterator, Mapping, Optional
 
 from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
 from builder.formats.package_names import MUSL
@@ -107,9 +107,6 @@ def probe_version(path: Path) -> Probe:
     return Probe(name, Outcome.FOUND, f"driver {match[1]}", driver=match[1])
 
 
-Allowed = Callable[[Path], bool]
-"""``allowed(path)``: whether this user may do a certain thing with ``path``."""
-
 _NVIDIA = 0x10DE
 
 _DISPLAY = 0x03
@@ -120,17 +117,12 @@ _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
 
 
-def may_use(path: Path) -> bool:
-    """Return whether this user may read and write a device file."""
-    return os.access(path, os.R_OK | os.W_OK)
-
-
-def read_kernel(root: Path, may_use: Allowed) -> Kernel:
+def read_kernel(root: Path) -> Kernel:
     """Return the kernel's view of the GPUs of a Linux system under ``root``."""
     return Kernel(
         cards=tuple(_cards(root / "sys/bus/pci/devices")),
         loaded=(root / "sys/module/nvidia").is_dir() or (root / VERSION).is_file(),
-        control=_control(root / "dev/nvidiactl", may_use),
+        control=_control(root / "dev/nvidiactl"),
         dxg=(root / "dev/dxg").exists(),
         dxgdmal=any((root / "usr/lib/wsl/drivers").glob("*/libnvdxgdmal.so.1")),
     )
@@ -161,7 +153,7 @@ def _number(path: Path) -> Optional[int]:
         return None
 
 
-def _control(path: Path, may_use: Allowed) -> str:
+def _control(path: Path) -> str:
     if not path.exists():
         return ABSENT
-    return THERE if may_use(path) else FORBIDDEN
+    return THERE if os.access(path, os.R_OK | os.W_OK) else FORBIDDEN

@@ -16,7 +16,7 @@ import pytest
 
 from builder.client.commands.observe import distributions, mounted_noexec, shadows
 from builder.client.probe.processes import ProcessAnswer, asker
-from builder.client.probe.system import driver_on_disk, may_use, read_kernel
+from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
@@ -53,33 +53,34 @@ def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
     put(tmp_path / "sys/bus/pci/devices/0000:03:00.0/vendor", b"what?\n")
     put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
     pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
-    assert read_kernel(tmp_path, may_use).cards == (
+    assert read_kernel(tmp_path).cards == (
         PciCard("0000:01:00.0", 0x1B80, "nvidia"),
         PciCard("0000:02:00.0", 0x20B0, None),
     )
 
 
 def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
-    assert read_kernel(tmp_path, may_use) == Kernel()
+    assert read_kernel(tmp_path) == Kernel()
     assert driver_on_disk(tmp_path) is None
 
 
-def test_modules_and_device_files(tmp_path: Path) -> None:
+def test_modules_and_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sys/module/nvidia").mkdir(parents=True)
-    assert read_kernel(tmp_path, may_use) == Kernel(loaded=True, control=ABSENT)
+    assert read_kernel(tmp_path) == Kernel(loaded=True, control=ABSENT)
     put(tmp_path / "dev/nvidiactl")
-    assert read_kernel(tmp_path, may_use).control == THERE
+    assert read_kernel(tmp_path).control == THERE
     put(tmp_path / "other/proc/driver/nvidia/version", b"NVRM version: NVIDIA UNIX x86_64 570.133.07")
-    assert read_kernel(tmp_path / "other", may_use).loaded
-    assert read_kernel(tmp_path, lambda path: path.name != "nvidiactl").control == FORBIDDEN
+    assert read_kernel(tmp_path / "other").loaded
+    monkeypatch.setattr(os, "access", lambda path, _: path.name != "nvidiactl")
+    assert read_kernel(tmp_path).control == FORBIDDEN
 
 
 def test_what_wsl_has(tmp_path: Path) -> None:
     put(tmp_path / "dev/dxg")
     put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1")
-    assert read_kernel(tmp_path, may_use) == Kernel(dxg=True)
+    assert read_kernel(tmp_path) == Kernel(dxg=True)
     put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
-    assert read_kernel(tmp_path, may_use) == Kernel(dxg=True, dxgdmal=True)
+    assert read_kernel(tmp_path) == Kernel(dxg=True, dxgdmal=True)
 
 
 def test_the_version_of_a_driver_that_is_not_loaded(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from builder.client.install.current import (
     switch,
     versions,
 )
-from builder.client.install.prefix import Prefix, changing, clear_parts, forget_downloads
+from builder.client.install.prefix import Prefix, changing, empty
 from builder.client.install.unpack import verify
 from builder.errors import IntegrityError, NothingToDoError
 from builder.files.disk import remove
@@ -52,7 +52,7 @@ def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandA
     require_yes(context, options, f"Go back from {now} to {target.name}?")
     require_ours(prefix)
     with changing(prefix, context.say):
-        clear_parts(prefix)
+        empty(prefix.parts)
         now, target = installed(prefix).name, _target(prefix)
         problems = verify(target).problems
         if problems:
@@ -78,8 +78,8 @@ def answer_uninstall(context: CommandContext, options: ClientOptions) -> Command
     require_ours(prefix)
     with changing(prefix, context.say):
         arrived = size_of_trees((prefix.parts, prefix.downloads))
-        clear_parts(prefix)
-        forget_downloads(prefix)
+        empty(prefix.parts)
+        empty(prefix.downloads)
         now = in_use(prefix)
         gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
         freed = arrived + (remove_packages(prefix, gone) if options.old else _remove_all(prefix))

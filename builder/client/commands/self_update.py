@@ -19,7 +19,7 @@ from typing import Dict, Optional, Union
 from builder.client import __version__
 from builder.client.commands.select_package import remember, trust_of
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
-from builder.client.install.source import FilesBeside, shown_place
+from builder.client.install.source import FilesBeside, beside, shown_place
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
 from builder.files.digest import Digest, require_bytes, sha256_of
 from builder.files.disk import disk_errors, rename, sync_file
@@ -120,7 +120,7 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offere
         found = release.files.get(CLIENT)
         if found is None:
             raise IntegrityError(f"{shown}: the signed release has no {CLIENT}.")
-        return _OfferedClient(files.place(CLIENT), shown, found.hashes.sha256, found.length, release)
+        return _OfferedClient(beside(index, CLIENT), shown, found.hashes.sha256, found.length, release)
     if not options.unsigned:
         raise IntegrityError(
             f"{shown}: this client has no keys, so it cannot verify another one.",
@@ -129,7 +129,7 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offere
     sums = files(CHECKSUMS)
     if sums is None:
         raise TransferError(f"{shown}: there is no {CHECKSUMS} beside it.", advice=web.hint)
-    return _OfferedClient(files.place(CLIENT), shown, _listed(sums, shown), None, None)
+    return _OfferedClient(beside(index, CLIENT), shown, _listed(sums, shown), None, None)
 
 
 def _listed(sums: bytes, shown: str) -> str:

@@ -20,7 +20,7 @@ from builder.client.install.current import (
 )
 from builder.client.install.decompress import open_tar, readable
 from builder.client.install.obtain import bytes_to_write, obtain, remove_leftovers
-from builder.client.install.prefix import Prefix, changing, forget_downloads, write_info
+from builder.client.install.prefix import Prefix, changing, empty, write_info
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.install.zstd_wheel import bring_zstd
@@ -113,7 +113,7 @@ def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult
     switch(job.prefix, placed.folder)
     if job.prefix.pointer.is_file():  # the switch made no link: libsPath must name the folder
         _describe(job, placed.folder, placed.package, placed.manifest)
-    forget_downloads(job.prefix)
+    empty(job.prefix.downloads)
     return _drop_older(job, placed, upgrade)
 
 

@@ -24,7 +24,7 @@ from typing import (
     Union,
 )
 
-from builder.client.install.prefix import LIBRARY, Prefix, clear_parts
+from builder.client.install.prefix import LIBRARY, Prefix, empty
 from builder.client.install.source import Located
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import Digest, RunningDigest, chunks_in, require_bytes, size_of
@@ -163,7 +163,7 @@ def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
 
     The lock must be held.
     """
-    clear_parts(prefix)
+    empty(prefix.parts)
     kept = {path for package in packages for path in _arriving(prefix, package)}
     for path in prefix.downloads.iterdir():
         if path not in kept and path.suffix != LIBRARY:

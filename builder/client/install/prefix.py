@@ -123,18 +123,12 @@ def changing(prefix: Prefix, say: Callable[[str], None], also: str = "") -> Iter
             yield
 
 
-def clear_parts(prefix: Prefix) -> None:
-    """Remove the unfinished files of interrupted commands, because process ids may be used again.
+def empty(folder: Path) -> None:
+    """Remove all that is in ``downloads``, or in ``parts``, because process ids may be used again.
 
     The lock must be held.
     """
-    for path in prefix.parts.iterdir():
-        remove(path)
-
-
-def forget_downloads(prefix: Prefix) -> None:
-    """Remove all downloads. The lock must be held."""
-    for path in prefix.downloads.iterdir():
+    for path in folder.iterdir():
         remove(path)
 
 

@@ -47,9 +47,7 @@ class Located:
 
     def asset(self, name: str) -> Place:
         """Return the URL or path of an archive, or of one of its parts."""
-        if isinstance(self.place, Path):
-            return self.place if self.is_archive else self.place.parent / name
-        return _neighbour(self.place, name)
+        return self.place if self.is_archive else beside(self.place, name)
 
 
 def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> Located:
@@ -91,12 +89,12 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         raise ParseError(f"{where} is not an index.", advice=advice) from error
 
 
-def _neighbour(url: str, name: str) -> str:
-    """Return the address of the release's file ``name`` beside ``url``.
-
-    ``urljoin`` does not know the scheme ``oci``.
-    """
-    return f"{url.rpartition('/')[0]}/{name}" if is_oci(url) else urljoin(url, name)
+def beside(place: Place, name: str) -> Place:
+    """Return the URL or path of the release's file ``name`` beside ``place``."""
+    if isinstance(place, Path):
+        return place.parent / name
+    url = urldefrag(place).url
+    return f"{url.rpartition('/')[0]}/{name}" if is_oci(url) else urljoin(url, name)  # urljoin knows no oci
 
 
 def shown_place(place: Place) -> str:
@@ -113,19 +111,13 @@ class FilesBeside:
 
     def __call__(self, name: str) -> Optional[bytes]:
         """Return the bytes of the file ``name``; ``None`` where there is none. Raises ``TransferError``."""
-        place = self.place(name)
+        place = beside(self.index, name)
         if isinstance(place, Path):
             return _read_file(place) if place.is_file() else None
         try:
             return read_small(place, INDEX_LIMIT, self.web)
         except NotThereError:
             return None
-
-    def place(self, name: str) -> Place:
-        """Return the URL or path of the file ``name``."""
-        if isinstance(self.index, Path):
-            return self.index.parent / name
-        return _neighbour(urldefrag(self.index).url, name)
 
 
 _PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")

@@ -17,15 +17,6 @@ from tests.support.factories.project_copy import NO_ENGINE_MESSAGE, Place
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
 
-def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
-    said = copied.fails(2, "build", "--variant", "legcy")
-    assert said == (
-        "error: 'legcy' is not a variant (there are: legacy, modern, latest, windows, cuda13, arm13, cpu, "
-        "directml, coreml). "
-        "Did you mean legacy?\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
@@ -43,14 +34,6 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
         ("--memory", "0G", "error: --memory '0G' is no size. Like 20G or 6000M.\n"),
         ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
         ("--from", "gone", "error: --from 'gone' is no folder. ./run compile --into makes one.\n"),
-        (
-            "--from",
-            "ftp://gone",
-            (
-                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX, "
-                "oci://HOST/NAME or a folder.\n"
-            ),
-        ),
         (
             "--compile-cache",
             "redis://:hunter2@host",

@@ -128,7 +128,7 @@ def _is_for(gpu: Gpu, libraries: Iterable[Inspected]) -> bool:
 def _pairs(old: Sequence[Inspected], new: Sequence[Inspected]) -> tuple[Pair, ...]:
     partners: dict[str, Inspected] = {}
     """The old libraries by the names of the new libraries that they are paired with."""
-    for key in (_name, _file_name, _stem):
+    for key in (str, _file_name, _stem):
         taken = {item.name for item in partners.values()}
         mine = _unique((item for item in old if item.name not in taken), key)
         theirs = _unique((item for item in new if item.name not in partners), key)
@@ -144,10 +144,6 @@ def _unique(libraries: Iterable[Inspected], key: Callable[[str], str]) -> Mappin
     for item in libraries:
         found.setdefault(key(item.name), []).append(item)
     return {name: items[0] for name, items in found.items() if len(items) == 1}
-
-
-def _name(name: str) -> str:
-    return name
 
 
 def _file_name(name: str) -> str:

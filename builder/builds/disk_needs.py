@@ -202,17 +202,17 @@ def by_step(needs: Iterable[DiskNeed]) -> Iterator[DiskNeed]:
 def disk_lines(needs: Iterable[DiskNeed]) -> Iterator[str]:
     """Yield a line for each disk: the space that the steps take, and the free space."""
     for disk, found in _by_disk(needs).items():
-        yield f"room     {_sizes_text(found)} of {gigabytes(_free(disk))} GB free in {disk}"
+        yield f"room     {_sizes_text(found)} of {gigabytes(shutil.disk_usage(disk).free)} GB free in {disk}"
 
 
 def require_disk_space(what: str, needs: Iterable[DiskNeed], advice: str = "") -> None:
     """Raise ``DiskError`` for a disk without enough free space; its advice begins with ``advice``."""
     for disk, found in _by_disk(needs).items():
-        if sum(need.size for need in found) > _free(disk):
+        free = shutil.disk_usage(disk).free
+        if sum(need.size for need in found) > free:
             raise DiskError(
                 what,
-                cause=f"about {_sizes_text(found)} are needed in {disk}, "
-                f"{gigabytes(_free(disk))} GB are free",
+                cause=f"about {_sizes_text(found)} are needed in {disk}, {gigabytes(free)} GB are free",
                 advice=f"{advice}`./run clean --dry-run --cache --inputs` shows what can be removed, "
                 "`docker system df` what the engine holds. ORTPACKS_CACHE and --dist name folders on other "
                 "disks.",
@@ -239,10 +239,6 @@ def _by_disk(needs: Iterable[DiskNeed]) -> dict[Path, list[DiskNeed]]:
         same = [path for path in there if path.stat().st_dev == disk]
         disks.setdefault(mounts.setdefault(disk, same[-1]), []).append(need)
     return disks
-
-
-def _free(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
 
 
 def gigabytes(size: int) -> str:

@@ -134,15 +134,11 @@ def _sizes(entries: Iterable[FileEntry]) -> tuple[FileSize, ...]:
     return tuple(FileSize(entry.path, entry.size) for entry in entries)
 
 
-def _entry(entry: FileEntry) -> _Texts:
-    return _texts_but(entry, _FILE_APART)
-
-
 def _file_changes(
     a: Mapping[str, FileEntry], b: Mapping[str, FileEntry], paths: Iterable[str]
 ) -> Iterator[FileChange]:
     for path in paths:
-        changes = _compared(_entry(a[path]), _entry(b[path]))
+        changes = _compared(*(_texts_but(side[path], _FILE_APART) for side in (a, b)))
         if changes:
             yield FileChange(path, changes)
 
@@ -252,12 +248,8 @@ def _group(name: str, lines: list[str]) -> Iterator[str]:
 def _files(found: PackageDifference) -> Iterator[str]:
     yield from (f"+ {file.path}  {file.size:,} bytes" for file in found.added)
     yield from (f"- {file.path}  {file.size:,} bytes" for file in found.removed)
-    yield from (f"~ {_changed_lines(file)}" for file in found.changed)
+    yield from (f"~ {file.path}  {', '.join(map(_line, file.changes))}" for file in found.changed)
     yield from (f"> {_line(change)}" for change in found.moved)
-
-
-def _changed_lines(file: FileChange) -> str:
-    return f"{file.path}  {', '.join(_line(change) for change in file.changes)}"
 
 
 def _line(change: Change) -> str:

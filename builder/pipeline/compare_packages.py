@@ -18,8 +18,10 @@ _NAMED = 5
 
 def differences(theirs: Path, ours: Path) -> Iterator[str]:
     """Yield a sentence for each file that differs between two folders."""
-    sides = [{path.relative_to(root).as_posix(): path for path in _files(root)} for root in (theirs, ours)]
-    there, here = sides
+    there, here = (
+        {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+        for root in (theirs, ours)
+    )
     yield from (
         f"{name} is not in the package that was built here" for name in sorted(there.keys() - here.keys())
     )
@@ -29,10 +31,6 @@ def differences(theirs: Path, ours: Path) -> Iterator[str]:
     for name in sorted(there.keys() & here.keys()):
         if sha256_of(there[name]) != sha256_of(here[name]):
             yield f"{name}: {_difference(there[name], here[name])}"
-
-
-def _files(root: Path) -> Iterator[Path]:
-    return (path for path in root.rglob("*") if path.is_file())
 
 
 def _difference(theirs: Path, ours: Path) -> str:

@@ -206,7 +206,8 @@ def layers(
     ``package`` and ``wheels`` are unpacked trees; a file of a later wheel replaces one of an earlier wheel.
     Layers without files are left out.
     """
-    theirs = {one.path: _layer(one) for one in manifest.files if one.vendor == NVIDIA and _is_library(one)}
+    libraries = (one for one in manifest.files if one.path.startswith(LIB))
+    theirs = {one.path: _layer(one) for one in libraries if one.vendor == NVIDIA}
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
     found: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
     for path, file in _files(package):
@@ -219,10 +220,6 @@ def layers(
             if not any(fnmatch(path, pattern) for pattern in _LEFT_OUT):
                 found["python"][f"{_PYTHON}/{path}"] = file
     return {name: files for name, files in found.items() if files}
-
-
-def _is_library(entry: FileEntry) -> bool:
-    return entry.path.startswith(LIB)
 
 
 def _layer(entry: FileEntry) -> str:

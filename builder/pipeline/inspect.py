@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
-from builder.binary.coverage import LibraryCoverage, Support
+from builder.binary.coverage import LibraryCoverage
 from builder.binary.elf_headers import Buffer, MappedFile
 from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.payloads.deep import CodeTarget, DeepReading
@@ -173,16 +173,12 @@ def _source(source: InspectedSource) -> dict[str, object]:
     }
 
 
-def _supports(found: Mapping[Capability, Support]) -> dict[str, str]:
-    return {str(device): support.value for device, support in found.items()}
-
-
 def _promise(promise: Promise) -> dict[str, object]:
     return {
         "manifest": promise.path,
         "package": promise.package or None,
         "sm": list(promise.sm),
-        "capabilities": _supports(promise.capabilities),
+        "capabilities": {str(device): support.value for device, support in promise.capabilities.items()},
         "elsewhere": promise.elsewhere,
         "findings": [
             {
@@ -222,7 +218,9 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
         "bytes": deep.size,
         "ltoir": deep.ltoir,
         "unread": deep.unread,
-        "kernels": {name: [str(one) for one in _sorted(on)] for name, on in sorted(deep.names.items())},
+        "kernels": {
+            name: list(map(str, sorted(on, key=CodeTarget.order))) for name, on in sorted(deep.names.items())
+        },
         "stubs": [
             {"kernel": stub.kernel, "on": list(map(str, stub.on)), "whole": list(map(str, stub.whole))}
             for stub in deep.stubs
@@ -233,10 +231,6 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
             for one in check_payloads(path, deep)
         ],
     }
-
-
-def _sorted(targets: Iterable[CodeTarget]) -> list[CodeTarget]:
-    return sorted(targets, key=CodeTarget.order)
 
 
 def _code(coverage: LibraryCoverage | None) -> dict[str, object]:

@@ -145,7 +145,8 @@ def prepare(
         files += _sign(directory, files, ports)
     except IntegrityError as error:
         if not options.dry_run:
-            require_no_errors([_unsigned_finding(error)], what)
+            advice = f"{error} Sign with --sign KEY or $ORTPACKS_SIGNING_KEY."
+            require_no_errors([Finding(Code.R016, TARGETS, advice)], what)
         ports.reporter.warn(f"not signed: {error}")
     require_no_errors(check_count(files), what)  # with those that were written here
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
@@ -204,10 +205,6 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
     for name, content in contents.items():
         write_file(directory / name, content)
     return [LocalFile.of(directory / name) for name in contents]
-
-
-def _unsigned_finding(error: IntegrityError) -> Finding:
-    return Finding(Code.R016, TARGETS, f"{error} Sign with --sign KEY or $ORTPACKS_SIGNING_KEY.")
 
 
 def write_pages(directory: Path, candidates: Sequence[Candidate], ports: PublishPorts) -> list[Path]:

@@ -91,10 +91,11 @@ def read_roots(contents: Sequence[bytes]) -> list[Root]:
 def next_root(before: bytes | None, change: RootChange, now: datetime) -> Document:
     """Return an unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
     signed = _signed_part(before) if before else {}
-    keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in _all(change)}}
+    given = (*(change.root_keys or ()), *(change.release_keys or ()))
+    keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in given}}
     named = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
     root, release = ([one for one in ids if one in keys] for ids in named)  # by hand a key may be gone
-    threshold = change.threshold or _threshold(signed)
+    threshold = change.threshold or int(str(_role(signed, "root")["threshold"]))
     if not release or not 1 <= threshold <= len(root):
         raise ConfigError(
             f"A root with {len(root)} root keys, {len(release)} release keys and threshold {threshold} "
@@ -187,10 +188,6 @@ def _keys_of(signed: Document) -> Mapping[str, Document]:
     return keys if isinstance(keys, dict) else {}
 
 
-def _all(change: RootChange) -> list[bytes]:
-    return [*(change.root_keys or ()), *(change.release_keys or ())]
-
-
 def _role(signed: Document, name: str) -> Document:
     roles = signed.get("roles")
     return roles[name] if isinstance(roles, dict) else {"keyids": [], "threshold": 1}
@@ -201,10 +198,6 @@ def _ids(signed: Document, name: str, given: Sequence[bytes] | None) -> list[str
         return sorted({key_id(key) for key in given})
     before = _role(signed, name)["keyids"]
     return before if isinstance(before, list) else []
-
-
-def _threshold(signed: Document) -> int:
-    return int(str(_role(signed, "root")["threshold"]))
 
 
 def _until(now: datetime, days: int) -> str:

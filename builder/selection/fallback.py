@@ -38,7 +38,8 @@ def fall_back(
     which reasons name them.
     """
     fitting = [package for package in packages if _refusal(package, platform, glibc) is None]
-    chosen = min(fitting, key=lambda package: _preference(package, platform), default=None)
+    known = _providers(platform)
+    chosen = min(fitting, key=lambda one: (known.index(one.provider), one.size, one.name), default=None)
     title = TITLES[chosen.provider if chosen else CPU]
     instead = [f"{chosen.name} is taken instead."] if chosen else []
     return PackageChoice(
@@ -59,10 +60,6 @@ def _refusal(package: IndexPackage, platform: str, glibc: Optional[str]) -> Opti
         title = TITLES.get(package.provider, package.provider)
         return system_refusal(package, platform, glibc) or f"{title} is not for {platform}"
     return system_refusal(package, platform, glibc)
-
-
-def _preference(package: IndexPackage, platform: str) -> Tuple[int, int, str]:
-    return (_providers(platform).index(package.provider), package.size, package.name)
 
 
 def _rejections(

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -230,15 +231,12 @@ def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> 
                 f"{package}: {path} is not the file that its manifest names.",
                 advice="Build the package again, or copy it again.",
             )
-    taken = {entry: _relocated(wiring, manifest, folder / entry.path) for entry in replaced(manifest)}
+    relocate = partial(wiring.patchelf.with_runpath, runpath=runpath(manifest), needed=unlinked(manifest))
+    taken = {entry: relocate(folder / entry.path) for entry in replaced(manifest)}
     _require_coverage(manifest, taken)
     archive = stored(LocalFile.of(package))
     page = f"https://github.com/{wiring.project.publish.repository}"
     return _Source(manifest, archive, taken, (folder / OUR_TEXT).read_bytes(), page)
-
-
-def _relocated(wiring: Wiring, manifest: Manifest, library: Path) -> Path:
-    return wiring.patchelf.with_runpath(library, runpath(manifest), unlinked(manifest))
 
 
 def _require_coverage(manifest: Manifest, taken: Mapping[FileEntry, Path]) -> None:

@@ -100,7 +100,8 @@ class PackageArchive:
         self, top: str, content: Content, pool: Executor, done: Callable[[int], None]
     ) -> Iterator[bytes]:
         yield self._header(f"{top}/{MANIFEST}", len(content.manifest), file_mode(MANIFEST))
-        yield _padded(content.manifest)
+        yield content.manifest
+        yield bytes(-len(content.manifest) % tarfile.BLOCKSIZE)
         for member in content.packed:
             wanted = content.digests[member.path]
             yield self._header(f"{top}/{member.path}", wanted.size, file_mode(member.path))
@@ -146,7 +147,3 @@ class _Sink:
     def _put(self, data: bytes) -> None:
         self._hashing.update(data)
         self._file.write(data)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % tarfile.BLOCKSIZE)

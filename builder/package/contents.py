@@ -119,7 +119,7 @@ _OWN_FOLDERS = {
 }
 """A wheel's own folder below ``nvidia``, by role."""
 
-_USERS = ("cudart", "cublas", "cufft", "curand", "cudnn")
+LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
 """Roles whose first library the CUDA provider links or opens.
 
 The first library uses a role's other libraries.
@@ -269,7 +269,7 @@ def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
     by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
     for role, patterns in spelling.names.items():
         names = [one.format(cuda=cuda, digits=cuda.replace(".", "")) for one in patterns]
-        first = by_provider if role in _USERS else f"{graph} opens it"
+        first = by_provider if role in LINK_ROLES else f"{graph} opens it"
         for name in names:
             needed_by = (
                 first if name == names[0] else f"{names[0]} {'opens' if role == 'nvrtc' else 'needs'} it"

@@ -19,6 +19,7 @@ from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, divide, parts
 from builder.onnxruntime.units import left_out, without_device_code
+from builder.package.contents import LINK_ROLES
 from builder.project.bases import (
     GitSource,
     ImageSystem,
@@ -43,9 +44,6 @@ from builder.project.inputs import (
 )
 from builder.project.variants import Origin
 from builder.report.templates import template_environment
-
-LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
-"""Roles of the wheels whose libraries the provider links."""
 
 _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
 """The folder in NVIDIA's wheel, for roles whose name differs from it."""

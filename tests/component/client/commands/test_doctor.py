@@ -302,7 +302,7 @@ def test_what_stands_between_the_package_and_an_application(
     folder = folder_in_use(Prefix(home.prefix))
     monkeypatch.setattr(observe, "mounted_noexec", lambda path: path == folder)
     env = {"LD_LIBRARY_PATH": str(other.parent), "ORT_DYLIB_PATH": str(other)}
-    answer = examined(home, tmp_path / "root", **env)
+    answer = examined(home, tmp_path / "root", None, **env)
     assert {"D301", "D302", "D303", "D304", "D307", "D403"} <= set(codes(answer))
     assert "D308" not in codes(answer)
     inside = examined(home, tmp_path / "root", ORT_DYLIB_PATH=str(home.lib / "libonnxruntime.so.1"))
@@ -314,7 +314,7 @@ def test_temporary_files_on_noexec(
     home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], place: str
 ) -> None:
     monkeypatch.setattr(observe, "mounted_noexec", lambda path: path == Path(place))
-    assert "D308" in codes(examined(home, tmp_path / "root", **env))
+    assert "D308" in codes(examined(home, tmp_path / "root", None, **env))
 
 
 def test_only_linux_searches_that_variable(home: Machine, tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 ROUTES = "ping token manifest put-manifest look blob begin send status finish tags"
 """Names of requests: ``look`` is HEAD of a blob, ``send`` is PATCH and ``finish`` is PUT of an upload."""
 
-_BLOCK = 1 << 12
-
 
 def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -17,12 +17,12 @@ from builder.formats.onnx_file import External, read_onnx
 OUTPUT = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
 
 
-def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:
+def made(folder: Path, *, external: str = "") -> Path:
     weights = numpy_helper.from_array(np.ones(1000, np.float32), "w")
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1000])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1000])
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [value], [result], [weights])
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     path = folder / "model.onnx"
     if external:

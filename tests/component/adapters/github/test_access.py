@@ -44,9 +44,9 @@ def host(
     return GitHub(repository=repository, http=http, reporter=reporter)
 
 
-def asset_of(double: GitHubDouble, data: bytes = BODY) -> Asset:
+def asset_of(double: GitHubDouble) -> Asset:
     release = double.create(TAG, "", "", draft=True)
-    stored = double.store(release, "index.json", data)
+    stored = double.store(release, "index.json", BODY)
     return Asset(stored.name, stored.size, stored.digest, stored.state, stored.id)
 
 

@@ -14,13 +14,10 @@ from typing import Any
 import pytest
 
 from builder.client.cli import main
-from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, serving
 
 MODERN = name_of("modern")
-
-NEW = library("1.24.0") + b"new"
 
 
 def test_install_from_a_server_puts_every_byte_where_current_points(machine: Machine, release: Path) -> None:

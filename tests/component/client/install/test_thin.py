@@ -21,8 +21,6 @@ from tests.support.forked import forked_pip
 
 ALL = {**FILES, **libraries(WHEELS)}
 
-CUBLAS_ONLY = {"nvidia/cublas/lib/libcublas.so.12": CUBLAS.libraries["nvidia/cublas/lib/libcublas.so.12"]}
-
 
 @pytest.fixture
 def pypi() -> Iterator[PackageIndex]:

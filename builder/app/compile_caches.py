@@ -18,7 +18,7 @@ from builder.ports import CompileCache, CompileCaches, EngineResource
 def named_caches(
     wiring: Wiring, shared: str | None, ahead: str | None = None, into: str | None = None
 ) -> CompileCaches:
-    """Return the compile caches of the flags and of ``ORTPACKS_COMPILE_CACHE``, which are not asked yet.
+    """Return the compile caches of the flags, the environment and the project, which are not asked yet.
 
     Raises ``ValidationError``, and ``DiskError`` for a folder of ``--into`` that may not be written.
     """
@@ -54,9 +54,16 @@ def answering(wiring: Wiring, caches: CompileCaches) -> CompileCaches:
 
 
 def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
-    """The compile cache of ``--compile-cache`` or ``ORTPACKS_COMPILE_CACHE``, which is not asked yet."""
-    where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
-    address = wiring.env.get(where) if flag is None else flag
+    """Return the shared compile cache, which is not asked yet; ``None`` if none is named, or an empty text.
+
+    The flag ``--compile-cache`` goes before ``ORTPACKS_COMPILE_CACHE``, which goes before ``variants.yaml``.
+    """
+    if flag is not None:
+        where, address = "--compile-cache", flag
+    elif "ORTPACKS_COMPILE_CACHE" in wiring.env:
+        where, address = "ORTPACKS_COMPILE_CACHE", wiring.env["ORTPACKS_COMPILE_CACHE"]
+    else:
+        where, address = "compile_cache of variants.yaml", wiring.project.compile_cache
     return _opened(wiring, address, where) if address else None
 
 

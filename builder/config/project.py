@@ -37,6 +37,8 @@ PROJECT = Reader(Project)
 
 _KEYS = [key.name for key in fields(Project)]
 
+_OPTIONAL = {"providers", "toolkits", "compile_cache"}
+
 _TOOLKIT_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
@@ -61,7 +63,7 @@ def load_project(text: str, path: str) -> Project:
     there is one of shape, else ``ValidationError`` if there is one of a value, else ``CompatibilityError``.
     """
     document = read_yaml(text, path)
-    document.check_format(FORMAT, [key for key in _KEYS if key not in {"providers", "toolkits"}])
+    document.check_format(FORMAT, [key for key in _KEYS if key not in _OPTIONAL])
     project = document.read(PROJECT)
     for check in (_check_pins, _check_bases, _check_variants, _check_providers, _check_models):
         check(document)

@@ -224,6 +224,13 @@ RepositoryName = Annotated[
     str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")
 ]
 
+CacheAddress = Annotated[
+    str,
+    TextForm(
+        "a compile cache", r"\S.*", "redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder"
+    ),
+]
+
 ReleaseTag = Annotated[
     str,
     TextForm(

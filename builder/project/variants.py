@@ -355,6 +355,8 @@ class Project(ProjectSection):
     """Packages for machines without a fitting NVIDIA GPU, by name."""
     toolkits: Annotated[Mapping[kinds.ToolkitName, Toolkit], kinds.NamedEntries] = field(default_factory=dict)
     """More toolkits, by CUDA's major version: variants that name one are official wheels repacked."""
+    compile_cache: kinds.CacheAddress = ""
+    """Compile cache that machines share, unless --compile-cache or ORTPACKS_COMPILE_CACHE names another."""
 
     def of(self, variant: Variant) -> Project:
         """Return the project with the CUDA libraries and cuDNN of a variant, from wheels for its platform."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,9 @@ def test_only_a_verb_that_compiles_opens_a_cache(root: Path, tmp_path: Path) -> 
     assert folder.is_dir()
 
 
-def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path, tmp_path: Path) -> None:
+def test_the_shared_one_is_named_by_flag_variable_or_project_and_may_be_away(
+    root: Path, tmp_path: Path
+) -> None:
     folder = {"ORTPACKS_COMPILE_CACHE": str(tmp_path / "variable")}
     named = named_cache(shop(root, tmp_path, FakeEngine(), folder), None)
     assert named is not None
@@ -141,6 +144,14 @@ def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path,
     assert flagged is not None
     assert flagged.name == str(tmp_path / "flag")
     assert named_cache(shop(root, tmp_path, FakeEngine()), None) is None
+    configured = shop(root, tmp_path, FakeEngine())
+    configured.__dict__["project"] = replace(configured.project, compile_cache="redis://configured")
+    by_project = named_cache(configured, None)
+    assert by_project is not None
+    assert by_project.name == "redis://configured"
+    assert named_cache(configured, "") is None
+    configured.env = {"ORTPACKS_COMPILE_CACHE": ""}
+    assert named_cache(configured, None) is None
     away = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     assert answering(away, named_caches(away, None)).shared is None
     (warned,) = reported(away)

@@ -69,6 +69,14 @@ def test_there_need_be_no_providers() -> None:
     assert load_project(text + "providers: {}\n", "v.yaml").providers == {}
 
 
+def test_a_compile_cache_may_be_named() -> None:
+    assert load_project(SAMPLE, "v.yaml").compile_cache == ""
+    named = load_project(SAMPLE + "compile_cache: s3://bucket/ours\n", "v.yaml")
+    assert named.compile_cache == "s3://bucket/ours"
+    with pytest.raises(ValidationError, match=r"compile_cache.*redis://HOST"):
+        load_project(SAMPLE + 'compile_cache: ""\n', "v.yaml")
+
+
 def test_patches_stay_in_their_order_and_may_be_left_out() -> None:
     bases = load_project(SAMPLE, "v.yaml").bases
     assert (bases["nvidia"].patches, bases["assembled"].patches) == ((), ())

@@ -468,7 +468,7 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
 
 
 @verb(
-    compile_cache="the shared cache: an address as for build (default: that of the environment or variants.yaml)",
+    compile_cache="the shared cache: an address as for build (default: of the environment or variants.yaml)",
     json="as JSON",
 )
 def cache(

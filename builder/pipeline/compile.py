@@ -21,7 +21,6 @@ from re import Pattern
 from typing import NamedTuple
 
 from builder.errors import CommandError, ConfigError, DiskError, ToolMissingError, TransferError
-from builder.files.atomic_write import scratch_folder
 from builder.files.disk import disk_errors
 from builder.inside import agent, status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
@@ -148,6 +147,9 @@ def export(
     their device code is compiled for ccache, and so for the compile caches. Raises ``CommandError`` with the
     last 30 log lines and advice; the whole log is in ``build.log``.
     """
+    for leftover in dest.parent.glob(f"{dest.name}.part-*"):
+        shutil.rmtree(leftover)
+    fresh = dest.with_name(f"{dest.name}.part-{os.getpid()}")
     limits = {"JOBS": means.jobs, "MEMORY_MIB": means.memory and means.memory >> 20}
     contexts = {} if target in CHECK_STAGES else rendered.contexts
     request = ImageBuild(
@@ -155,6 +157,7 @@ def export(
         context=place.context,
         target=target,
         contexts={name: means.store.unpack(wheel) for name, wheel in contexts.items()},
+        output=fresh,
         args={name: str(limit) for name, limit in limits.items() if limit is not None}
         | ({"AHEAD": "-".join(architectures)} if architectures else {})
         | ({"ANEW": str(time.time_ns())} if anew or architectures else {}),
@@ -162,12 +165,13 @@ def export(
         network=rendered.network,
         cache=means.cache,
     )
-    served = means.served() if means.served else nullcontext()
-    with scratch_folder(dest, needed=0) as fresh, served as socket:
-        sockets = {agent.NAME: socket} if socket else {}
-        _build(replace(request, output=fresh, sockets=sockets), place.log, means)
+    try:
+        with means.served() if means.served else nullcontext() as socket:
+            _build(replace(request, sockets={agent.NAME: socket} if socket else {}), place.log, means)
         shutil.rmtree(dest, ignore_errors=True)
         fresh.rename(dest)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:

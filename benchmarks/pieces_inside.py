@@ -38,7 +38,7 @@ SCRIPTS = {
     "pieces": '"$@"',
     "sccache": """
         SCCACHE_START_SERVER=1 SCCACHE_NO_DAEMON=1 /sccache &
-        until [ -S "$SCCACHE_SERVER_UDS" ]; do sleep 0.02; done
+        until [ -S "$SCCACHE_SERVER_UDS" ]; do kill -0 "$!"; sleep 0.02; done
         status=0
         "$@" || status=$?
         /sccache --stop-server >/dev/null
@@ -161,7 +161,7 @@ def _compiled(unit: str, command: str, way: str) -> dict[str, object]:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        told = said.read().decode(errors="replace")[-2000:] if status else ""
+        told = (said.read().decode(errors="replace")[-2000:] or "no word") if status else ""
     if told and way not in ALTERNATIVES:
         sys.exit(f"{unit} by {way}: {told}")
     holds = {"failed": told} if told else _holds(TREE / unit)

@@ -82,7 +82,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
     An address is ``redis[s]://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]``, ``oci://HOST[:PORT]/NAME`` or
     a folder; ``where`` is the flag or variable that gave the address. With ``ORTPACKS_COMPILE_CACHE_KEY``
     only objects that were stored with this key are used. Raises ``ValidationError`` for an address of another
-    form, or with a password, and for a short key.
+    form, or with a password, and for a short key, or an empty one.
     """
     try:
         password = urlsplit(address).password
@@ -102,7 +102,7 @@ def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCa
             advice="Like redis://HOST:6379, s3://BUCKET/PREFIX, oci://HOST/NAME or a folder.",
         )
     key = env.get(sealed_cache.VARIABLE)
-    return SealedCache(cache, key) if key else cache
+    return cache if key is None else SealedCache(cache, key)
 
 
 def _cache_at(address: str, env: Mapping[str, str]) -> CompileCache | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 
 from builder.errors import IntegrityError, ValidationError
 from builder.ports import CompileCache
@@ -33,11 +34,11 @@ class SealedCache:
             raise ValidationError(
                 f"{VARIABLE} has fewer than {_LEAST} characters",
                 cause="who may write to the cache could guess it",
-                advice="Set it to a long random text on each machine: `openssl rand -hex 32` makes one.",
+                advice="Set a long random text on all machines (`openssl rand -hex 32`), or unset it.",
             )
         self.name = cache.name
         self.require, self.usage = cache.require, cache.usage
-        self._cache, self._key = cache, key.encode()
+        self._cache, self._key = cache, os.fsencode(key)
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``."""

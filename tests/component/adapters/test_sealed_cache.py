@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def by_another_key(folder: Path) -> None:
 
 
 def without_a_key(folder: Path) -> None:
-    compile_cache(str(folder), "--compile-cache", {VARIABLE: ""}).put(KEY, b"false")
+    compile_cache(str(folder), "--compile-cache", {}).put(KEY, b"false")
 
 
 def from_another_name(folder: Path) -> None:
@@ -69,8 +70,15 @@ def test_an_object_of_another_is_not_used_and_told_once(
     assert warned.endswith("The build goes on without it.")
 
 
-def test_a_key_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [OURS[1:], ""], ids=["short", "of a file that is not there"])
+def test_a_key_that_could_be_guessed_is_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(
         ValidationError, match=rf"{VARIABLE} has fewer than 16 characters.*openssl rand -hex 32"
     ):
-        sealed(tmp_path, OURS[1:])
+        sealed(tmp_path, key)
+
+
+def test_a_key_may_be_of_any_bytes(tmp_path: Path) -> None:
+    key = os.fsdecode(b"\xff\xfe" * 8)
+    sealed(tmp_path, key).put(KEY, b"made")
+    assert sealed(tmp_path, key).get(KEY) == b"made"

@@ -177,7 +177,7 @@ def compile(  # noqa: A001 - the verb's name
     wanted = architectures(arch)
     named = named_caches(chosen.wiring, compile_cache, into=into)
     found = chosen.builds_for(wanted, jobs=jobs, memory=memory)
-    caches = answering(chosen.wiring, named)  # after all refusals, since it makes a folder
+    caches = answering(chosen.wiring, named)
     for build, having in found:
         build.with_caches(caches).compile(having)
 

@@ -36,7 +36,7 @@ def named_caches(
 
 
 def answering(wiring: Wiring, caches: CompileCaches) -> CompileCaches:
-    """Return the caches, all of which answer. Their folders are made.
+    """Return the caches, all of which answer.
 
     A shared cache that does not answer is left out with a warning, since the build works without it. Raises
     ``ValidationError`` for a cache that refuses access, and ``TransferError`` if the cache of ``--from`` or

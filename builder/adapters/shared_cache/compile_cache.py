@@ -32,10 +32,10 @@ from redis.retry import Retry
 from builder.adapters.shared_cache import sealed_cache
 from builder.adapters.shared_cache.registry_cache import RegistryCache
 from builder.adapters.shared_cache.sealed_cache import SealedCache
-from builder.errors import ConfigError, TransferError, ValidationError
+from builder.errors import ConfigError, DiskError, TransferError, ValidationError
 from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
-from builder.files.disk import absolute, disk_errors
+from builder.files.disk import absolute, disk_errors, is_folder, is_writable
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.text import redacted
 from builder.ports import CompileCache
@@ -134,11 +134,13 @@ class FolderCache:
         self._folder = folder
 
     def require(self) -> None:
-        """See ``ports.CompileCache.require``. A missing folder is made."""
-        with disk_errors(self._folder):
-            if os.path.lexists(self._folder) and not self._folder.is_dir():
-                raise ValidationError(f"{self.name} is no folder", advice="Name a folder or a new path.")
-            self._folder.mkdir(parents=True, exist_ok=True)
+        """See ``ports.CompileCache.require``. A missing folder is made with the first object."""
+        if is_folder(self._folder):
+            return
+        if os.path.lexists(self._folder):
+            raise ValidationError(f"{self.name} is no folder", advice="Name a folder or a new path.")
+        if not is_writable(self._folder):
+            raise DiskError(f"{self.name} cannot be made", advice="Name another folder, or allow it.")
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``."""
@@ -157,7 +159,7 @@ class FolderCache:
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
         if not self._folder.is_dir():
-            advice = "" if os.path.lexists(self._folder) else "The first build that names it makes it."
+            advice = "" if os.path.lexists(self._folder) else "The first object that is stored makes it."
             raise ValidationError(f"{self.name} is no folder", advice=advice)
         with disk_errors(self._folder):
             objects = (file for file in self._folder.glob("??/*") if _OBJECT.fullmatch(file.name))

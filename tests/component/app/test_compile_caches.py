@@ -117,9 +117,11 @@ def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) 
         show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)
 
 
-def test_only_a_verb_that_compiles_opens_a_cache(root: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "variable"
-    wiring = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": str(folder)})
+def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(
+    root: Path, tmp_path: Path
+) -> None:
+    """Defect: ``build --memory 1M --compile-cache X`` was refused and left an empty folder X."""
+    wiring = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     chosen = ChosenVariants(
         wiring=wiring,
         names=("cpu",),
@@ -128,9 +130,12 @@ def test_only_a_verb_that_compiles_opens_a_cache(root: Path, tmp_path: Path) -> 
         builders={"builder": None, "context": None},
     )
     chosen.builds()
-    assert not folder.exists()
+    assert reported(wiring) == []
     chosen.builds(compiles=True)
-    assert folder.is_dir()
+    assert len(reported(wiring)) == 1
+    folder = tmp_path / "flag"
+    chosen.builds(compiles=True, compile_cache=str(folder))
+    assert not folder.exists()
 
 
 def test_the_shared_one_is_named_by_flag_variable_or_project_and_may_be_away(

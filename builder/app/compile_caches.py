@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.builds.wiring import Wiring
 from builder.console import Console
-from builder.errors import BuilderError, DiskError, TransferError, ValidationError
+from builder.errors import BuilderError, ConfigError, DiskError, TransferError, ValidationError, os_error
 from builder.files.disk import absolute, is_file, is_folder, is_writable
 from builder.package.build_record import SUFFIX, CompileRecord, loads
 from builder.ports import CompileCache, CompileCaches, EngineResource
@@ -76,23 +76,39 @@ def _opened(wiring: Wiring, address: str, where: str) -> CompileCache:
 def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
     """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
-    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does, after all else is
-    shown.
+    Raises ``ToolMissingError`` without an engine. After all else is shown, raises what ``CompileCache.usage``
+    does, and ``ConfigError`` for damaged records of builds.
     """
     wiring.engine.facts()
     show = _show_document if as_json else _show_lines
     mounts = sorted(
         (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
     )
-    files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
-    records = [loads(file.read_bytes(), file.name) for file in files]
-    builds = [(record.package, record.compile) for record in records if record.compile]
+    builds, problems = _recorded_builds(wiring.dist)
     try:
         usage = (shared.name, *shared.usage()) if shared else None
     except BuilderError:
         show(wiring.console, mounts, None, builds)
         raise
     show(wiring.console, mounts, usage, builds)
+    if problems:
+        raise ConfigError(problems)
+
+
+def _recorded_builds(dist: Path) -> tuple[list[tuple[str, CompileRecord]], list[str]]:
+    """Return the packages of ``dist`` with what compiling them cost, and what is wrong with other records."""
+    builds: list[tuple[str, CompileRecord]] = []
+    problems: list[str] = []
+    for file in sorted(dist.glob(f"*{SUFFIX}")):
+        try:
+            record = loads(file.read_bytes(), file.name)
+        except ConfigError as error:
+            problems += error.problems
+        except OSError as error:
+            problems.append(os_error(error).headline)
+        else:
+            builds += [(record.package, record.compile)] if record.compile else []
+    return builds, problems
 
 
 def _show_document(

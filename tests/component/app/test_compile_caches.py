@@ -15,9 +15,9 @@ from builder.app.compile_caches import answering, named_cache, named_caches, sho
 from builder.app.decorators import ChosenVariants
 from builder.builds.wiring import Wiring
 from builder.console import Console
-from builder.errors import DiskError, ToolMissingError, TransferError, ValidationError
+from builder.errors import ConfigError, DiskError, ToolMissingError, TransferError, ValidationError
 from builder.formats.json_values import json_text
-from builder.package.build_record import record_name
+from builder.package.build_record import SUFFIX, record_name
 from builder.pipeline.plan import PlanOptions
 from builder.ports import EngineResource
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
@@ -110,6 +110,21 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(
     with pytest.raises(ValidationError, match=r"typo is no folder"):
         show_caches(wiring, named_cache(wiring, str(tmp_path / "typo")), as_json=False)
     assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_damaged_record_is_an_error_behind_all_else(
+    full: tuple[Wiring, FolderCache], tmp_path: Path, as_json: bool
+) -> None:
+    """Defect: nothing was shown, and of two damaged records the second was not named."""
+    wiring, cache = full
+    (tmp_path / f"a{SUFFIX}").write_text("{")
+    (tmp_path / f"b{SUFFIX}").mkdir()
+    with pytest.raises(ConfigError, match=rf"(?s)^a{SUFFIX} is not JSON.*b{SUFFIX}: it is a folder") as told:
+        show_caches(wiring, cache, as_json=as_json)
+    assert told.value.exit_code == 2
+    text = "\n".join(shown(wiring))
+    assert all(each in text for each in (cache.name, MOUNTS[0].name, COMPILED.package))
 
 
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
  *
  *     UNIT_POOL    the folder that all builds share
  *     UNIT_JOBS    the number of compilers that run at once
- *     UNIT_MEMORY  the memory for all of them, in blocks (BLOCK_MIB of pool.py)
+ *     UNIT_MEMORY  the memory for all of them, in blocks
+ *     UNIT_BLOCK   the MiB of a block (BLOCK_MIB of pool.py)
  *     UNIT_CLAIMS  a file with a line `output <tab> rank <tab> blocks <tab> after_ptx <tab> common` for each unit;
  *                  a running unit locks its line
  *
- * A slot is a byte of the pool's file `slots`, a block of memory a byte of `memory`. A process has a slot or block
- * as long as it holds the kernel's lock on that byte; the kernel releases the locks of a killed process. Units wait
- * by rank, the highest first; units of one rank queue on the file `wait-RANK`. Lighter units do not overtake a unit
- * that waits for memory; else the heaviest unit would come last and run alone at the end.
+ * A slot is a byte of the pool's file `slots`, a MiB of memory a byte of `memory`, so that builds of two commits count
+ * the same memory, whatever their blocks' sizes. A process has a slot or block as long as it holds the kernel's lock on
+ * these bytes; the kernel releases the locks of a killed process. Units wait by rank, the highest first; units of one
+ * rank queue on the file `wait-RANK`. Lighter units do not overtake a unit that waits for memory; else the heaviest
+ * unit would come last and run alone at the end.
  *
  * A unit has `blocks` of memory until nvcc.py has made its PTX, and `after_ptx` of them from then on. The locks on the
  * others are of file descriptors that the compiler inherits (UNIT_UNTIL_PTX), so nvcc.py gives them up. If the unit is
@@ -96,10 +98,10 @@ static int lock(int file, short type, off_t start, off_t length) {
     return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
-/* Locks WANTED of the first ALL bytes, or none where fewer are free. Returns whether it locked them. */
-static int take(int file, int wanted, int all) {
+/* Locks WANTED of the first ALL pieces of SIZE bytes, or none where fewer are free. Returns whether it locked them. */
+static int take(int file, int wanted, int all, int size) {
     int taken = 0;
-    for (int at = 0; at < all && taken < wanted; ++at) taken += lock(file, F_WRLCK, at, 1);
+    for (int at = 0; at < all && taken < wanted; ++at) taken += lock(file, F_WRLCK, (off_t)at * size, size);
     if (taken < wanted) lock(file, F_UNLCK, 0, 0);
     return taken == wanted;
 }
@@ -120,10 +122,10 @@ struct room {
 
 /* Takes a slot and memory if they are free and no unit above RANK waits. Returns whether it took them. */
 static int take_all(const struct room *room, const int *queues, int rank) {
-    int budget = number("UNIT_MEMORY");
-    if (higher_waits(queues, rank) || !take(room->slots, 1, number("UNIT_JOBS"))) return 0;
-    if (take(room->memory, room->blocks, budget)) {
-        if (take(room->until_ptx, room->rest, budget)) return 1;
+    int budget = number("UNIT_MEMORY"), block = number("UNIT_BLOCK");
+    if (higher_waits(queues, rank) || !take(room->slots, 1, number("UNIT_JOBS"), 1)) return 0;
+    if (take(room->memory, room->blocks, budget, block)) {
+        if (take(room->until_ptx, room->rest, budget, block)) return 1;
         lock(room->memory, F_UNLCK, 0, 0);
     }
     lock(room->slots, F_UNLCK, 0, 0);

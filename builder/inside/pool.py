@@ -110,6 +110,7 @@ class Pool:
             "UNIT_POOL": str(self._folder),
             "UNIT_JOBS": str(jobs),
             "UNIT_MEMORY": str(max(1, self.budget // BLOCK_MIB)),
+            "UNIT_BLOCK": str(BLOCK_MIB),
             "UNIT_CLAIMS": str(claims),
         }
 

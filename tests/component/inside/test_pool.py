@@ -46,7 +46,7 @@ class Machine:
         claims.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
         self._unit = unit
         self._folder = folder
-        self._env = {
+        self.env = {
             "PATH": "/usr/bin:/bin",
             "UNIT_LOG": str(self.log),
             "UNIT_POOL": str(self.pool),
@@ -59,7 +59,7 @@ class Machine:
     def start(self, output: str, script: str = "sleep 0.15") -> subprocess.Popen[bytes]:
         argv = [str(self._unit), "sh", "-c", script, "-o", output]
         with self.said.open("ab") as said:
-            self.started.append(subprocess.Popen(argv, env=self._env, cwd=self._folder, stderr=said))
+            self.started.append(subprocess.Popen(argv, env=self.env, cwd=self._folder, stderr=said))
         return self.started[-1]
 
     def hold(self, output: str, script: str = "true") -> Path:
@@ -74,7 +74,7 @@ class Machine:
         """Start a request for a spare slot for a piece of a unit; closing its standard input
         releases the slot."""
         argv = [str(self._unit), "--spare", output]
-        env = {**self._env, **env}
+        env = {**self.env, **env}
         return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def kill(self) -> None:
@@ -169,6 +169,27 @@ def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) 
         four.start(output)
     lines = four.lines()
     assert at_once(lines, lambda line: CLAIMS[line.output][1]) in range(24, 31)
+
+
+def test_builds_whose_blocks_have_another_size_count_the_same_memory(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    """Of 120 MiB two units take 12 blocks of 4 each, which leaves 24 for two units with 12 blocks of 1.
+
+    Defect: builds of two commits counted each block of the other one as one of their own.
+    """
+    ten = machine(10, 30)
+    ten.env["UNIT_BLOCK"] = "4"
+    ends = [ten.hold("heavy.cu.o"), ten.hold("as-heavy.cu.o")]
+    ten.env |= {"UNIT_BLOCK": "1", "UNIT_MEMORY": "120"}
+    ends += [ten.hold("heavy.cu.o"), ten.hold("as-heavy.cu.o")]
+    waiting = ten.start("light.cu.o", "true")
+    time.sleep(0.2)
+    assert waiting.poll() is None
+    ends[0].touch()
+    assert waiting.wait(timeout=20) == 0
+    for end in ends:
+        end.touch()
 
 
 def test_memory_is_given_back_when_the_ptx_is_made(

@@ -32,10 +32,10 @@ from redis.retry import Retry
 from builder.adapters.shared_cache import sealed_cache
 from builder.adapters.shared_cache.registry_cache import RegistryCache
 from builder.adapters.shared_cache.sealed_cache import SealedCache
-from builder.errors import ConfigError, DiskError, TransferError, ValidationError
+from builder.errors import ConfigError, DiskError, TransferError, ValidationError, os_error
 from builder.files.atomic_write import write_file
 from builder.files.digest import size_of
-from builder.files.disk import absolute, disk_errors, is_folder, is_writable
+from builder.files.disk import absolute, disk_errors, is_file, is_folder, is_writable
 from builder.formats.oci import is_oci, parse_address
 from builder.formats.text import redacted
 from builder.ports import CompileCache
@@ -144,13 +144,16 @@ class FolderCache:
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``."""
-        with disk_errors(self._folder / key):
-            return (self._folder / key).read_bytes() if self.has(key) else None
+        try:
+            return (self._folder / key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise os_error(error) from error
 
     def has(self, key: str) -> bool:
         """See ``ports.CompileCache.has``."""
-        with disk_errors(self._folder / key):
-            return (self._folder / key).is_file()
+        return is_file(self._folder / key)
 
     def put(self, key: str, value: bytes) -> None:
         """See ``ports.CompileCache.put``."""

@@ -3,6 +3,8 @@ agent here."""
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import tempfile
 import threading
@@ -486,6 +488,31 @@ def test_a_folder_that_cannot_be_made_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match=r"file/below cannot be made\. Name another folder"):
         compile_cache(str(tmp_path / "file" / "below"), "--into", {}).require()
+
+
+def test_an_object_that_is_removed_while_it_is_read_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine makes room in the folder. Defect: the folder was not asked again in this build."""
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert FolderCache(tmp_path).get(KEY) is None
+    (tmp_path / KEY).mkdir(parents=True)
+    assert FolderCache(tmp_path).get(KEY) is None
+
+
+def test_an_object_that_may_not_be_read_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the message said that it "cannot be written"."""
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    cache = FolderCache(tmp_path)
+    cache.put(KEY, b"made")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DiskError, match=rf"^{tmp_path / KEY}: Permission denied\. Fix its owner or mode"):
+        cache.get(KEY)
 
 
 def test_what_is_no_folder_is_told(tmp_path: Path) -> None:

@@ -68,6 +68,9 @@ _NO_S3 = "Check AWS_ENDPOINT_URL, the bucket's name and the network. Then run th
 
 _UNKNOWN_TLS = "its TLS certificate was not accepted"
 
+_BAD_URL = "Generic URL error"
+"""The beginning of obstore's message for an address that it does not take."""
+
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
 
 _OBJECT = re.compile(r"[0-9a-z]{10,100}")
@@ -237,10 +240,9 @@ class S3Cache:
             )
         except BaseError as error:
             cause = str(error).partition("\n")[0]
+            wrong = "the address" if cause.startswith(_BAD_URL) else "the variable AWS_… that has this value"
             raise ValidationError(
-                f"{address} cannot be opened",
-                cause=cause,
-                advice="Correct the variable AWS_… that has this value.",
+                f"{address} cannot be opened", cause=cause, advice=f"Correct {wrong}."
             ) from error
 
     def require(self) -> None:

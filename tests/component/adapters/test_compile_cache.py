@@ -387,6 +387,15 @@ def test_a_variable_of_s3_with_another_value_is_told(monkeypatch: pytest.MonkeyP
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "address", ["s3://bucket//prefix", "s3://bucket/prefix//", "s3://bucket/%00", "s3:// "]
+)
+def test_an_address_that_s3_does_not_take_is_no_matter_of_variables(address: str) -> None:
+    """Defect: the advice was to correct a variable."""
+    with pytest.raises(ValidationError, match=r"cannot be opened: .*\. Correct the address\.$"):
+        compile_cache(address, "--into", {})
+
+
 def test_a_server_without_tls_is_not_asked_where_tls_is_wanted() -> None:
     with babbling(b"+PONG\r\n") as port, pytest.raises(TransferError, match=r"does not answer: .*SSL"):
         compile_cache(f"rediss://127.0.0.1:{port}", "--into", {}).require()

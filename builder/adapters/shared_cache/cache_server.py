@@ -42,8 +42,9 @@ def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
     that cache got nothing.
     """
     requests = _RequestServer(caches, reporter)
-    is_long = len(tempfile.gettempdir().encode()) > _LONGEST
-    with tempfile.TemporaryDirectory(prefix="ortpacks-", dir="/tmp" if is_long else None) as folder:  # noqa: S108
+    temporary = tempfile.gettempdir()
+    is_unfit = len(temporary.encode()) > _LONGEST or "," in temporary  # buildx splits the path at a comma
+    with tempfile.TemporaryDirectory(prefix="ortpacks-", dir="/tmp" if is_unfit else None) as folder:  # noqa: S108
         path = Path(folder, "socket")
         with ThreadingUnixStreamServer(str(path), partial(_Handler, requests.answer)) as server:
             server.daemon_threads = True

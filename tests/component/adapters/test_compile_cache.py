@@ -151,11 +151,15 @@ def test_an_object_of_which_a_part_came_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / KEY).exists()
 
 
+@pytest.mark.parametrize("name", ["x" * 100, "a,b"])
 def test_a_temporary_folder_whose_path_no_socket_may_have_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    (long := tmp_path / ("x" * 100)).mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    """buildx takes a comma for the end of the path (``docker buildx build --ssh``)."""
+    (folder := tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with served(CompileCaches(), FakeReporter()) as path:
+        assert not path.is_relative_to(folder)
     with ccache(CompileCaches(shared=FolderCache(tmp_path / "cache"))) as one:
         assert one.ask("PUT", KEY, b"made") == (201, b"")
 

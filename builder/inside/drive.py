@@ -122,12 +122,15 @@ def put(line: str) -> None:
 def counted(parts: Mapping[str, ninja.UnitCodes], architectures: float) -> Callable[[str], float]:
     """Return a function that returns the number of architectures that a unit's cost depends on.
 
-    ``architectures``: the number for units that ``parts`` does not name.
+    ``architectures``: the number for units that ``parts`` does not name. No unit has more than ``$NVCC_ONLY``
+    names, which is empty where units are compiled for all (``builder.inside.nvcc``).
     """
+    only = os.environ.get("NVCC_ONLY")
+    most = len(only.split(",")) if only else sys.maxsize
 
     def count(output: str) -> float:
         part = ninja.part_of(output, parts)
-        return architectures if part is None else part.architectures
+        return min(most, architectures if part is None else part.architectures)
 
     return count
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.inside.costs import Line
+from builder.inside.costs import Cost, Line, was_compiled
 from builder.inside.drive import (
     FailedUnit,
     Progress,
     available_memory,
+    counted,
     follow,
     group,
     is_common,
+    priced,
     report_failures,
 )
 from builder.inside.ninja import UnitCodes
@@ -274,6 +276,26 @@ def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch)
     text = "MemTotal:       24689124 kB\nMemFree:          812000 kB\nMemAvailable:   20971520 kB\n"
     monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
     assert available_memory() == 20 * GIB
+
+
+def test_units_that_are_compiled_for_single_architectures_cost_what_these_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A unit takes 227 CPU s: 6 for its host's part, and 63 for each of architectures that cost as 3.5 do.
+
+    Defect: ``compile --arch`` displayed the time of the whole set, and took such a unit for a cache hit.
+    """
+    known = {"a.cu.o": Cost(cpu=227, architectures=3.5, peak=900)}
+    found = {}
+    for only in ("", "50", "50,52,60,61,70"):
+        monkeypatch.setenv("NVCC_ONLY", only)
+        found[only] = priced(known, counted({}, 3.5))("a.cu.o")
+    assert found == pytest.approx({"": 227, "50": 69.1, "50,52,60,61,70": 227}, abs=0.1)
+    assert was_compiled(compiled("a.cu.o", 63), found["50"])
+    monkeypatch.setenv("NVCC_ONLY", "90")
+    flash = {"flash/": UnitCodes({"sm_89": "compute_80", "sm_90": "compute_80"}, 1.25)}
+    output = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/flash/a.cu.o"
+    assert [counted(flash, 4)(each) for each in (output, "a.cu.o")] == [1, 1]
 
 
 def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:

@@ -20,10 +20,17 @@ from pathlib import Path
 
 
 def main(folder: Path, record: Path) -> None:
-    """Set the times of all files below ``folder`` and replace ``record``."""
-    known = json.loads(record.read_text()) if record.is_file() else {}
+    """Set the times of all files below ``folder`` and replace ``record``.
+
+    All files get a new time if ``record`` is damaged, because objects may be of other bytes then.
+    """
+    other: list[object] | None = None
+    try:
+        known = json.loads(record.read_text()) if record.is_file() else {}
+    except ValueError:
+        known, other = {}, ["", 0]
     new = later_than(record.with_name(".ninja_log"))
-    seen = {str(file): freshen(file, known.get(str(file)), new) for file in files(folder)}
+    seen = {str(file): freshen(file, known.get(str(file), other), new) for file in files(folder)}
     part = record.with_name(f"{record.name}.part")
     part.write_text(json.dumps(seen))
     part.replace(record)

@@ -82,6 +82,20 @@ def test_a_patch_that_is_taken_away_again_is_newer_than_what_was_compiled_with_i
     assert tree.time("a.cc") == kept, "and then it keeps that time"
 
 
+@pytest.mark.parametrize("left", [b"", b'{"a', bytes(40), b"\xff"])
+def test_what_was_compiled_is_not_known_without_a_whole_record(tree: Tree, left: bytes) -> None:
+    """As after a loss of power. Defect: every later build failed with a traceback."""
+    tree.lay("a.cc", "a")
+    tree.freshen()
+    before = time.time_ns() - 1_000_000_000
+    tree.record.write_bytes(left)
+    tree.freshen()
+    kept = tree.time("a.cc")
+    assert kept > before
+    tree.freshen()
+    assert tree.time("a.cc") == kept
+
+
 def test_a_file_that_comes_later_is_as_new_as_it_says(tree: Tree) -> None:
     tree.lay("a.cc", "a")
     tree.freshen()

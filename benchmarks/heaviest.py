@@ -15,15 +15,12 @@ import json
 import re
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.pieces import ROOT, count, laid_out, result_file, sample
+from benchmarks.pieces import ROOT, configured_image, count, result_file, sample
 from builder.app.flags import parse_memory
 from builder.errors import BuilderError, ValidationError
 from builder.inside import costs
-from builder.ports import ImageBuild
-from tests.integration.faults_world import configured_tree
 
 _CUDA_UNITS = 40
 """The number of CUDA units in the sample."""
@@ -84,29 +81,16 @@ def heaviest(number: int) -> list[str]:
 
 def _runs(units: Sequence[str], runs: int, memory: int) -> Iterator[Row]:
     """Yield the status, the number of kills so far, and the record of each run."""
-    name = f"ortpacks-heaviest:{uuid.uuid4().hex[:8]}"
-    with laid_out(_VARIANT) as (rendered, place, means):
-        text = configured_tree(place.dockerfile.read_text(encoding="utf-8"))
-        place.dockerfile.write_text(text, encoding="utf-8")
-        contexts = {of: means.store.unpack(wheel) for of, wheel in rendered.contexts.items()}
-        request = ImageBuild(
-            place.dockerfile, place.context, "configured", contexts, (name,), network=rendered.network
-        )
-        means.engine.build(request, lambda _: None)
+    with configured_image(_VARIANT) as (name, text):
         limits = [f"--memory={memory}", f"--memory-swap={memory}"]
         given = {"JOBS": 0, "MEMORY_MIB": memory >> 20, "AHEAD": "", "RUNS": runs, "UNITS": " ".join(units)}
         env = [f"--env={variable}={value}" for variable, value in given.items()]
         argv = ["docker", "run", "--rm", "--init", "--network=none", *limits, *env, name]
         script = f"{of_step(text)}{_RUNS}"
-        try:
-            with subprocess.Popen(
-                [*argv, "bash", "-euc", script], stdout=subprocess.PIPE, text=True
-            ) as running:
-                for line in running.stdout or ():
-                    status, kills, record = line.split(maxsplit=2)
-                    yield {"status": int(status), "oom_kills": int(kills), **json.loads(record)}
-        finally:
-            subprocess.run(["docker", "image", "rm", "--force", name], check=False, capture_output=True)
+        with subprocess.Popen([*argv, "bash", "-euc", script], stdout=subprocess.PIPE, text=True) as running:
+            for line in running.stdout or ():
+                status, kills, record = line.split(maxsplit=2)
+                yield {"status": int(status), "oom_kills": int(kills), **json.loads(record)}
     if running.returncode:
         raise SystemExit(f"the container ended with status {running.returncode}")
 

@@ -41,7 +41,7 @@ from builder.errors import BuilderError
 from builder.inside import costs
 from builder.pipeline.compile import StageBuild, export
 from builder.pipeline.plan import PlanOptions
-from builder.ports import CompileCaches
+from builder.ports import CompileCaches, ImageBuild
 from builder.project.build_plan import Rendered, Workplace
 from builder.project.variants import Origin
 from tests.integration.faults_world import configured_tree
@@ -182,6 +182,27 @@ def laid_out(variant: str) -> Iterator[LaidOut]:
             served=partial(served, CompileCaches(), reporter),
         )
         yield rendered, place, means
+
+
+@contextmanager
+def configured_image(variant: str) -> Iterator[tuple[str, str]]:
+    """Build an image with the toolchain and the configured tree of a variant, until the block ends.
+
+    Yields the image's name and the Dockerfile.
+    """
+    name = f"ortpacks-configured:{uuid.uuid4().hex[:8]}"
+    with laid_out(variant) as (rendered, place, means):
+        text = configured_tree(place.dockerfile.read_text(encoding="utf-8"))
+        place.dockerfile.write_text(text, encoding="utf-8")
+        contexts = {of: means.store.unpack(wheel) for of, wheel in rendered.contexts.items()}
+        request = ImageBuild(
+            place.dockerfile, place.context, "configured", contexts, (name,), network=rendered.network
+        )
+        means.engine.build(request, lambda _: None)
+    try:
+        yield name, text
+    finally:
+        subprocess.run(["docker", "image", "rm", "--force", name], check=False, capture_output=True)
 
 
 def _measuring(dockerfile: str, variant: str, units: Sequence[str], caches: str, ways: Sequence[str]) -> str:

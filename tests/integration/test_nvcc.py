@@ -11,17 +11,16 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from builder.binary.elf_headers import read_sections
 from builder.binary.library import read_library
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.project.bases import UnpackedToolkit
 from tests.support import ROOT
+from tests.support.cubins import kernels
 
 pytestmark = pytest.mark.integration
 
@@ -92,8 +91,6 @@ print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB
 ' >>/unit/claimed-by-$(basename $0)
 """
 """Script that records the blocks of memory that units have claimed."""
-MACHINE, X86_64 = 18, b"\x3e\0"
-"""Offset of the machine in an ELF header, and x86-64's value (ELF-64 Object File Format; x86-64 psABI)."""
 INSTALL = """\
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
@@ -155,18 +152,6 @@ class Toolchain:
         assert self.sh(extract).returncode == 0
         files = (self.folder / "cubins").iterdir()
         return {file.suffixes[-2].removeprefix(".sm_"): kernels(file.read_bytes()) for file in files}
-
-
-def kernels(cubin: bytes) -> dict[str, str]:
-    """Return the sha256 of each kernel's instructions by mangled name."""
-    as_ours = cubin[:MACHINE] + X86_64 + cubin[MACHINE + 2 :]  # the only machine that the reader accepts
-    return {
-        section.name.removeprefix(".text."): sha256(
-            cubin[section.offset : section.offset + section.size]
-        ).hexdigest()
-        for section in read_sections(as_ours)
-        if section.name.startswith(".text.")
-    }
 
 
 def unregistered(library: Path) -> set[str]:

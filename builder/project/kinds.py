@@ -264,12 +264,16 @@ Suite = Annotated[str, TextForm("a Debian suite", "[a-z][a-z0-9-]*", "lower case
 
 ModelName = Annotated[str, TextForm("a model's name", "[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, . _ -")]
 
+_FOLDERS_IN_DIST = "atlas", "bake", "inspect", "models", "rebuild", "wheels"
+"""The folders in ``dist`` of verbs; a variant has a folder of its name there."""
+
 VariantName = Annotated[
     str,
     TextForm(
         "a variant's name",
-        "[a-z]([a-z0-9-]{0,38}[a-z0-9])?",
-        "a lower case letter, then letters, digits or -, no - at the end, 40 in all",
+        f"(?!(?:{'|'.join(_FOLDERS_IN_DIST)})$)[a-z]([a-z0-9-]{{0,38}}[a-z0-9])?",
+        "a lower case letter, then letters, digits or -, no - at the end, 40 in all; "
+        f"not {', '.join(_FOLDERS_IN_DIST)}",
     ),
 ]
 

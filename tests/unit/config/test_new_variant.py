@@ -58,6 +58,7 @@ def test_lines_comments_and_indents_are_the_files_own() -> None:
         ("cpu", ["75"], ValidationError, "v.yaml: a package is called cpu already"),
         ("Tiny", ["75"], ValidationError, "variants.Tiny: not a variant's name"),
         ("a: b", ["75"], ValidationError, "not a variant's name"),
+        ("bake", ["75"], ValidationError, "not a variant's name"),
         ("tiny", ["91"], ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
         ("tiny", [""], SchemaError, "variants.tiny.sm[0]: not an architecture"),
         ("tiny", ["88"], CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),

@@ -67,6 +67,7 @@ class Site:
         self.dist = folder / "dist"
         self.reporter = FakeReporter()
         self.shop = Wiring(root, dist=self.dist, reporter=self.reporter)
+        self.shop.env = {**self.shop.env, "ORTPACKS_CACHE": str(cache)}
         self.store = Trove(cache, pinned(self.shop.project))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY

@@ -108,7 +108,7 @@ def test_it_is_healthy_on_another_port_and_serves_a_mounted_folder_of_models(
 
 @only_cpu
 def test_200_clients_at_once_are_all_answered_in_512_mib(start: Start) -> None:
-    """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
+    """The test takes at most 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets a time."""
     served = start()
     served.ready()
     texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]

@@ -1,7 +1,13 @@
-"""Fixtures with a copy of the project in which tests of verbs run, and with the client as one file."""
+"""Fixtures with a copy of the project in which tests of verbs run, and with the client as one file.
+
+Files of these tests are small, and lie in memory where the machine has a file system for that.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +16,48 @@ import pytest
 from builder.adapters.archive.client_zipapp import build_client
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to, times_below
+
+MEMORY = Path("/dev/shm")
+"""Linux' file system in memory: making and removing files there takes less CPU time than on a disk."""
+
+ROOM = 1 << 30
+"""Bytes that must be free there, for all processes of a run; one process has taken at most 0.1 GB."""
+
+
+@pytest.fixture(scope="session")
+def tmp_path_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[pytest.TempPathFactory]:
+    """Yield a factory of folders in memory, from which programs can be started; else pytest's own.
+
+    Folders of tests that failed stay until the next run.
+    """
+    if not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC or _free(MEMORY) < ROOM:
+        yield tmp_path_factory
+        return
+    for left in MEMORY.glob(f"{_PREFIX}*"):
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=MEMORY))
+    trace = request.config.trace.get("tmpdir")
+    yield pytest.TempPathFactory(folder / "tests", 3, "failed", trace, _ispytest=True)
+    if not request.session.testsfailed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_PREFIX = "ortpacks-tests-"
+"""Beginning of a folder's name, before the id of the process that makes it."""
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Yield a folder for files with large holes, which take memory once they are read in memory's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -152,9 +152,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_three_gigabytes_of_zeros_take_no_memory(name: str, tmp_path: Path, root: Path) -> None:
+def test_three_gigabytes_of_zeros_take_no_memory(name: str, on_disk: Path, root: Path) -> None:
     """The whole file of 3 GB is searched, but no part of its hole is read from the disk."""
-    file = tmp_path / name
+    file = on_disk / name
     file.write_bytes(ENDLESS[name])
     os.truncate(file, 3 << 30)
     argv = [sys.executable, "-c", READ, str(file), name]
@@ -165,10 +165,10 @@ def test_three_gigabytes_of_zeros_take_no_memory(name: str, tmp_path: Path, root
     assert (seconds < 1, mebibytes < MIB) == (True, True), took
 
 
-def test_containers_behind_holes_are_found(tmp_path: Path) -> None:
+def test_containers_behind_holes_are_found(on_disk: Path) -> None:
     """The file system reports the ends of a hole in blocks: containers are at both ends of a hole
     and inside it."""
-    file = tmp_path / "demo.fatbin"
+    file = on_disk / "demo.fatbin"
     places = [0, 96 << 20, (200 << 20) + 4096 * 3 + 8, (1 << 30) - len(sass(50))]
     with file.open("wb") as opened:
         for place in places:

@@ -43,22 +43,22 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_library_that_is_too_large(name: str, tmp_path: Path) -> None:
+def test_a_library_that_is_too_large(name: str, on_disk: Path) -> None:
     for read in (read_containers, read_elf):
-        with _sparse(tmp_path, FILES[name]) as buffer, pytest.raises(ElfError) as caught:
+        with _sparse(on_disk, FILES[name]) as buffer, pytest.raises(ElfError) as caught:
             read(buffer)
         assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
 
 
-def test_a_bare_fatbin_that_is_too_large(tmp_path: Path) -> None:
-    with _sparse(tmp_path, sass(50)) as buffer, pytest.raises(FatbinError) as caught:
+def test_a_bare_fatbin_that_is_too_large(on_disk: Path) -> None:
+    with _sparse(on_disk, sass(50)) as buffer, pytest.raises(FatbinError) as caught:
         read_containers(buffer)
     assert (str(caught.value), caught.value.offset) == (TOO_LARGE, LARGEST)
 
 
-def test_nothing_but_zeros(tmp_path: Path) -> None:
+def test_nothing_but_zeros(on_disk: Path) -> None:
     with (
-        _sparse(tmp_path, b"") as buffer,
+        _sparse(on_disk, b"") as buffer,
         pytest.raises(ElfError, match=r"not an ELF file \(at offset 0x0\)"),
     ):
         read_containers(buffer)

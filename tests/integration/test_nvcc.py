@@ -37,7 +37,7 @@ void launch(float* single, double* twice, int* whole, size_t bytes) {
 }
 """
 WITH_CUB = f"""\
-#include <cub/cub.cuh>
+#include <cub/device/device_scan.cuh>
 {SOURCE}
 void sum(float* data, size_t bytes) {{ cub::DeviceScan::ExclusiveSum(data, bytes, data, data, 9); }}
 """
@@ -65,7 +65,8 @@ done
 g++ -shared -o both.so one/unit.o two/unit.o -L/usr/local/cuda/lib64 -lcudart_static
 nm both.so
 """
-RELOCATABLE = "-rdc=true -std=c++17 -Xcompiler=-fPIC"
+FOR_LIBRARIES = "-Xcompiler=-fPIC"
+RELOCATABLE = f"-rdc=true -std=c++17 {FOR_LIBRARIES}"
 CALLED = "__device__ float factor(float value) { return value * 3; }\n"
 CALLS = f"""\
 {SOURCE}
@@ -199,10 +200,14 @@ def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def toolchain(container: Toolchain) -> Toolchain:
     """Return the container with a new unit and an empty ccache."""
-    container.sh("rm -rf /unit/*")
-    (container.folder / "unit.cu").write_text(SOURCE)
-    (container.folder / "scale.h").write_text("#define SCALE 2\n")
+    _new_unit(container, SOURCE)
     return container
+
+
+def _new_unit(container: Toolchain, text: str) -> None:
+    container.sh("rm -rf /unit/*")
+    (container.folder / "unit.cu").write_text(text)
+    (container.folder / "scale.h").write_text("#define SCALE 2\n")
 
 
 def test_a_unit_of_cpp_is_found_under_other_defines_that_it_does_not_use(toolchain: Toolchain) -> None:
@@ -226,32 +231,46 @@ def test_a_unit_of_cpp_is_found_under_other_defines_that_it_does_not_use(toolcha
     assert alone == shared
 
 
-def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> None:
-    (toolchain.folder / "unit.cu").write_text(WITH_CUB)
-    own = toolchain.compile(LEGACY)
-    pieces, symbols = toolchain.device_code(), toolchain.sh("nm --format=posix unit.o").stdout
-    binary = own.read_bytes()
-    toolchain.compile(LEGACY, nvcc="nvcc-toolkit")
-    nvccs, theirs = toolchain.device_code(), toolchain.sh("nm --format=posix unit.o").stdout
+@dataclass(frozen=True)
+class Objects:
+    """``WITH_CUB`` for ``LEGACY`` as the stand-in compiles it, and as NVIDIA's nvcc does."""
+
+    ours: bytes
+    nvccs: bytes
+
+
+@pytest.fixture(scope="module")
+def of_cub(container: Toolchain) -> Objects:
+    _new_unit(container, WITH_CUB)
+    compiled = (container.compile(LEGACY, FOR_LIBRARIES, nvcc=nvcc) for nvcc in ("nvcc", "nvcc-toolkit"))
+    return Objects(*(unit.read_bytes() for unit in compiled))
+
+
+def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain, of_cub: Objects) -> None:
+    found = []
+    for made in (of_cub.ours, of_cub.nvccs):
+        (toolchain.folder / "unit.o").write_bytes(made)
+        found.append((toolchain.device_code(), toolchain.sh("nm --format=posix unit.o").stdout))
+    (pieces, symbols), (nvccs, theirs) = found
     assert pieces.keys() == nvccs.keys() == {"50", "52", "70"}
-    for arch, found in pieces.items():
-        assert len(found) > 5, "two of a template, a local one, a nameless one, and CUB's"
-        assert Counter(found.values()) == Counter(nvccs[arch].values())
-        assert all(name.encode() in binary for name in found), "the host registers each kernel by this name"
+    for arch, kernels_ in pieces.items():
+        assert len(kernels_) > 5, "two of a template, a local one, a nameless one, and CUB's"
+        assert Counter(kernels_.values()) == Counter(nvccs[arch].values())
+        assert all(name.encode() in of_cub.ours for name in kernels_), "the host registers each by this name"
     kinds = [Counter(line.split()[1] for line in text.splitlines()) for text in (symbols, theirs)]
     assert kinds[0] == kinds[1]
 
 
 def test_an_architecture_whose_kernels_have_other_names_than_the_host_s_is_found(
-    toolchain: Toolchain,
+    toolchain: Toolchain, of_cub: Objects
 ) -> None:
     """nvcc puts the list of architectures into the names of CUB's kernels."""
     (toolchain.folder / "unit.cu").write_text(WITH_CUB)
-    toolchain.compile(LEGACY, "-Xcompiler=-fPIC")
+    (toolchain.folder / "unit.o").write_bytes(of_cub.ours)
     link = "g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static"
     assert toolchain.sh(link).returncode == 0
     assert unregistered(toolchain.folder / "unit.so") == set()
-    flags = "-std=c++17 -Xcompiler=-fPIC --generate-code=arch=compute_52,code=[sm_52]"
+    flags = f"-std=c++17 {FOR_LIBRARIES} --generate-code=arch=compute_52,code=[sm_52]"
     other = f"nvcc-toolkit {flags} -c unit.cu -o other.o"
     swap = "objcopy --dump-section=.nv_fatbin=code other.o && objcopy --update-section=.nv_fatbin=code unit.o"
     assert toolchain.sh(f"{other} && {swap} && {link}").returncode == 0

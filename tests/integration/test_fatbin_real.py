@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from time import process_time
 
@@ -135,7 +136,7 @@ def test_nvidia_s_libraries_are_native_from_maxwell_to_blackwell(
 def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
     """onnxruntime-gpu 1.23.2 has 184 containers with the same architectures; SASS for 9.0 is ``sm_90a``."""
     started = process_time()
-    containers = _containers(packaged_library(PROVIDER))
+    containers = _read(packaged_library(PROVIDER))
     assert process_time() - started < 1
     found = cover(f"lib/{PROVIDER}", containers, specialised=False)
     assert found is not None
@@ -160,6 +161,12 @@ def _listed(library: Path, kind: Kind) -> str:
     return " ".join(f"{number}:{found[number]}" for number in sorted(found))
 
 
+@cache
 def _containers(path: Path) -> tuple[Container, ...]:
+    """Return a library's containers, which several tests ask about."""
+    return _read(path)
+
+
+def _read(path: Path) -> tuple[Container, ...]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
         return read_containers(buffer)

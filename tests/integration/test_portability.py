@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.elf import read_elf
+from builder.binary.elf_headers import MappedFile
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import SelftestBench
@@ -220,7 +221,8 @@ def test_symbols_are_read_as_readelf_reads_them(
             for row in rows
             if row[6] not in {"UND", "ABS"} and row[4] != "LOCAL" and row[5] in {"DEFAULT", "PROTECTED"}
         }  # rows with ABS are the names of the library's own versions
-        symbols = read_elf(library.read_bytes()).symbols
+        with library.open("rb") as file, MappedFile(file) as buffer:
+            symbols = read_elf(buffer).symbols
         assert sorted(text(one) for one in symbols.asks) == sorted(asks), library.name
         assert {text(one) for one in symbols.exports} == shown, library.name
 

@@ -10,7 +10,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -65,10 +64,10 @@ def _seconds_to_ready(start: Start) -> tuple[float, Served]:
 
 @only_cpu
 def test_it_answers_within_its_budgets(start: Start, image: str, project: Project) -> None:
-    """The fastest of three starts counts, since other tests use the cores."""
-    starts = [_seconds_to_ready(start) for _ in range(3)]
-    seconds, served = min(starts, key=itemgetter(0))
-    assert seconds < 4, starts
+    """The first of three starts that is fast enough counts, since other tests use the cores."""
+    starts = (_seconds_to_ready(start) for _ in range(3))
+    served = next((served for seconds, served in starts if seconds < 4), None)
+    assert served, "three starts took 4 seconds or more"
     assert served.ask("/ping") == {"status": "pong"}
     answer = served.ask("/embed", {"texts": ["The weather is lovely today."]})
     assert (len(answer["embeddings"][0]), answer["provider"]) == (384, "cpu")

@@ -6,6 +6,7 @@ process and open no socket.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -86,6 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(tier) and not config.getoption(f"--{tier}"):
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
     items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """Leave tests and modules out of garbage collections, which else look through a million objects each."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -79,7 +80,9 @@ def _cuobjdump(data: bytes) -> object:
 @cache
 def _folder() -> Path:
     memory = Path("/dev/shm")
-    return Path(mkdtemp(prefix="fuzz-", dir=memory if memory.is_dir() else None))
+    folder = Path(mkdtemp(prefix="fuzz-", dir=memory if memory.is_dir() else None))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _archive(data: bytes) -> object:

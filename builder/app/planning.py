@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from builder.builds.all_variants import joint_disk_needs
+from builder.builds.all_variants import joint_compile_work, joint_disk_needs
 from builder.builds.disk_needs import by_step, disk_lines
+from builder.builds.estimate import work_document, work_text
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.new_variant import with_variant
@@ -31,14 +32,19 @@ def plans_json(builds: Mapping[str, VariantBuild]) -> str:
         for need in by_step(joint_disk_needs(builds))
         if need.size
     ]
-    return json.dumps({"format": 1, "plans": plans, "together": together}, indent=2)
+    compiled = work_document(*joint_compile_work(builds.values()))
+    document = {"format": 1, "plans": plans, "together": together, "compile_together": compiled}
+    return json.dumps(document, indent=2)
 
 
 def show_plans(wiring: Wiring, builds: Mapping[str, VariantBuild]) -> None:
-    """Report each plan and, if there are several, the disk space that their builds take together."""
+    """Report each plan and, if there are several, the time and disk space that their builds take together."""
     for one in builds.values():
         one.show_plan()
     if len(builds) > 1:
+        work, jobs = joint_compile_work(builds.values())
+        if work.total:
+            wiring.reporter.say(f"time     {work_text(work, jobs)}: what variants share is compiled once")
         for line in disk_lines(joint_disk_needs(builds)):
             wiring.reporter.say(line)
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from builder.builds.disk_needs import DiskNeed, require_disk_space, together
+from builder.builds.estimate import Work, joint_work
 from builder.builds.side_by_side import side_by_side
 from builder.builds.variant_build import VariantBuild
 from builder.errors import BuilderError, DiskError, VariantsFailedError
@@ -51,6 +52,12 @@ def require_memory(builds: Sequence[VariantBuild]) -> None:
 def joint_disk_needs(builds: Mapping[str, VariantBuild]) -> Iterator[DiskNeed]:
     """Yield the disk space of variants that are built at once, with the variants' names as steps."""
     return together({name: build.disk_needs() for name, build in builds.items()})
+
+
+def joint_compile_work(builds: Iterable[VariantBuild]) -> tuple[Work, int | None]:
+    """Return the cost of compiling variants over one pool, and the number of units compiled at once."""
+    given = tuple(builds)
+    return joint_work([one.plan() for one in given], given[0].unit_costs), given[0].jobs()
 
 
 def _require_resources(builds: Mapping[str, VariantBuild], interrupt: Callable[[], None]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.builds.disk_needs import DiskNeed, by_step
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.inside.costs import Cost, estimate
+from builder.inside.costs import Cost, estimate, is_cuda
+from builder.inside.pool import ALONE, Left, together
 from builder.onnxruntime.toolchain import part_of, parts, proposed
 from builder.onnxruntime.units import left_out
 from builder.onnxruntime.versions import sm_names
@@ -74,6 +76,29 @@ def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
+def joint_work(plans: Sequence[BuildPlan], costs: Mapping[str, Cost]) -> Work:
+    """Return the cost of compiling several plans over one pool without any cache.
+
+    What ccache surely has for the next plan counts once: C++ units, and units of one PTX.
+    """
+    works = [compile_work(plan, costs) for plan in plans]
+    return Work(
+        total=together(_by_group(plan, costs) for plan in plans),
+        longest=max((work.longest for work in works), default=0.0),
+        heaviest=max((work.heaviest for work in works), default=0),
+    )
+
+
+def _by_group(plan: BuildPlan, costs: Mapping[str, Cost]) -> Left:
+    units, found = unit_seconds(plan, costs), defaultdict[str, float](float)
+    of_plan = tuple(parts(plan)) if units else ()
+    for output, seconds in units.items():
+        ptx = {*part_of(output, of_plan).ptx.values()} if is_cuda(output) else set()
+        group = " ".join(map(str, ptx)) or "C++"
+        found[ALONE if len(ptx) > 1 else f"{plan.base} {plan.ort_version} {group}"] += seconds
+    return found
+
+
 def _is_compiled(output: str, plan: BuildPlan) -> bool:
     if _PROVIDER.match(output) is None:
         return plan.host is Host.SOURCE
@@ -92,16 +117,8 @@ def forecast(
 ) -> dict[str, object]:
     """Return a plan with its time and disk space for JSON (``docs/schemas/plan.schema.json``).
 
-    ``jobs`` is as in ``estimate_lines``.
+    ``jobs``: see ``work_text``.
     """
-    work = compile_work(plan, costs)
-    compiled = {
-        "cpu_seconds": round(work.total),
-        "longest_unit_cpu_seconds": round(work.longest),
-        "heaviest_unit_mib": work.heaviest,
-        "jobs": jobs,
-        "minutes": None if jobs is None else work.minutes(jobs),
-    }
     return {
         "variant": plan.variant.name,
         "packages": [str(package_name(plan, layout)) for layout in plan.layouts],
@@ -114,7 +131,7 @@ def forecast(
         "host": plan.host.value if plan.profile else None,
         "sm": [str(arch) for arch in plan.variant.sm],
         "widened_by": [str(arch) for arch in plan.added],
-        "compile": compiled if work.total else None,
+        "compile": work_document(compile_work(plan, costs), jobs),
         "room": [
             {"step": need.step, "bytes": need.size, "folder": str(need.folder)}
             for need in by_step(needs)
@@ -123,10 +140,23 @@ def forecast(
     }
 
 
+def work_document(work: Work, jobs: int | None) -> dict[str, object] | None:
+    """Return the cost of compiling for JSON, ``None`` if nothing is compiled. ``jobs``: see ``work_text``."""
+    if not work.total:
+        return None
+    return {
+        "cpu_seconds": round(work.total),
+        "longest_unit_cpu_seconds": round(work.longest),
+        "heaviest_unit_mib": work.heaviest,
+        "jobs": jobs,
+        "minutes": None if jobs is None else work.minutes(jobs),
+    }
+
+
 def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> Iterator[str]:
     """Yield the lines ``time`` and ``widen`` of a plan; none if nothing is compiled or no table exists.
 
-    ``jobs`` is the number of units compiled at once, ``None`` without an engine or on another machine.
+    ``jobs``: see ``work_text``.
     """
     if plan.profile is None or not costs:
         return
@@ -141,11 +171,18 @@ def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None)
 
 
 def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> str:
-    of = compile_work(plan, costs)
-    seconds = f"{_rounded(of.total)} CPU s{_unmeasured(plan, costs)}"
-    if at_once is None:
+    return work_text(compile_work(plan, costs), at_once, _unmeasured(plan, costs))
+
+
+def work_text(work: Work, jobs: int | None, remark: str = "") -> str:
+    """Return the time and CPU seconds of compiling as text.
+
+    ``jobs`` is the number of units compiled at once, ``None`` without an engine or on another machine.
+    """
+    seconds = f"{_rounded(work.total)} CPU s{remark}"
+    if jobs is None:
         return f"about {seconds}; on how many cores is not known here"
-    return f"about {of.minutes(at_once)} min with {at_once} job{'s' * (at_once > 1)} ({seconds})"
+    return f"about {work.minutes(jobs)} min with {jobs} job{'s' * (jobs > 1)} ({seconds})"
 
 
 def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str:

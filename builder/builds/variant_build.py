@@ -151,7 +151,7 @@ class VariantBuild:
     def forecast(self) -> dict[str, object]:
         """Return the plan as values for JSON, with the time and disk space of its build."""
         decided = self.plan()
-        return forecast(decided, self._costs, self._jobs(), self.disk_needs())
+        return forecast(decided, self.unit_costs, self.jobs(), self.disk_needs())
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""
@@ -275,7 +275,7 @@ class VariantBuild:
 
     def heaviest(self) -> int:
         """Return the MiB of memory that the plan's heaviest unit takes; 0 if nothing is compiled."""
-        return compile_work(self.plan(), self._costs).heaviest
+        return compile_work(self.plan(), self.unit_costs).heaviest
 
     def require_memory(self) -> None:
         """Raise ``ValidationError`` if ``--memory`` is less than the plan's heaviest unit takes."""
@@ -400,7 +400,7 @@ class VariantBuild:
         )
 
     def _report_estimate(self, decided: BuildPlan) -> None:
-        for line in estimate_lines(decided, self._costs, self._jobs()):
+        for line in estimate_lines(decided, self.unit_costs, self.jobs()):
             self._reporter.say(line)
 
     def _require_space(self, needed: Sequence[DiskNeed]) -> None:
@@ -452,10 +452,11 @@ class VariantBuild:
         require_disk_space(f"the image of {self._variant.name} does not fit", [*built, *found])
 
     @cached_property
-    def _costs(self) -> Mapping[str, costs.Cost]:
+    def unit_costs(self) -> Mapping[str, costs.Cost]:
+        """What each unit of ONNX Runtime has cost, by its output."""
         return costs.read(self._wiring.root / "builder/inside/costs.tsv")
 
-    def _jobs(self) -> int | None:
+    def jobs(self) -> int | None:
         """Return the number of units compiled at once.
 
         It is ``None`` without an engine, and on other builders without ``--jobs``.

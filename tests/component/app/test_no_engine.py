@@ -108,10 +108,11 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     together = [room for room in said["together"] if room["variant"] == "legacy"]
     assert sum(room["bytes"] for room in together) == sum(room["bytes"] for room in legacy["room"])
     assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
+    assert said["compile_together"] == legacy["compile"], "cpu compiles nothing"
     assert "legacy   • plan legacy\n" in done.stderr
 
 
-def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) -> None:
+def test_of_several_plans_the_last_lines_are_their_time_and_room_together(copied: Place) -> None:
     variants = ("--variant", "legacy", "--variant", "latest")
     done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--offline")
     assert done.returncode == 0, done.stderr
@@ -119,6 +120,8 @@ def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) ->
     (told,) = re.findall(r" room +([0-9.]+) GB \(legacy ([0-9.]+), latest ([0-9.]+)\) of ", done.stdout)
     together, legacy, latest = map(float, told)
     assert len(alone) == 2
+    seconds = [int(text.replace(",", "")) for text in re.findall(r"time .*?([\d,]+) CPU s", done.stdout)]
+    assert max(seconds[:2]) < seconds[2] < sum(seconds[:2])
     assert legacy == float(alone[0])
     assert latest < float(alone[1]), "without the inputs that legacy has too"
     assert together == pytest.approx(legacy + latest, abs=0.11)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.estimate import compile_work, estimate_lines, unit_seconds
+from builder.builds.estimate import compile_work, estimate_lines, joint_work, unit_seconds
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs
@@ -205,3 +205,35 @@ def test_the_shipped_table_gives_lean_its_share_of_full(root: Path) -> None:
 def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
     assert compile_work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0
     assert compile_work(replace(planned(), origin=Origin.WHEEL, base=NO_BASE), TABLE).total == 0
+
+
+def test_plans_together_cost_what_they_share_once() -> None:
+    """Both have the C++ units. CUDA units have several PTX in one of them or both, so both compile these."""
+    one = planned()
+    other = latest("assembled", "1.21.0", widen=False)
+    cpp = 400 + 50 + 7 + 3 + 1 + 100
+    each = [compile_work(plan, TABLE) for plan in (one, other)]
+    both = joint_work([one, other], TABLE)
+    assert both.total == pytest.approx(sum(work.total for work in each) - cpp)
+    assert (both.longest, both.heaviest) == (max(work.longest for work in each), 1900)
+    assert joint_work([one, one], TABLE).total == pytest.approx(2 * LEAN - cpp)
+    assert joint_work([one], TABLE) == each[0]
+    assert joint_work([planned(base=NO_BASE, origin=Origin.WHEEL), one], TABLE) == each[0]
+    assert joint_work([], TABLE).total == 0
+
+
+def test_units_of_one_ptx_that_several_plans_have_count_once() -> None:
+    """Flash attention is compiled from compute_80's PTX for modern's 80 and latest's 90."""
+    output = f"{_CUDA}/contrib_ops/cuda/bert/flash_attention/flash_fwd_hdim32_fp16_sm80.cu.o"
+    table = {output: Cost(cpu=260, architectures=1, peak=9)}
+    sets = [("75", "80", "86"), ("89", "90")]
+    plans = [
+        planned(
+            Profile.FULL,
+            variant=Variant(name="one", sm=tuple(map(Arch.parse, sm)), generations=(), widen=False),
+        )
+        for sm in sets
+    ]
+    each = [compile_work(plan, table).total for plan in plans]
+    assert min(each) > 100
+    assert joint_work(plans, table).total == pytest.approx(max(each))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import testinfra
-from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
 from builder.pipeline.selftest import silero_inputs
@@ -239,16 +238,6 @@ def test_without_a_gpu_the_doctor_says_cpu_after_running_there_and_why(host: Hos
         assert refused["cuda"]["advice"]
 
 
-def opened_in_time(host: Host) -> list[CommandResult]:
-    """Run ``ONE_NODE`` until it takes less than its time on free cores, and return the runs."""
-    runs: list[CommandResult] = []
-    while len(runs) < ATTEMPTS:
-        runs.append(host.run("python3 -c %s", ONE_NODE))
-        if runs[-1].rc or float(runs[-1].stdout.split()[2]) < SECONDS:
-            break
-    return runs
-
-
 @pytest.mark.parametrize("kind", [SERVICE], indirect=True)
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
@@ -259,7 +248,7 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
         if refusal == "no cuDNN":
             host.check_output(f"rm {CUDNN}")
         said = json.loads(host.check_output("python3 -m ortpacks_runtime doctor --json"))
-        opened = opened_in_time(host)
+        opened = [host.run("python3 -c %s", ONE_NODE) for _ in range(ATTEMPTS)]
     assert (said["provider"], said["proved"]) == ("cpu", True)
     (cuda,) = [step for step in said["steps"] if step["provider"] == "cuda"]
     assert reason in cuda["reason"]

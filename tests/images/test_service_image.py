@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,10 @@ def _seconds_to_ready(start: Start) -> tuple[float, Served]:
 
 @only_cpu
 def test_it_answers_within_its_budgets(start: Start, image: str, project: Project) -> None:
-    """The first of three starts that is fast enough counts, since other tests use the cores."""
-    starts = (_seconds_to_ready(start) for _ in range(3))
-    served = next((served for seconds, served in starts if seconds < 4), None)
-    assert served, "three starts took 4 seconds or more"
+    """The fastest of three starts counts, since other tests use the cores."""
+    starts = [_seconds_to_ready(start) for _ in range(3)]
+    seconds, served = min(starts, key=itemgetter(0))
+    assert seconds < 4, starts
     assert served.ask("/ping") == {"status": "pong"}
     answer = served.ask("/embed", {"texts": ["The weather is lovely today."]})
     assert (len(answer["embeddings"][0]), answer["provider"]) == (384, "cpu")
@@ -107,7 +108,7 @@ def test_it_is_healthy_on_another_port_and_serves_a_mounted_folder_of_models(
 
 @only_cpu
 def test_200_clients_at_once_are_all_answered_in_512_mib(start: Start) -> None:
-    """The test takes at most 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets a time."""
+    """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     served = start()
     served.ready()
     texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]

@@ -129,21 +129,21 @@ def test_a_registry_wants_docker_login_and_takes_it(monkeypatch: pytest.MonkeyPa
 
 def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> None:
     """ccache's own checksum in each object detects the damage."""
-    made = fill(toolchain, "store", "nvcc", TWO)
+    made = fill(toolchain, "store", "nvcc")
     sound, pieces = (toolchain.folder / "unit.o").read_bytes(), toolchain.made()
     for file in made.values():
         flip(file)
-    toolchain.compile(TWO, nvcc=taking("store", "nvcc"))
+    toolchain.compile(SET, nvcc=taking("store", "nvcc"))
     assert toolchain.made() == pieces
     assert (toolchain.folder / "unit.o").read_bytes() == sound
 
 
 def test_an_object_of_another_architecture_is_refused_by_nvidias_packer(toolchain: Toolchain) -> None:
     """The object under the key of sm_52 is valid for ccache and was made for sm_50."""
-    of_50, of_52 = (fill(toolchain, arch, f"NVCC_ONLY={arch} nvcc", TWO) for arch in ("50", "52"))
+    of_50, of_52 = (fill(toolchain, arch, f"NVCC_ONLY={arch} nvcc") for arch in ("50", "52"))
     result_beside(of_52, of_50).write_bytes(result_beside(of_50, of_52).read_bytes())
     with pytest.raises(AssertionError, match="elf arch does not match user-specified arch"):
-        toolchain.compile(TWO, nvcc=taking("52", "nvcc"))
+        toolchain.compile(SET, nvcc=taking("52", "nvcc"))
 
 
 def test_a_unit_that_lacks_an_architecture_is_found_by_the_check(toolchain: Toolchain) -> None:
@@ -159,15 +159,15 @@ def test_other_instructions_are_found_by_nothing_without_a_key(toolchain: Toolch
         (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
         return fill(toolchain, "other", WHOLE)
 
-    sound = poison(toolchain, by=fill_with_another_factor, less=SET)
+    toolchain.compile(SET, nvcc=PIECES)
+    sound = (toolchain.folder / "unit.o").read_bytes()
+    poison(toolchain, by=fill_with_another_factor, less=SET)
     assert (toolchain.folder / "unit.o").read_bytes() != sound
     assert findings(toolchain) == []
 
 
 SET = ("50:50", "50:52", "60:60", "60:61", "70:70")
 """Architectures of legacy, each virtual and real."""
-
-TWO = SET[:2]
 
 PIECES = "nvcc -Xcompiler=-fPIC"
 
@@ -197,21 +197,16 @@ def result_beside(mine: dict[str, Path], others: dict[str, Path]) -> Path:
     return found
 
 
-def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[str, ...]) -> bytes:
-    """Store another compile's result under the unit's key, and compile with this cache.
-
-    Returns the object as it was before.
-    """
-    whole = fill(toolchain, "whole", WHOLE)
-    sound = (toolchain.folder / "unit.o").read_bytes()
-    ours = result_beside(whole, fill(toolchain, "pieces", PIECES))
+def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[str, ...]) -> None:
+    """Store another compile's result under the unit's key, and compile with this cache."""
+    sound = fill(toolchain, "whole", WHOLE)
+    ours = result_beside(sound, fill(toolchain, "pieces", PIECES))
     theirs = result_beside(by(), fill(toolchain, "their-pieces", PIECES, less))
     ours.write_bytes(theirs.read_bytes())
     (toolchain.folder / "scale.h").write_text("#define SCALE 2\n")
     toolchain.made()
     toolchain.compile(SET, nvcc=taking("whole", WHOLE))
     assert toolchain.made() == [], "nothing but the poisoned unit"
-    return sound
 
 
 def findings(toolchain: Toolchain) -> list[Finding]:

@@ -333,21 +333,15 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
     assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
 
 
-@pytest.fixture(scope="module")
-def alone(container: Toolchain) -> bytes:
-    """Return the unit's object for ``LEGACY``, whose pieces were made one after the other."""
-    _new_unit(container, SOURCE)
-    return container.compile(LEGACY).read_bytes()
-
-
 @pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 15, 1)])
 def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
-    toolchain: Toolchain, alone: bytes, jobs: int, blocks: int, at_once: int
+    toolchain: Toolchain, jobs: int, blocks: int, at_once: int
 ) -> None:
     """The pieces are those of sm_50, 52 and 70; a unit without a row of costs takes eight blocks."""
+    alone = toolchain.compile(LEGACY).read_bytes()
     ptxas = "/usr/local/cuda/bin/ptxas"
     pool = f"UNIT_POOL=/unit/pool UNIT_JOBS={jobs} UNIT_MEMORY={blocks} MEET={at_once}"
-    toolchain.sh(f"mkdir pool; cp {ptxas} /tmp/ptxas; cat <<'EOF' >{ptxas}\n{MEETING}EOF\n")
+    toolchain.sh(f"rm -rf ccache; mkdir pool; cp {ptxas} /tmp/ptxas; cat <<'EOF' >{ptxas}\n{MEETING}EOF\n")
     try:
         together = toolchain.compile(LEGACY, nvcc=f"{pool} unit nvcc").read_bytes()
     finally:
@@ -451,9 +445,9 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
 
 
 def test_pieces_are_kept_where_ccache_stands_before_the_unit_too(toolchain: Toolchain) -> None:
-    toolchain.compile(("52:52",), nvcc="ccache /usr/local/cuda/bin/nvcc")
+    toolchain.compile(LEGACY, nvcc="ccache /usr/local/cuda/bin/nvcc")
     assert "host.ii" in toolchain.made()
-    toolchain.compile(("80:80",), nvcc="ccache /usr/local/cuda/bin/nvcc")
+    toolchain.compile(MODERN, nvcc="ccache /usr/local/cuda/bin/nvcc")
     assert "host.ii" not in toolchain.made()
 
 
@@ -481,9 +475,9 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 
 
-def test_two_stores_of_three_units_merge_to_the_objects_that_one_machine_makes(toolchain: Toolchain) -> None:
+def test_two_stores_of_ten_units_merge_to_the_objects_that_one_machine_makes(toolchain: Toolchain) -> None:
     """Each machine compiles one architecture into a folder of its own."""
-    units = [f"unit{number}" for number in range(3)]
+    units = [f"unit{number}" for number in range(10)]
     for number, unit in enumerate(units):
         text = SOURCE.replace("data[0] = 2", f"data[0] = {number}")
         (toolchain.folder / f"{unit}.cu").write_text(text)
@@ -534,11 +528,11 @@ def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchai
 
 
 def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> None:
-    toolchain.compile(("70:70",))
+    toolchain.compile(LEGACY)
     before = toolchain.device_code()["70"]
     assert "scale.h" in (toolchain.folder / "unit.o.d").read_text().split()
     (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
-    toolchain.compile(("70:70",))
+    toolchain.compile(LEGACY)
     after = toolchain.device_code()["70"]
     assert before.keys() == after.keys()
     assert sum(before[name] != after[name] for name in before) == 2, "the template's two"

@@ -206,7 +206,7 @@ def test_silence_is_no_speech(running: Running) -> None:
 
 
 def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:
-    """The test takes at most 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets a time."""
+    """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     for _ in range(20):
         running.post("/embed", {"texts": SENTENCES * 10})
     before = resident(running.process.pid)

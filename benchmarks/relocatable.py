@@ -1,4 +1,4 @@
-"""This benchmark compiles CUDA units with relocatable device code, by a later nvcc at once and in pieces.
+r"""This benchmark compiles CUDA units with relocatable device code, by a later nvcc at once and in pieces.
 
     pip download --no-deps --dest WHEELS nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 \
         nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
@@ -80,7 +80,11 @@ Row = Mapping[str, object]
 
 def main() -> None:
     """Print a line for each unit and architecture; the exit status is 1 if a kernel in pieces differs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.relocatable")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.relocatable",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--wheels", type=Path, required=True)
     parser.add_argument("--json", type=result_file)
     asked = parser.parse_args()

@@ -20,6 +20,9 @@ from tests.support.factories.project_copy import Place, copied_to, times_below
 MEMORY = Path("/dev/shm")
 """Linux' file system in memory: making and removing files there takes less CPU time than on a disk."""
 
+_PREFIX = "ortpacks-tests-"
+"""Beginning of a folder's name there, before the id of the process that makes it."""
+
 ROOM = 1 << 30
 """Bytes that must be free there, for all processes of a run; one process has taken at most 0.1 GB."""
 
@@ -43,10 +46,6 @@ def tmp_path_factory(
     yield pytest.TempPathFactory(folder / "tests", 3, "failed", trace, _ispytest=True)
     if not request.session.testsfailed:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-_PREFIX = "ortpacks-tests-"
-"""Beginning of a folder's name, before the id of the process that makes it."""
 
 
 def _free(folder: Path) -> int:

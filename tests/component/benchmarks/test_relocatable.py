@@ -39,6 +39,15 @@ def test_a_kernel_differs_by_its_bytes_or_if_one_object_lacks_it() -> None:
     assert differing({"one": "a"}, kernels) == 1
 
 
+def test_the_help_has_the_command_that_fetches_the_toolkit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["relocatable", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "    pip download --no-deps --dest WHEELS nvidia-cuda-nvcc==13" in capsys.readouterr().out
+
+
 def test_a_folder_without_whole_wheels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["relocatable", f"--wheels={tmp_path}"])
     with pytest.raises(SystemExit, match="no wheel"):

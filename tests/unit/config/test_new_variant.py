@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builder.app.planning import BAKE_FOLDER
+from builder.builds.python_wheels import MODELS
 from builder.config.new_variant import with_variant
 from builder.config.project import load_project
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
 from builder.gpu.architectures import Arch
+from builder.wheels.package_wheels import WHEELS
 from tests.unit.config.config_cases import SAMPLE
 
 
@@ -51,6 +54,10 @@ def test_lines_comments_and_indents_are_the_files_own() -> None:
     assert new == text[:where] + entry + text[where:]
 
 
+OF_VERBS = (BAKE_FOLDER, MODELS, WHEELS, "atlas", "inspect", "rebuild")
+"""Folders in ``dist`` that verbs make."""
+
+
 @pytest.mark.parametrize(
     ("name", "sm", "kind", "said"),
     [
@@ -58,7 +65,7 @@ def test_lines_comments_and_indents_are_the_files_own() -> None:
         ("cpu", ["75"], ValidationError, "v.yaml: a package is called cpu already"),
         ("Tiny", ["75"], ValidationError, "variants.Tiny: not a variant's name"),
         ("a: b", ["75"], ValidationError, "not a variant's name"),
-        ("bake", ["75"], ValidationError, "not a variant's name"),
+        *((name, ["75"], ValidationError, "not a variant's name") for name in OF_VERBS),
         ("tiny", ["91"], ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
         ("tiny", [""], SchemaError, "variants.tiny.sm[0]: not an architecture"),
         ("tiny", ["88"], CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),

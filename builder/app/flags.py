@@ -16,6 +16,7 @@ from typing import TypeVar
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import ValidationError
+from builder.files.disk import absolute, is_file
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Origin
@@ -55,7 +56,9 @@ FLAGS = {
 
 
 def make_wiring(dist: str | None = None, *, offline: bool = False) -> Wiring:
-    """Return the adapters and folders of this run."""
+    """Return the adapters and folders of this run. Raises ``ValidationError`` if ``dist`` is a file."""
+    if dist and is_file(absolute(Path(dist))):
+        raise ValidationError(f"--dist {dist!r} is no folder.", advice="Name another one.")
     return Wiring(ROOT, dist=Path(dist) if dist else None, offline=offline)
 
 

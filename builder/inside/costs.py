@@ -24,6 +24,7 @@ _ROW = re.compile(
     re.MULTILINE,
 )
 _LINE = re.compile(r"^([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) (?P<output>\S+)\n", re.MULTILINE)
+_RUN = re.compile(r"^([0-9]+) ([0-9]+)\n", re.MULTILINE)
 _HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
 
 
@@ -162,7 +163,7 @@ def begin_run(tree: Path, started: float, jobs: int) -> None:
     The run's end is not noted, because a killed run could not do so; it is the end of the run's last unit.
     """
     with (tree / _RUNS).open("a", encoding="ascii") as file:
-        file.write(f"{started * 1000:.0f} {jobs}\n")
+        file.write(f"\n{started * 1000:.0f} {jobs}\n")  # the first ends a line that a full disk cut off
 
 
 def write_record(file: Path, tree: Path) -> None:
@@ -189,8 +190,7 @@ def write_record(file: Path, tree: Path) -> None:
 
 def read_runs(file: Path, log: Sequence[Line]) -> list[NinjaRun]:
     """Return the Ninja runs that ``file`` lists; a unit of ``log`` belongs to the run in which it began."""
-    lines = [line.split() for line in _text(file).splitlines()]
-    begun = [(int(words[0]), int(words[1])) for words in lines if len(words) == 2]  # noqa: PLR2004
+    begun = [(int(start), int(jobs)) for start, jobs in _RUN.findall(_text(file))]
     limits = [*(start for start, _ in begun), 1 << 62]
     spans = zip(pairwise(limits), begun, strict=True)
     return [

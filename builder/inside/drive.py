@@ -86,6 +86,8 @@ def main(options: argparse.Namespace) -> int:
         left = f", {progress.status().left}" if todo else ""
         beside = f" for this and {others} more" if todo and (others := len(joined.others())) else ""
         say(f"{len(todo)} units to compile, {options.jobs} at a time{left}{beside}")
+        if todo:
+            report_budget(options.memory, memory, joined.budget)
         report_units_alone(todo, known, joined.budget)
         costs.begin_run(tree, time.time(), options.jobs)
         note_shared(tree, options.learned.parent, now=bool(shared))
@@ -188,6 +190,16 @@ def objects(tree: Path, targets: Sequence[str]) -> list[str]:
     argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
     commands = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [match["output"] for match in _OBJECT.finditer(commands)]
+
+
+def report_budget(asked: int, own: int, budget: int) -> None:
+    """Print the pool's MiB if they are fewer than the ones ``asked`` for by ``--memory``, and why.
+
+    ``own`` is what the pool would have had without other builds: what was asked for, or less if less is free.
+    """
+    if budget < asked:
+        why = "no more is free" if budget == own else "a build that runs already set them"
+        say(f"all compilers together have {budget} MiB, and not the {asked} MiB of --memory: {why}")
 
 
 def report_units_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:

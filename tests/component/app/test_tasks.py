@@ -61,6 +61,14 @@ def test_a_flag_names_its_values_before_anything_is_made(
     assert not dist.exists()
 
 
+@pytest.mark.parametrize("verb", ["build", "cache", "verify"])
+def test_dist_may_not_be_a_file(copied: Place, tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    said = f"error: --dist {str(file)!r} is no folder. Name another one.\n"
+    assert copied.fails(2, verb, f"--dist={file}") == said
+
+
 def test_rebuild_refuses_a_number_before_it_fetches(copied: Place) -> None:
     assert (
         copied.fails(2, "rebuild", "v0", "--jobs=many")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.inside import costs, drive, freshen, status
+from builder.inside import costs, drive, freshen, pool, status
 from builder.inside.costs import Cost
 from builder.inside.ninja import costliest_first
 from tests.support import ROOT
@@ -187,6 +187,36 @@ def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(
     said = capfd.readouterr().out
     assert "ortpacks: d/d.cu.o takes 1025 MiB, more than is available: it waits until no other runs\n" in said
     assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
+
+
+def test_less_memory_than_was_asked_for_is_told(
+    tree: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "available_memory", lambda: 5 << 30)  # of which a GiB is left free
+    much = options(tree)
+    much.memory = 8192
+    drive.main(much)
+    free = (
+        "ortpacks: all compilers together have 4096 MiB, and not the 8192 MiB of --memory: no more is free\n"
+    )
+    assert free in capfd.readouterr().out
+
+
+def test_memory_that_another_build_has_set_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    much = options(tree)
+    much.memory = 1024
+    with pool.joined(much.pool, "other", 512):
+        drive.main(much)
+    other = "have 512 MiB, and not the 1024 MiB of --memory: a build that runs already set them\n"
+    assert other in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [512, 0])
+def test_memory_that_is_free_is_not_told(tree: Path, capfd: pytest.CaptureFixture[str], asked: int) -> None:
+    enough = options(tree)
+    enough.memory = asked
+    drive.main(enough)
+    assert "of --memory" not in capfd.readouterr().out
 
 
 def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -93,11 +93,13 @@ def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:
     assert (second.start, second.end, second.busy) == (100_000, 130_000, 30_000)
 
 
-def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["100000", "100000 ", "\0\0\0 \0\n", "100000 two\n", "-1 2\n", "²00 2\n"])
+def test_a_line_that_a_kill_or_a_full_disk_left_is_no_run(tmp_path: Path, line: str) -> None:
     begin_run(tmp_path, 0, 2)
     with (tmp_path / "runs.log").open("a") as file:
-        file.write("100000")
-    assert len(read_runs(tmp_path / "runs.log", [])) == 1
+        file.write(line)
+    begin_run(tmp_path, 100, 2)
+    assert [run.start for run in read_runs(tmp_path / "runs.log", [])] == [0, 100_000]
 
 
 @pytest.mark.parametrize(

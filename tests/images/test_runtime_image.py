@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -25,15 +26,12 @@ from tests.support.real_packages import (
     silero_model,
     write_silero_inputs,
 )
+from tests.support.slowness import slowness
 
 pytestmark = pytest.mark.images
 
 SECONDS, ATTEMPTS = 2, 3
-"""Limit of the CPU time of a session's fallback, and of its time on free cores; attempts to keep the latter.
-
-Measured on two cores: 0.7 to 0.9 s; among eight other processes 0.5 to 1.1 s of CPU time, and 0.6 to 1.8 s on
-free cores.
-"""
+"""Limit of a session's fallback, in CPU time and on the clock; attempts to keep the latter."""
 
 KINDS = ("cpu", "legacy", SERVICE, *FULL)
 """That of ``modern`` with the service has all that one without it has."""
@@ -68,26 +66,19 @@ outputs = dict(zip(names, (value.ravel().tolist() for value in session.run(None,
 print(json.dumps({"outputs": outputs, **session.report.value()}))
 """
 
-ONE_NODE = """
+ONE_NODE = f"""
 import os, time
 from ortpacks_runtime import one_node, session
 
-def shared():
-    start, used = time.perf_counter(), time.process_time()
-    while time.process_time() - used < 0.1:
-        pass
-    return (time.perf_counter() - start) / (time.process_time() - used)
-
+{inspect.getsource(slowness)}
 open("/tmp/model.onnx", "wb").write(one_node.ONE_NODE)
-share, before = shared(), os.times()
+start, before = slowness(), os.times()
 print(session.open_session("/tmp/model.onnx").report.provider)
-after, share = os.times(), (share + shared()) / 2
-print(sum(after[:4]) - sum(before[:4]), (after.elapsed - before.elapsed) / share)
+after, end = os.times(), slowness()
+cpu, clock = ((one + other) / 2 for one, other in zip(start, end))
+print((sum(after[:4]) - sum(before[:4])) / cpu, (after.elapsed - before.elapsed) / clock)
 """
-"""A program that prints a session's provider, and the CPU seconds and seconds, on free cores, of opening it.
-
-``shared`` returns how many times longer a computation lasts because other processes have the cores too.
-"""
+"""A program that prints a session's provider, and CPU seconds and seconds of opening it by ``slowness``."""
 
 READ_ONLY = ("--read-only", "--tmpfs=/tmp")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -26,12 +25,14 @@ from tests.support.real_packages import (
     silero_model,
     write_silero_inputs,
 )
-from tests.support.slowness import slowness
 
 pytestmark = pytest.mark.images
 
-SECONDS, ATTEMPTS = 2, 3
-"""Limit of a session's fallback, in CPU time and on the clock; attempts to keep the latter."""
+STARTS, ATTEMPTS = 6, 3
+"""Limit of the time of a session's fallback, in starts of Python with ONNX Runtime, and attempts to keep it.
+
+Measured on two cores: 3.3 to 4.3, in CPU time and on the clock.
+"""
 
 KINDS = ("cpu", "legacy", SERVICE, *FULL)
 """That of ``modern`` with the service has all that one without it has."""
@@ -66,19 +67,32 @@ outputs = dict(zip(names, (value.ravel().tolist() for value in session.run(None,
 print(json.dumps({"outputs": outputs, **session.report.value()}))
 """
 
-ONE_NODE = f"""
-import os, time
+ONE_NODE = """
+import os, subprocess, sys
 from ortpacks_runtime import one_node, session
 
-{inspect.getsource(slowness)}
+def took(work):
+    before = os.times()
+    work()
+    after = os.times()
+    return sum(after[:4]) - sum(before[:4]), after.elapsed - before.elapsed
+
+def start():
+    subprocess.run([sys.executable, "-c", "import onnxruntime"], check=True)
+
+def open_session():
+    print(session.open_session("/tmp/model.onnx").report.provider)
+
 open("/tmp/model.onnx", "wb").write(one_node.ONE_NODE)
-start, before = slowness(), os.times()
-print(session.open_session("/tmp/model.onnx").report.provider)
-after, end = os.times(), slowness()
-cpu, clock = ((one + other) / 2 for one, other in zip(start, end))
-print((sum(after[:4]) - sum(before[:4])) / cpu, (after.elapsed - before.elapsed) / clock)
+cpu, clock = zip(took(start), took(open_session), took(start))
+for before, opening, after in (cpu, clock):
+    print(opening / ((before + after) / 2))
 """
-"""A program that prints a session's provider, and CPU seconds and seconds of opening it by ``slowness``."""
+"""A program that prints a session's provider, and the CPU time and the time on the clock of opening it.
+
+Both are in starts of Python with ONNX Runtime, made just before and after, because seconds would judge the
+machine and its other work too.
+"""
 
 READ_ONLY = ("--read-only", "--tmpfs=/tmp")
 
@@ -245,10 +259,10 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
     assert reason in cuda["reason"]
     assert advice in cuda["advice"]
     assert {one.rc for one in opened} == {0}
-    providers, cpu, seconds = zip(*(one.stdout.split() for one in opened), strict=True)
+    providers, cpu, clock = zip(*(one.stdout.split() for one in opened), strict=True)
     assert set(providers) == {"cpu"}
-    assert max(map(float, cpu)) < SECONDS
-    assert min(map(float, seconds)) < SECONDS, seconds
+    assert min(map(float, cpu)) < STARTS, cpu
+    assert min(map(float, clock)) < STARTS, clock
     assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened[0].stderr
 
 

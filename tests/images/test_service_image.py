@@ -71,7 +71,7 @@ def test_it_answers_within_its_budgets(start: Start, image: str, project: Projec
     """The fastest of three starts counts, because Docker does other tests' work too."""
     starts = [_time_to_ready(start, image) for _ in range(3)]
     times, served = min(starts, key=itemgetter(0))
-    assert times < 4, starts
+    assert times < 5, starts
     assert served.ask("/ping") == {"status": "pong"}
     answer = served.ask("/embed", {"texts": ["The weather is lovely today."]})
     assert (len(answer["embeddings"][0]), answer["provider"]) == (384, "cpu")

@@ -97,7 +97,7 @@ def _runs(units: Sequence[str], runs: int, memory: int) -> Iterator[Row]:
 
 def of_step(dockerfile: str) -> str:
     """Return the compile step's variables, and its call of ``drive.py`` as a function of the targets."""
-    step = dockerfile.rpartition("FROM toolchain AS build\n")[2]
+    step = dockerfile.rpartition("FROM source AS build\n")[2]
     variables = re.findall(r"^(?:export [A-Z_]+=.*|[a-z]+=\$\(.*)\n", step, re.MULTILINE)
     drive = re.findall(r"^python3 -m builder\.inside\.drive (?:.*\\\n)+", step, re.MULTILINE)
     return f'{"".join(variables)}drive() {{\n{drive[0]}"$@"\n}}\n'

@@ -37,6 +37,7 @@ from builder.adapters.process import ProcessRunner
 from builder.adapters.shared_cache.cache_server import served
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.config.project import pick_variants
 from builder.errors import BuilderError
 from builder.inside import costs
 from builder.pipeline.compile import StageBuild, export
@@ -171,7 +172,8 @@ def laid_out(variant: str) -> Iterator[LaidOut]:
         reporter = FakeReporter()
         shop = Wiring(ROOT, dist=Path(folder) / "dist", reporter=reporter)
         options = BuildOptions(plan_options=PlanOptions(base="assembled", origin=Origin.SOURCE))
-        build = VariantBuild(shop, shop.project.variants[variant], options, reporter)
+        (chosen,) = pick_variants(shop.project, [variant], all_=False)
+        build = VariantBuild(shop, chosen, options, reporter)
         place = Workplace(Path(folder) / variant)
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)

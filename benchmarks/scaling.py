@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from builder.app.flags import make_wiring, plan_options
 from builder.builds.estimate import unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.config.project import pick_variants
+from builder.errors import BuilderError
 from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs, pool
@@ -382,8 +385,8 @@ def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[lis
     """Return the planned units of each variant, compiled on the assembled base."""
     options = BuildOptions(plan_options=plan_options("assembled", "source", profile))
     plans = [
-        VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
-        for name in _VARIANTS
+        VariantBuild(wiring, variant, options, wiring.reporter).plan()
+        for variant in pick_variants(wiring.project, _VARIANTS, all_=False)
     ]
     return [list(_planned(plan, known)) for plan in plans]
 
@@ -502,4 +505,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BuilderError as error:
+        sys.exit(f"error: {error}")

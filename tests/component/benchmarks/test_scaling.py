@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -23,6 +24,7 @@ from benchmarks.scaling import (
     whole,
 )
 from builder.builds.wiring import Wiring
+from builder.errors import ValidationError
 from builder.gpu.architectures import Arch
 from builder.inside import costs
 from tests.support import ROOT
@@ -219,3 +221,10 @@ def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> N
         Planned("b.cu.o", 4, 1, each=5, ptx=own("52")),
     ]
     assert one_architecture_a_machine([[*both, Planned("c.cc.o", 9, 1)]]) == (10, 9)
+
+
+def test_a_project_without_one_of_the_variants_is_told(tmp_path: Path) -> None:
+    text = (ROOT / "variants.yaml").read_text(encoding="utf-8")
+    (tmp_path / "variants.yaml").write_text(text.replace("\n  legacy:", "\n  older:"), encoding="utf-8")
+    with pytest.raises(ValidationError, match="'legacy' is not a variant"):
+        planned(Wiring(tmp_path, reporter=FakeReporter()), {}, "full")

@@ -127,7 +127,7 @@ class Session:
         except Exception as error:
             if used is not self._inner:  # another thread has reopened the session
                 return self.run(outputs, feed, options)
-            if self.settings.strict or self.report.provider == CPU or not _failed(error):
+            if self.settings.strict or self.report.provider == CPU or not device_failed(error):
                 raise
             return self._rescued(used, error, outputs, feed, options)
         if not self.report.proved:
@@ -419,7 +419,7 @@ def _warm(inner: onnxruntime.InferenceSession, name: str, feed: Feed | None) -> 
     except WarmUpError as error:
         return False, f"no warm-up: {error}"
     except Exception as error:
-        if name != CPU and _failed(error):
+        if name != CPU and device_failed(error):
             raise ProviderError(str(error)) from error
         if feed is not None:
             raise
@@ -485,8 +485,8 @@ def _progress_logged(slow: str) -> Iterator[None]:
         thread.join()
 
 
-def _failed(error: Exception) -> bool:
-    """Return whether the device failed, and not the model or its inputs."""
+def device_failed(error: Exception) -> bool:
+    """Return whether a device or its memory failed, and not the model or its inputs."""
     if type(error).__name__ in _CALLERS_FAULTS:
         return False
     return bool(_MEMORY.search(str(error)) or _DEVICE.search(str(error)))

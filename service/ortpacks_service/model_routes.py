@@ -8,6 +8,7 @@ from typing import Any
 
 import onnxruntime
 from ortpacks_runtime import Session
+from ortpacks_runtime.session import device_failed
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -152,7 +153,7 @@ def _run(session: Session, outputs: list[str], feed: Mapping[str, Array], stop: 
     try:
         return session.run(outputs, feed, stop)
     except Exception as error:
-        if type(error).__name__ in _WRONG_INPUT:
+        if type(error).__name__ in _WRONG_INPUT and not device_failed(error):
             raise RequestError(" ".join(str(error).split())[:500]) from error
         raise
 

@@ -306,6 +306,22 @@ def test_a_kernel_s_refusal_is_told_by_onnx_runtime_1_21_0_as_by_1_31_1(
     assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700: an illegal memory access was encountered ; GPU=0",
+        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer",
+    ],
+)
+def test_a_device_that_fails_is_no_fault_of_the_request(
+    service: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said: str
+) -> None:
+    monkeypatch.setattr(Session, "run", Mock(side_effect=RuntimeException(said)))
+    answer = service.post(TIMES, json={"inputs": [ROW]})
+    assert (answer.status_code, answer.json()) == (500, {"error": "the service failed; its log says why"})
+    assert said in caplog.text
+
+
 def test_an_input_with_which_an_lstm_ends_the_process_is_refused(
     start: Start, models: Path, pyz: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

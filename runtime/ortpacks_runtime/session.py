@@ -290,7 +290,11 @@ def _require_items(feed: Feed) -> None:
 
 
 def _shape(value: object) -> Sequence[int]:
-    """Return the shape of an array or of an ``OrtValue``; empty for what has none."""
+    """Return the shape of an array, an ``OrtValue`` or nested lists; empty for what has none."""
+    if isinstance(value, (list, tuple)):
+        with suppress(ValueError):  # lists of different lengths, or a sequence of tensors
+            return np.shape(value)
+        return ()
     shape = getattr(value, "shape", ())
     return tuple(shape() if callable(shape) else shape)
 

@@ -171,6 +171,10 @@ def test_empty_inputs_are_refused_where_onnx_runtime_would_end_the_process(tmp_p
     with pytest.raises(ValueError, match=r"^x: no item"):
         session.run(None, {"x": onnxruntime.OrtValue.ortvalue_from_numpy(nothing["x"])})
     with pytest.raises(ValueError, match=r"^x: no item"):
+        session.run(None, {"x": [[], []]})
+    with pytest.raises(RuntimeError, match="given input list"):
+        session.run(None, {"x": [[[1.0]], []]})
+    with pytest.raises(ValueError, match=r"^x: no item"):
         open_session(lstm, "cpu", feed=nothing)
     assert session.run(None, {"x": np.zeros((2, 3, 1), np.float32)})[0].shape == (2, 1, 3, 1)
     same = write_model(tmp_path / "same.onnx", "g (float[s, b, 1] x) => (float[s, b, 1] y) { y = Abs (x) }")

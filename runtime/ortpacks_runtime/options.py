@@ -48,13 +48,11 @@ def dtype_of(file: Path) -> str | None:
 def provider_options(provider: str, ordinal: int, level: str, profile: Profile | None) -> dict[str, str]:
     """Return the provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
 
+    A GPU of unknown capability has no ``profile``, and the provider's defaults hold apart from ``device_id``.
     TensorRT's flags are ``True`` and ``False``; it refuses ``1`` and ``0``, which CUDA takes as well.
 
     Raises ``ProviderError`` if TensorRT's engines cannot be kept.
     """
-    if profile is None:
-        return {}
-    limit = profile["memory_limit_mib"]
     if provider == TENSORRT:
         cache = engine_cache()
         try:
@@ -66,10 +64,13 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
             "device_id": str(ordinal),
             "trt_engine_cache_enable": "True",
             "trt_engine_cache_path": str(cache),
-            "trt_fp16_enable": str("fp16" in profile["dtypes"][level]),
+            **({"trt_fp16_enable": str("fp16" in profile["dtypes"][level])} if profile else {}),
         }
     if provider != CUDA:
         return {}
+    if profile is None:
+        return {"device_id": str(ordinal)}
+    limit = profile["memory_limit_mib"]
     return {
         "device_id": str(ordinal),
         **({"gpu_mem_limit": str(limit * 2**20)} if limit else {}),

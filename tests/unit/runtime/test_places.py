@@ -96,6 +96,19 @@ def test_the_profile_is_applied() -> None:
     assert provider_options("directml", 0, "medium", profile) == {}
 
 
+def test_a_gpu_of_unknown_capability_is_named_to_its_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its number, the provider would take GPU 0."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert provider_options("cuda", 1, "medium", None) == {"device_id": "1"}
+    assert provider_options("tensorrt", 1, "medium", None) == {
+        "device_id": "1",
+        "trt_engine_cache_enable": "True",
+        "trt_engine_cache_path": str(tmp_path / "ortpacks/tensorrt"),
+    }
+
+
 def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     options = provider_options("tensorrt", 2, "medium", gpu("8.6", 8192)["profile"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
 from builder.client.install.current import (
@@ -54,7 +54,7 @@ def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandA
     with changing(prefix, context.say):
         empty(prefix.parts)
         now, target = installed(prefix).name, _target(prefix)
-        problems = verify(target).problems
+        problems = _problems(target)
         if problems:
             raise IntegrityError(
                 f"{target.name} is damaged, so {now} stays in use: {'; '.join(problems)}",
@@ -106,6 +106,14 @@ def _target(prefix: Prefix) -> Path:
             advice="`install --index` with the index of an older release installs one.",
         )
     return prefix.versions / name
+
+
+def _problems(package: Path) -> Tuple[str, ...]:
+    """Return what is wrong with the files of a package, its manifest among them."""
+    try:
+        return verify(package).problems
+    except IntegrityError as error:
+        return (error.headline,)
 
 
 def _left(prefix: Prefix) -> List[Path]:

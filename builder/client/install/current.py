@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
-from builder.client.install.prefix import Prefix, write_text
+from builder.client.install.prefix import INFO, Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
 from builder.files.disk import remove, rename, sync_folder
 from builder.formats.package_names import MANIFEST
@@ -137,14 +137,15 @@ def previous_package(prefix: Prefix) -> Optional[str]:
 def versions(prefix: Prefix) -> Tuple[Path, ...]:
     """Return the folders of the packages that the client installed, sorted by name.
 
-    A folder without a manifest, or with a name that the client does not give, is left out.
+    A folder with a name that the client does not give, or with neither of the two files that describe a
+    package, is left out.
     """
     if not prefix.versions.is_dir():
         return ()
     mine = (
         path for path in prefix.versions.iterdir() if _OURS.fullmatch(path.name) and not path.is_symlink()
     )
-    return tuple(sorted(path for path in mine if (path / MANIFEST).is_file()))
+    return tuple(sorted(path for path in mine if any((path / name).is_file() for name in (MANIFEST, INFO))))
 
 
 def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:

@@ -17,7 +17,7 @@ from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from builder.client.install.decompress import AGAIN, open_tar
 from builder.client.install.prefix import INFO
-from builder.errors import ConfigError, IntegrityError, SchemaError, TransferError
+from builder.errors import ConfigError, IntegrityError, ParseError, SchemaError, TransferError
 from builder.files.digest import chunks_in, sha256_of, size_of, write_new
 from builder.files.disk import Sync, disk_errors, set_mode, sync_file
 from builder.files.package_tar import (
@@ -213,7 +213,10 @@ def verify(folder: Path) -> Verification:
 
 
 def manifest_in(folder: Path) -> Manifest:
-    """Return the manifest of the package in ``folder``. Raises ``IntegrityError`` or ``ConfigError``."""
+    """Return the manifest of the package in ``folder``.
+
+    Raises ``IntegrityError`` for one that is missing or damaged, ``ValidationError`` for an unknown format.
+    """
     path = folder / MANIFEST
     try:
         return loads(path.read_text(encoding="utf-8"), folder.name)
@@ -221,6 +224,8 @@ def manifest_in(folder: Path) -> Manifest:
         raise IntegrityError(
             f"{path} cannot be read", cause=str(error), advice="Run install again."
         ) from error
+    except (ParseError, SchemaError) as error:
+        raise IntegrityError(f"{path} is damaged", cause=error.what, advice="Run install again.") from error
 
 
 def whole(folder: Path) -> Optional[Manifest]:

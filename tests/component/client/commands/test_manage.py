@@ -99,6 +99,50 @@ def test_a_damaged_version_before_is_not_gone_back_to(machine: Machine) -> None:
     assert version_in_use(machine) == "1.23.2"
 
 
+@pytest.mark.parametrize("content", ["", '{"format": 3', "{}", "[]", "null"])
+def test_a_version_before_with_a_damaged_manifest_is_not_gone_back_to(machine: Machine, content: str) -> None:
+    (before,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (before / "manifest.json").write_text(content)
+    assert machine.run("rollback") == 7
+    (now,) = (machine.prefix / "versions").glob("*1.23.2*")
+    told = f"{before.name} is damaged, so {now.name} stays in use: {before / 'manifest.json'} is damaged: "
+    assert told in machine.err
+    assert "`install --index` with the index of its release installs it again." in machine.err
+    assert version_in_use(machine) == "1.23.2"
+
+
+def test_a_version_before_of_a_newer_format_is_gone_back_to_by_a_newer_client(machine: Machine) -> None:
+    (before,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (before / "manifest.json").write_text('{"format": 99}')
+    assert machine.run("rollback") == 2
+    assert "Update ortpacks." in machine.err
+
+
+@pytest.mark.parametrize("content", ["", '{"format": 3', "{}", "[]", "null"])
+def test_a_damaged_manifest_is_told_with_what_to_do(machine: Machine, content: str) -> None:
+    path = machine.prefix.resolve() / "current" / "manifest.json"
+    path.write_text(content)
+    assert machine.run("verify") == 7
+    assert f"{path.resolve()} is damaged: " in machine.err
+    assert machine.err.endswith(" Run install again.\n")
+
+
+@pytest.mark.parametrize("argv", [["uninstall"], ["uninstall", "--old"]])
+def test_a_version_that_lost_its_manifest_is_not_gone_back_to_and_is_uninstalled(
+    machine: Machine, argv: list[str]
+) -> None:
+    """Defect: it was on offer for rollback, and stayed as a folder that was "not ours"."""
+    (before,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (before / "manifest.json").unlink()
+    assert machine.run("rollback") == 7
+    assert f"{before.name} is damaged, so" in machine.err
+    assert "manifest.json cannot be read" in machine.err
+    assert machine.run(*argv) == 0, machine.err
+    assert before.name in machine.out
+    assert "Not ours" not in machine.out
+    assert not before.exists()
+
+
 def test_rollback_where_nothing_is_installed(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "bare")
     assert machine.run("rollback") == 3

@@ -155,6 +155,22 @@ def set_mode(path: Path, mode: int) -> None:
         path.chmod(mode)
 
 
+def paths_below(folder: Path) -> Iterator[Path]:
+    """Yield each path below ``folder`` at any depth; ``Path.rglob`` ends with ``RecursionError`` at 1,000.
+
+    Links are not followed, and a folder without permission counts as empty. Raises ``OSError``.
+    """
+    folders = [folder]
+    while folders:
+        above = folders.pop()
+        with suppress(PermissionError), os.scandir(above) as entries:
+            for entry in entries:
+                path = above / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                yield path
+
+
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with its content, if it exists. Raises ``OSError``."""
     if path.is_dir() and not path.is_symlink():

@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, Optional, Tuple
 
 from builder.client.install.prefix import INFO, Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
-from builder.files.disk import remove, rename, sync_folder
+from builder.files.disk import paths_below, remove, rename, sync_folder
 from builder.formats.package_names import MANIFEST
 
 _ELSEWHERE = "Move it away, or choose another folder with --prefix."
@@ -165,14 +165,14 @@ def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:
 
 def size_of_files(folder: Path) -> int:
     """Return the size in bytes of all files below ``folder``."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    return sum(path.lstat().st_size for path in paths_below(folder) if path.is_file())
 
 
 def size_of_trees(folders: Iterable[Path]) -> int:
     """Return the bytes freed by removing ``folders``. A file with a hard link elsewhere does not count."""
     seen: Dict[Tuple[int, int], List[int]] = {}
     for folder in folders:
-        for path in folder.rglob("*"):
+        for path in paths_below(folder):
             stat = path.lstat()
             if path.is_file() and not path.is_symlink():
                 known = seen.setdefault((stat.st_dev, stat.st_ino), [0, stat.st_nlink, stat.st_size])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from builder.client.install.zstd_wheel import bring_zstd
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
 from builder.files.digest import Digest
-from builder.files.disk import rename, sync_folder
+from builder.files.disk import remove, rename, sync_folder
 from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
 from builder.formats.index import IndexPackage, StoredArchive, entry_of
@@ -257,7 +258,8 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     if folder.exists():
         rename(folder, aside)
     rename(part, folder)
-    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(OSError):
+        remove(aside)
 
 
 def _within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexPackage, ...]:

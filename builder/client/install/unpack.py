@@ -19,7 +19,7 @@ from builder.client.install.decompress import AGAIN, open_tar
 from builder.client.install.prefix import INFO
 from builder.errors import ConfigError, IntegrityError, ParseError, SchemaError, TransferError
 from builder.files.digest import chunks_in, sha256_of, size_of, write_new
-from builder.files.disk import Sync, disk_errors, set_mode, sync_file
+from builder.files.disk import Sync, disk_errors, paths_below, set_mode, sync_file
 from builder.files.package_tar import (
     NO_TAR,
     bad_package,
@@ -266,7 +266,7 @@ def _strangers(folder: Path, manifest: Manifest) -> Iterator[str]:
     The loader could take such a library instead of the package's.
     """
     known = {entry.path for entry in manifest.files} | {MANIFEST, INFO}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(paths_below(folder)):
         name = path.relative_to(folder).as_posix()
         if name not in known and not (path.is_dir() and not path.is_symlink()):
             yield f"{name}: does not belong to the package"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from threading import Event, Thread
 
@@ -196,6 +197,24 @@ def test_list_needs_no_release_and_no_install(tmp_path: Path, releases: dict[str
     schema("client").validate(answer)
     assert (answer["error"]["code"], answer["installed"], answer["tag"]) == (10, [], None)
     assert bare.run("list", "--index", "http://127.0.0.1:1/index.json", "--installed") == 0
+
+
+def test_folders_deep_in_folders_of_a_package_are_told(machine: Machine, releases: dict[str, Path]) -> None:
+    """Defect: each of the commands ended with a traceback, as pathlib and shutil call themselves a level."""
+    folder = (machine.prefix / "current").resolve()
+    for _ in range(1200):
+        folder /= "a"
+        folder.mkdir()
+    (folder / "b").touch()
+    try:
+        assert machine.run("verify") == 7
+        assert "a/a/b: does not belong to the package" in machine.out
+        assert machine.run("list", "--installed") == 0, machine.err
+        assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
+        assert machine.run("uninstall") == 11
+    finally:
+        subprocess.run(["rm", "-rf", machine.prefix], check=True)
+    assert "folders lie too deep in folders" in machine.err
 
 
 def test_uninstall_leaves_nothing_of_ours(machine: Machine) -> None:

@@ -264,16 +264,18 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
 def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders in ``LD_LIBRARY_PATH`` before ``lib``: the loader searches them before RUNPATH.
 
-    Source: ld.so(8). A colon or a semicolon separates folders; an empty name is the current folder.
+    Source: ld.so(8). A colon or a semicolon separates folders; an empty name is the current folder, and is
+    left out where that was removed.
     """
     named = env.get(LIBRARY_PATH, "")
     for name in re.split("[:;]", named) if named else ():
-        place = Path(name or Path.cwd())
-        if not is_folder(place):
-            continue
-        if place.resolve() == lib.resolve():
-            return
-        yield place
+        with suppress(FileNotFoundError):  # from Path.cwd, which Path.resolve asks too
+            place = Path(name or Path.cwd())
+            if not is_folder(place):
+                continue
+            if place.resolve() == lib.resolve():
+                return
+            yield place
 
 
 def _version(path: Path) -> Optional[str]:

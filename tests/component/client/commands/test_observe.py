@@ -173,6 +173,18 @@ def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
     assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
 
 
+def test_a_removed_current_folder_has_no_libraries(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: the doctor ended with a message that a file is missing, without a name."""
+    put(tmp_path / "other/libcudnn.so.9", b"x")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    found = seen(package, "", ".", tmp_path / "other")
+    assert [shadow.path for shadow in found] == [str(tmp_path / "other/libcudnn.so.9")]
+
+
 def test_a_library_whose_version_nothing_tells_is_not_loaded_to_ask_it(package: Path, tmp_path: Path) -> None:
     tripped = tmp_path / "tripped"
     source = tmp_path / "trap.c"

@@ -218,7 +218,10 @@ def failed_session(observed: Observations) -> Iterator[Finding]:
     tried = observed.trial
     if tried is None or tried.failure is None:
         return
-    if tried.on_cpu is False or tried.provider == "cpu":
+    if tried.on_cpu is False:
+        where = f"A session fails on {tried.provider} ({tried.failure.rstrip('.')}), and on the CPU too."
+        yield ADVICE.found("D402", where)
+    elif tried.provider == "cpu":
         yield ADVICE.found("D402", f"A session on the CPU fails: {tried.failure}.")
     elif tried.code in (None, NO_DEVICE):
         yield _fails(observed, f"A session with {tried.provider} fails", tried.failure)

@@ -39,8 +39,9 @@ ADVICE = CheckAdvice(
         ),
         "D004": Advice(
             Severity.NOTE,
-            "The stated values are used, and the machine was not asked for its GPUs: these findings are "
-            "about the stated machine.",
+            "The stated value is used instead of this machine's: ORTPACKS_FORCE_CC replaces its GPUs, which "
+            "are not asked for, ORTPACKS_FORCE_DRIVER its driver's version, ORTPACKS_FORCE_MEMORY the memory "
+            "of its GPUs.",
             "Unset the variable to have this machine examined.",
         ),
         "D005": Advice(
@@ -114,6 +115,8 @@ ADVICE = CheckAdvice(
 _MAXWELL, _TURING = 0x1340, 0x1E00
 """PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
 pci.ids."""
+
+_NOT_THE_MACHINES = ("ORTPACKS_FORCE_CC=", "ORTPACKS_FORCE_DRIVER=")
 
 _HIDES_ALL = ("", "-1")
 
@@ -201,9 +204,9 @@ def forced_by_environment(observed: Observations) -> Iterator[Finding]:
 def dropped_by_driver(observed: Observations) -> Iterator[Finding]:
     """Yield D010 where a driver newer than 580 leaves out a card from before Turing.
 
-    A stated driver says nothing about this machine's cards.
+    Stated GPUs and a stated driver say nothing about this machine's cards.
     """
-    if observed.stated:
+    if any(one.startswith(_NOT_THE_MACHINES) for one in observed.stated):
         return
     old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
     newer = observed.driver and above_ceiling(observed.driver, LAST_BRANCH_BELOW_TURING)

@@ -253,6 +253,20 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
         ),
         {"D004"},
     ),
+    **{
+        f"{stated}, and a Pascal card that the driver does not list": (
+            replace(
+                BARE,
+                stated=(stated,),
+                kernel=replace(WELL.kernel, cards=(GTX1080,)),
+                replies={"NVML": reply("none"), "libcuda": FOUND},
+                driver="590.1",
+                installed=CPU_ONLY,
+            ),
+            {"D004"},
+        )
+        for stated in ("ORTPACKS_FORCE_CC=none", "ORTPACKS_FORCE_DRIVER=590.1")
+    },
     "CUDA_VISIBLE_DEVICES names a GPU that is not there": (
         answering(NO_DEVICE, cuda_visible="7", devices=()),
         {"D005"},
@@ -290,6 +304,15 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     "a Pascal card beside a newer one and driver 590": (
         replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, GTX1080)), driver="590.44.01"),
         {"D010"},
+    ),
+    "a stated memory, a Pascal card beside a newer one and driver 590": (
+        replace(
+            WELL,
+            stated=("ORTPACKS_FORCE_MEMORY=8192",),
+            kernel=replace(WELL.kernel, cards=(RTX3060, GTX1080)),
+            driver="590.44.01",
+        ),
+        {"D004", "D010"},
     ),
     "a Pascal card and driver 580": (legacy("6.1", "580.95.05"), set()),
     "a second card that the driver does not list": (replace(WELL, kernel=TWO_CARDS), {"D011"}),

@@ -10,7 +10,7 @@ import pytest
 from builder.findings import check_container, check_cuda, check_driver, check_libraries, check_package
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Code, Finding, Severity
-from builder.findings.observations import Observations, Probe, Shadow
+from builder.findings.observations import Observations, Probe, SessionTrial, Shadow
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.device_profiles import profile_of
 from builder.onnxruntime.versions import check_version
@@ -82,6 +82,22 @@ def test_a_finding_names_what_was_seen() -> None:
     one = replace(OWN, problems=("lib/x: is missing",))
     assert only(replace(WELL, installed=one)).message == f"{OWN.folder}: lib/x: is missing."
     assert "(9.1.0), the package's is 9.10.2.21" in only(CASES["another cuDNN first"][0]).message
+
+
+def test_a_stated_value_is_told_with_what_it_replaces() -> None:
+    """Defect: with each of the variables the finding said that the machine was not asked for its GPUs."""
+    found = only(replace(WELL, stated=("ORTPACKS_FORCE_MEMORY=8192",)))
+    assert found.message == "ORTPACKS_FORCE_MEMORY=8192 in the environment."
+    assert "ORTPACKS_FORCE_CC replaces its GPUs, which are not asked for" in found.means
+    assert "ORTPACKS_FORCE_MEMORY the memory of its GPUs" in found.means
+
+
+def test_a_session_that_fails_on_the_gpu_and_on_the_cpu_has_the_gpus_failure() -> None:
+    """Defect: the failure on the GPU was told as the CPU's."""
+    found = only(CASES["a host library that does not load"][0])
+    assert found.message == "A session fails on cuda (invalid ELF header), and on the CPU too."
+    found = only(replace(WELL, trial=SessionTrial("cpu", "invalid ELF header")))
+    assert found.message == "A session on the CPU fails: invalid ELF header."
 
 
 def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:

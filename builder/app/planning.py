@@ -15,7 +15,7 @@ from builder.config.new_variant import with_variant
 from builder.console import Console
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder, write_file
-from builder.files.disk import absolute, remove, resolved
+from builder.files.disk import absolute, disk_errors, resolved
 from builder.onnxruntime.explain import Explanation, explain
 from builder.pipeline.bake import BAKE_FILE, is_bakes, write_bake
 from builder.project.build_plan import BuildPlan
@@ -96,8 +96,24 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     with scratch_folder(folder, needed=0) as fresh:
         rendered = {name: build.lay_out(fresh / name) for name, build in compiled.items()}
         write_bake(fresh, rendered, wiring.store(wiring.lock))
-        remove(folder)
-        fresh.rename(folder)
+        with disk_errors(folder, also="If it is a mount point, name a folder in it."):
+            _replace(folder, fresh)
     wiring.reporter.say(
         f"{folder}: `docker buildx bake --file {BAKE_FILE}` there compiles {' '.join(rendered)}"
     )
+
+
+def _replace(folder: Path, fresh: Path) -> None:
+    """Put ``fresh`` in the place of ``folder``, which moves beside ``fresh``, or stays if that fails.
+
+    Raises ``OSError``, for a mount point among others.
+    """
+    old = fresh.with_name(f"{fresh.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise

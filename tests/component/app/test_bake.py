@@ -3,7 +3,9 @@ another's folder."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from builder.app.planning import bake
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import NothingToDoError, ValidationError
+from builder.errors import DiskError, NothingToDoError, ValidationError
 from builder.pipeline.plan import PlanOptions
 from builder.project.variants import Origin
 from tests.support import ROOT
@@ -108,6 +110,32 @@ def test_a_folder_that_is_named_through_a_new_one_stays(site: Site, tmp_path: Pa
     with pytest.raises(ValidationError, match="bake did not make what is in it"):
         baked(site, "legacy", out=tmp_path / "new" / "..")
     assert (tmp_path / "thesis.pdf").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("which", ["the old folder", "the new folder"])
+def test_an_earlier_folder_that_cannot_be_replaced_stays(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """A mount point can be emptied, but neither renamed nor removed."""
+    out = tmp_path / "away"
+    baked(site, "legacy", "latest", out=out)
+    before = sorted(out.rglob("*"))
+    rename = Path.rename
+
+    def fails(path: Path, target: Path) -> Path:
+        is_old = path == out
+        if is_old if which == "the old folder" else path.name == out.name and not is_old:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(DiskError) as caught:
+        baked(site, "legacy", out=out)
+    assert str(caught.value) == (
+        f"{out} cannot be written: {os.strerror(errno.EBUSY)}. If it is a mount point, name a folder in it."
+    )
+    assert sorted(out.rglob("*")) == before
+    assert not list(tmp_path.glob("away.part-*"))
 
 
 @pytest.mark.parametrize("is_folder", [True, False])

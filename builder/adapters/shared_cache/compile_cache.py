@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
@@ -24,6 +24,8 @@ from redis.exceptions import (
     AuthenticationError,
     InvalidResponse,
     NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -64,7 +66,15 @@ _SYSTEM = re.compile(r'\b(?:message|error): "([^"\n]+)"')
 
 _NO_REDIS = "Start it, or correct the address (rediss:// for TLS). Then run the same command again."
 
+_STORES_NOTHING = (OutOfMemoryError, ReadOnlyError)
+"""Errors by which Redis refuses to store, though it may be read."""
+
+_NO_WRITES = ("MISCONF ", "NOREPLICAS ")
+"""The beginnings of such errors that have no class: its disk is full, its replicas are not there."""
+
 _NO_S3 = "Check AWS_ENDPOINT_URL, the bucket's name and the network. Then run the same command again."
+
+_NO_BUCKET = "Make the bucket, or correct its name."
 
 _UNKNOWN_TLS = "its TLS certificate was not accepted"
 
@@ -189,11 +199,11 @@ class RedisCache:
 
     def require(self) -> None:
         """See ``ports.CompileCache.require``."""
-        self._ask(self._client.ping)
+        self._ask(self._ping)
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``."""
-        return cast("bytes | None", self._ask(partial(self._client.get, _PREFIX + key)))
+        return self._ask(partial(self._get, key))
 
     def has(self, key: str) -> bool:
         """See ``ports.CompileCache.has``."""
@@ -201,12 +211,31 @@ class RedisCache:
 
     def put(self, key: str, value: bytes) -> None:
         """See ``ports.CompileCache.put``."""
-        self._ask(partial(self._client.set, _PREFIX + key, value))
+        self._ask(partial(self._put, key, value))
 
     def usage(self) -> tuple[int, int]:
         """See ``ports.CompileCache.usage``."""
         keys = self._ask(lambda: [*self._client.scan_iter(f"{_PREFIX}*", count=1000)])
-        return len(keys), sum(int(self._ask(partial(self._client.strlen, key))) for key in keys)
+        return len(keys), self._ask(lambda: sum(int(self._client.strlen(key)) for key in keys))
+
+    def _ping(self) -> None:
+        if not self._client.ping():
+            raise InvalidResponse("PING was not answered with PONG")
+
+    def _get(self, key: str) -> bytes | None:
+        value = self._client.get(_PREFIX + key)
+        if value is not None and not isinstance(value, bytes):
+            raise InvalidResponse("GET was not answered with an object")
+        return value
+
+    def _put(self, key: str, value: bytes) -> None:
+        try:
+            self._client.set(_PREFIX + key, value)
+        except ResponseError as error:
+            if not isinstance(error, _STORES_NOTHING) and not str(error).startswith(_NO_WRITES):
+                raise
+            advice = "Make room there, or let it take writes: its log says more."
+            raise DiskError(f"{self.name} stores nothing", cause=str(error), advice=advice) from error
 
     def _ask(self, call: Callable[[], T]) -> T:
         try:
@@ -219,10 +248,11 @@ class RedisCache:
                 advice = "Correct the number at the end of the address."
                 raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
             raise TransferError(f"{self.name} refuses", cause=str(error)) from error
-        except InvalidResponse as error:
-            what = f"{self.name} does not answer as Redis"
+        except (InvalidResponse, TypeError, ValueError) as error:  # the client's errors for other answers
+            is_host = isinstance(error, UnicodeError)  # one with an empty or long part
+            what = f"{self.name} does not answer{'' if is_host else ' as Redis'}"
             raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
-        except (RedisError, UnicodeError) as error:  # UnicodeError: a host with an empty or long part
+        except RedisError as error:
             what = f"{self.name} does not answer"
             raise TransferError(what, cause=str(error), advice=_NO_REDIS) from error
 
@@ -270,7 +300,7 @@ class S3Cache:
             raise TransferError(
                 f"{self.name} stores nothing",
                 cause="the bucket is not there",
-                advice="Make the bucket, or correct its name.",
+                advice=_NO_BUCKET,
             ) from error
 
     def usage(self) -> tuple[int, int]:
@@ -291,6 +321,8 @@ class S3Cache:
                 if refused["number"] in _FOR_NOW:
                     again = "Run the same command again later."
                     raise TransferError(f"{self.name} refuses for now", cause=cause, advice=again) from error
+                if refused["code"] == "NoSuchBucket":
+                    advice = _NO_BUCKET
                 raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
             said, _, details = str(error).partition("\n")
             system = _SYSTEM.search(details)

@@ -419,6 +419,19 @@ def test_a_service_that_finds_our_clock_wrong_is_told_as_a_refusal(monkeypatch: 
             compile_cache("s3://bucket", "--into", {}).require()
 
 
+def test_a_bucket_that_is_not_there_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: the advice was to check the variables of AWS."""
+    body = b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message></Error>"
+    head = b"HTTP/1.1 404 Not Found\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n"
+    with babbling(head % len(body) + body) as port:
+        use_s3(monkeypatch, f"http://127.0.0.1:{port}")
+        with pytest.raises(ValidationError) as refused:
+            compile_cache("s3://bucket", "--into", {}).require()
+    assert str(refused.value) == (
+        "s3://bucket refuses: 404 Not Found: NoSuchBucket. Make the bucket, or correct its name."
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "message"),
     [
@@ -438,6 +451,55 @@ def test_a_redis_that_cannot_is_told_from_one_that_may_not(
 ) -> None:
     with redis_that_says(said) as port, pytest.raises(kind, match=message):
         compile_cache(f"redis://127.0.0.1:{port}", "--into", {}).require()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"-OOM command not allowed when used memory > 'maxmemory'.",
+        b"-READONLY You can't write against a read only replica.",
+        b"-MISCONF Redis is configured to save RDB snapshots, but is currently not able to persist on disk.",
+        b"-NOREPLICAS Not enough good replicas to write.",
+    ],
+)
+def test_a_redis_that_stores_nothing_is_still_read(said: bytes) -> None:
+    """Defect: it was not asked again in this build, though a folder on a full disk is."""
+    reporter = FakeReporter()
+    with redis_that_says(b"$4\r\nmade", said) as port:
+        cache = compile_cache(f"redis://127.0.0.1:{port}", "--into", {})
+        with ccache(CompileCaches(shared=cache), reporter) as one:
+            for other in ("cd", "ef"):
+                assert one.ask("PUT", KEY.replace("ab", other), b"new") == (201, b"")
+            assert one.ask("GET", KEY) == (200, b"made")
+        with pytest.raises(DiskError, match=r"stores nothing: .+\. Make room there, or let it take writes: "):
+            cache.put(KEY, b"new")
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert "stores nothing: " in warned
+    assert "Nothing more is stored there." in warned
+
+
+NOT_REDIS = [b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x"]
+
+
+@pytest.mark.parametrize("said", [*NOT_REDIS, b":5", b"+OK", b"$-1"])
+def test_a_server_that_is_not_redis_is_told_before_anything_is_done(said: bytes) -> None:
+    with (
+        redis_that_says(said) as port,
+        pytest.raises(TransferError, match=r"not answer as Redis: .+\. S"),
+    ):
+        compile_cache(f"redis://127.0.0.1:{port}", "--into", {}).require()
+
+
+@pytest.mark.parametrize("said", [*NOT_REDIS, b":5", b"*0"])
+def test_an_answer_that_is_no_object_is_none(said: bytes) -> None:
+    with redis_that_says(said) as port, pytest.raises(TransferError, match="does not answer as Redis: "):
+        compile_cache(f"redis://127.0.0.1:{port}", "--into", {}).get(KEY)
+
+
+@pytest.mark.parametrize("said", [*NOT_REDIS, b":5", b"+OK", b"*1\r\n:5"])
+def test_an_answer_that_holds_no_keys_is_told(said: bytes) -> None:
+    with redis_that_says(said) as port, pytest.raises(TransferError, match="does not answer as Redis: "):
+        compile_cache(f"redis://127.0.0.1:{port}", "--into", {}).usage()
 
 
 @pytest.mark.parametrize(
@@ -471,14 +533,15 @@ def babbling(said: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def redis_that_says(said: bytes) -> Iterator[int]:
-    """Return a port whose server answers every command with ``said``."""
+def redis_that_says(said: bytes, to_set: bytes | None = None) -> Iterator[int]:
+    """Return a port whose server answers every command with ``said``, SET with ``to_set``."""
 
     class Handler(StreamRequestHandler):
         def handle(self) -> None:
             for line in self.rfile:
                 if line.startswith(b"*"):
-                    self.wfile.write(said + b"\r\n")
+                    _, name = self.rfile.readline(), self.rfile.readline()
+                    self.wfile.write((to_set if to_set and name == b"SET\r\n" else said) + b"\r\n")
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

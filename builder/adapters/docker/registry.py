@@ -267,11 +267,11 @@ class Registry:
         """Return the answer unless it is an error. Raises ``PassingError`` or ``RefusedError``."""
         if answer.ok:
             return answer
-        said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
+        said = ": ".join(filter(None, (f"{answer.status_code} {answer.reason}", _reason(answer))))
         what = f"{self.repository}: {answer.request.method} was refused"
         if answer.status_code not in TRANSIENT_STATUS:
             raise RefusedError(what, cause=said, advice=_advice(self._host, said, self._reach))
-        passing = PassingError(what, cause=said)
+        passing = PassingError(what, cause=said, advice="Run the same command again later.")
         passing.wait = named_wait(answer.headers, time.time())
         raise passing
 

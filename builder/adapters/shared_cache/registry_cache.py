@@ -38,6 +38,12 @@ class _Object(BaseModel):
     layers: tuple[_Layer]
 
 
+class _Any(BaseModel):
+    """The field that every manifest has."""
+
+    version: int = Field(alias="schemaVersion")
+
+
 class RegistryCache:
     """A compile cache in the repository ``HOST/NAME``, which must allow a tag to be overwritten."""
 
@@ -48,7 +54,13 @@ class RegistryCache:
 
     def require(self) -> None:
         """See ``ports.CompileCache.require``."""
-        self._ask(partial(self._registry.manifest, _NOBODYS))
+        manifest = self._ask(partial(self._registry.manifest, _NOBODYS))
+        if manifest is not None and not _is_manifest(manifest):
+            raise TransferError(
+                f"{self.name} does not answer as a registry",
+                cause="it sent something else than a manifest",
+                advice="Check the registry's name.",
+            )
 
     def get(self, key: str) -> bytes | None:
         """See ``ports.CompileCache.get``. Raises ``TransferError`` for bytes of another digest.
@@ -104,6 +116,14 @@ class RegistryCache:
 
 def _tag(key: str) -> str:
     return key.replace("/", "-")
+
+
+def _is_manifest(data: bytes) -> bool:
+    try:
+        _Any.model_validate_json(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _layer(manifest: bytes) -> _Layer | None:

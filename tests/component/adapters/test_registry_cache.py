@@ -174,6 +174,34 @@ def test_what_is_no_registry_is_told_in_one_line(served: Served, monkeypatch: py
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("page", [b"<html>welcome</html>", b"", b"{}", b"[]"])
+def test_a_web_server_that_answers_everything_is_no_registry(
+    served: Served, monkeypatch: pytest.MonkeyPatch, page: bytes
+) -> None:
+    """Defect: the error came after the whole compile."""
+    monkeypatch.setattr(Handler, "do_GET", lambda self: self.answer(200, "text/html", page))
+    with pytest.raises(TransferError, match=r"/owner/name does not answer as a registry: .*\. Check the reg"):
+        cache_on(served).require()
+
+
+def test_a_repository_may_have_any_image_under_any_tag(served: Served) -> None:
+    manifest = b'{"schemaVersion": 2, "config": {}, "layers": []}'
+    served.hold("latest", "application/vnd.oci.image.manifest.v1+json", manifest)
+    cache_on(served).require()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_refusal_without_a_reason_is_a_sentence_with_advice(
+    served: Served, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Defect: the cause ended in ": .", and no advice followed."""
+    monkeypatch.setattr(Handler, "do_GET", lambda self: self.answer(status))
+    with pytest.raises(
+        TransferError, match=rf"was refused: {status} [\w ]+\. Run the same command again later"
+    ):
+        cache_on(served).require()
+
+
 def test_a_registry_that_lists_the_same_tags_for_ever_is_asked_twice(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

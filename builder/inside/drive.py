@@ -198,7 +198,9 @@ def report_budget(asked: int, own: int, budget: int) -> None:
     ``own`` is what the pool would have had without other builds: what was asked for, or less if less is free.
     """
     if budget < asked:
-        why = "no more is free" if budget == own else "a build that runs already set them"
+        why = (
+            "no more is free" if budget == max(pool.BLOCK_MIB, own) else "a build that runs already set them"
+        )
         say(f"all compilers together have {budget} MiB, and not the {asked} MiB of --memory: {why}")
 
 

@@ -29,20 +29,27 @@ def compiled_variants(project: Project) -> list[Variant]:
     return [one for one in project.variants.values() if one.in_all and not one.is_official]
 
 
+def left_out(project: Project) -> dict[str, str]:
+    """Return the variants that ``--all`` leaves out, by each architecture that they are compiled for."""
+    aside = [one for one in project.variants.values() if not one.in_all and not one.is_official]
+    return {str(arch): one.name for one in reversed(aside) for arch in one.sm}
+
+
 def divided(
     builds: Mapping[str, VariantBuild],
     architectures: Sequence[str],
     *,
     named: Collection[str],
     known: Iterable[str],
+    aside: Mapping[str, str],
     reporter: Reporter,
 ) -> dict[str, Sequence[str]]:
     """Return the architectures that each variant compiles, by the variant's name.
 
     Variants in ``named`` compile all, the others those that they have. ``known`` are the architectures of
-    variants that are not among ``builds``. Raises what ``VariantBuild.require_compiled`` does for a named
-    variant, ``ValidationError`` for an architecture that no variant has, and ``NothingToDoError`` if official
-    wheels have them all.
+    variants that are not among ``builds``, ``aside`` the variants that ``--all`` leaves out by architecture.
+    Raises what ``VariantBuild.require_compiled`` does for a named variant, ``ValidationError`` for an
+    architecture that no variant has, and ``NothingToDoError`` if official wheels have them all.
     """
     found: dict[str, Sequence[str]] = {}
     idle: list[NothingToDoError] = []
@@ -59,12 +66,21 @@ def divided(
         else:
             found |= {name: wanted} if wanted else {}
     if unknown := [one for one in architectures if one not in known]:
-        raise _unknown(unknown, known)
+        raise _left_out(unknown, aside) or _unknown(unknown, known)
     if not found:
         raise idle[0]
     for reason in idle:
         reporter.say(str(reason))
     return found
+
+
+def _left_out(unknown: Sequence[str], aside: Mapping[str, str]) -> ValidationError | None:
+    """Return the error for an architecture that only a variant outside ``--all`` has; ``None`` for others."""
+    one = next(filter(aside.get, unknown), None)
+    return one and ValidationError(
+        f"--arch: no variant of --all is compiled for {one}",
+        advice=f"{aside[one]} is: add --variant {aside[one]}.",
+    )
 
 
 def _unknown(unknown: Sequence[str], known: Iterable[str]) -> ValidationError:

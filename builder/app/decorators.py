@@ -11,7 +11,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
 from builder.app.compile_caches import answering, named_caches
-from builder.app.compiled_ahead import candidates, compiled_variants, divided
+from builder.app.compiled_ahead import candidates, compiled_variants, divided, left_out
 from builder.app.flags import FLAGS, make_wiring, parse_jobs, parse_memory, plan_options, require_cache
 from builder.builds.all_variants import require_memory
 from builder.builds.builders import named_builders
@@ -119,7 +119,14 @@ class ChosenVariants:
         chosen = replace(self, names=(*self.names, *(one.name for one in added)), every=False)
         builds = chosen.builds(jobs=jobs, memory=memory)
         known = {str(arch) for one in compiled_variants(project) for arch in one.sm}
-        found = divided(builds, architectures, named=self.names, known=known, reporter=self.wiring.reporter)
+        found = divided(
+            builds,
+            architectures,
+            named=self.names,
+            known=known,
+            aside=left_out(project),
+            reporter=self.wiring.reporter,
+        )
         for name in found:
             builds[name].require_engine()
         require_memory([builds[name] for name in found])

@@ -10,6 +10,7 @@ import pytest
 from builder.adapters.shared_cache.compile_cache import FolderCache
 from builder.app.decorators import ChosenVariants
 from builder.errors import NothingToDoError, ToolMissingError, ValidationError
+from builder.gpu.architectures import Arch
 from builder.pipeline.plan import PlanOptions, plan
 from builder.ports import CompileCaches
 from builder.project.build_plan import BuildPlan
@@ -89,6 +90,20 @@ def test_an_architecture_that_no_variant_has_is_told_with_the_nearest(
     with pytest.raises(ValidationError) as refused:
         divided(chosen(site, every=True), *architectures)
     assert str(refused.value) == f"--arch: no variant is compiled for {lacking}. {THERE}"
+
+
+def test_an_architecture_that_only_a_variant_outside_all_has_is_told_with_its_name(site: Site) -> None:
+    """Defect: the message was that no variant is compiled for it."""
+    project = site.shop.project
+    spark = replace(project.variants["latest"], name="spark", in_all=False, sm=(Arch.parse("121"),))
+    site.shop.__dict__["project"] = replace(project, variants={**project.variants, "spark": spark})
+    for every in (False, True):
+        with pytest.raises(ValidationError) as refused:
+            divided(chosen(site, every=every), "121")
+        assert str(refused.value) == (
+            "--arch: no variant of --all is compiled for 121. spark is: add --variant spark."
+        )
+    assert divided(chosen(site, "spark"), "121") == [("spark", ["121"])]
 
 
 def test_what_official_wheels_have_is_nothing_to_compile(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

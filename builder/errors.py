@@ -90,6 +90,10 @@ class ToolMissingError(BuilderError):
     exit_code = 4
 
 
+class EngineLostError(ToolMissingError):
+    """A Docker engine or builder answered at first, and went away during a build."""
+
+
 class CommandError(BuilderError):
     """A program ran and failed.
 

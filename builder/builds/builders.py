@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from builder.errors import ToolMissingError, ValidationError
+from builder.errors import EngineLostError, ToolMissingError, ValidationError
 from builder.formats.text import nearest
 from builder.ports import Engine, Reporter
+
+_OWN = "default"
+"""The name of this machine's own engine, as a builder and as a context."""
 
 _LISTS = {
     "builder": "`docker buildx ls` lists the builders.",
@@ -34,6 +37,16 @@ class Builders:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def have_own_engine(self) -> bool:
+        """Whether this machine's own engine compiles, perhaps beside other builders."""
+        return not self._names or _OWN in self._names
+
+    @property
+    def are_own_engine(self) -> bool:
+        """Whether no other engine compiles than this machine's own."""
+        return self._names in ([], [_OWN])
+
     def compile(
         self, work: Callable[[str | None], None], home: int, *, engine: Engine, reporter: Reporter
     ) -> None:
@@ -46,7 +59,7 @@ class Builders:
         with self._taken(home) as name:
             try:
                 work(name)
-            except ToolMissingError:
+            except EngineLostError:
                 if name is None or not self._others_answer(name, engine):
                     raise
             else:

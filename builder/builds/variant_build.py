@@ -436,7 +436,7 @@ class VariantBuild:
         engine = self._wiring.engine
         with suppress(BuilderError):  # an engine without facts stops no build
             if folder := engine.facts().folder:
-                held, here = engine.resources(), not self._options.builders
+                held, here = engine.resources(), self._options.builders.have_own_engine
                 yield from engine_needs(
                     decided, rendered, self._wiring.lock, held, folder, tools=tools, compiles=here
                 )
@@ -461,7 +461,7 @@ class VariantBuild:
 
         It is ``None`` without an engine, and on other builders without ``--jobs``.
         """
-        if self._options.jobs or self._options.builders:
+        if self._options.jobs or not self._options.builders.are_own_engine:
             return self._options.jobs
         try:
             return self._wiring.engine.facts().cpus

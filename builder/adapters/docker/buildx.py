@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from builder.adapters.docker.registry import refused
 from builder.adapters.process import TAIL_LINES
-from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
+from builder.errors import BuilderError, CommandError, DiskError, EngineLostError, ToolMissingError
 from builder.files.disk import says_full
 from builder.inside.status import MARK
 from builder.ports import EngineResource, ImageBuild, Runner
@@ -164,7 +164,7 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
     """Return the error for a failed build; ``text`` is the log's end, ``tail`` the programs' last output."""
     who = f"Builder {request.builder}" if request.builder else "The Docker engine"
     if _GONE.search(text):
-        return ToolMissingError(
+        return EngineLostError(
             f"{who} went away while building {request.target}",
             details=text.splitlines(),
             advice="Start it and run the same command again: finished units are cached.",

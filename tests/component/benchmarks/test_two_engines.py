@@ -15,7 +15,7 @@ from benchmarks.two_engines import StoppingConsole, arguments, line, main, recor
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.process import ProcessRunner
 from builder.binary.library_names import PROVIDER
-from builder.errors import CommandError, ToolMissingError
+from builder.errors import CommandError, EngineLostError
 from builder.pipeline.compile import StageBuild
 from builder.ports import Completed
 from builder.project.build_plan import NOTHING_RENDERED
@@ -151,7 +151,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, 
                 for share in (0.2, 0.5, 0.7, 1):
                     show(share, f"{share:.0%}")
                     if artifact.with_name(means.builder) in dead:
-                        raise ToolMissingError(f"{means.builder} went away")
+                        raise EngineLostError(f"{means.builder} went away")
                     if share >= fails_at.get(means.builder, 2):
                         raise CommandError("a compiler failed")
             artifact.mkdir()

@@ -7,10 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from builder.builds.builders import Builders, named_builders
-from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, ValidationError
+from builder.errors import (
+    BuilderError,
+    CommandError,
+    DiskError,
+    EngineLostError,
+    ToolMissingError,
+    ValidationError,
+)
 from tests.support.fakes.ports import FakeEngine, FakeReporter
 
-GONE = ToolMissingError("Builder went away while building artifact.")
+GONE = EngineLostError("Builder went away while building artifact.")
 
 
 class Farm:
@@ -65,7 +72,14 @@ def test_a_builder_that_goes_away_hands_its_work_to_another_one() -> None:
     assert farm.reporter.lines == [said]
 
 
-@pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), DiskError("no space left")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommandError("nvcc exited with 1"),
+        DiskError("no space left"),
+        ToolMissingError("pip is not on PATH"),
+    ],
+)
 def test_what_fails_for_another_reason_is_not_tried_again(error: BuilderError) -> None:
     farm = Farm("one", "two", one=error)
     with pytest.raises(type(error)):

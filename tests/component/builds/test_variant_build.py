@@ -28,6 +28,7 @@ from builder.errors import (
     CommandError,
     ConfigError,
     DiskError,
+    EngineLostError,
     NothingToDoError,
     ToolMissingError,
     ValidationError,
@@ -320,7 +321,7 @@ def leaves(site: Site, builder: str) -> None:
     def build(request: ImageBuild, on_line: Callable[[str], None]) -> None:
         export(request, on_line)
         if request.builder == builder:
-            raise ToolMissingError(f"Builder {builder} went away")
+            raise EngineLostError(f"Builder {builder} went away")
 
     site.engine.on_build = build
 
@@ -359,6 +360,31 @@ def test_a_builder_that_fails_leaves_nothing_half_made(site: Site) -> None:
 def test_how_long_other_machines_take_is_not_guessed(site: Site) -> None:
     flagged(site, builders=Builders(("one",))).show_plan()
     assert "on how many cores is not known here" in site.reporter.lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("names", "compiles", "knows_cores"),
+    [
+        ((), True, True),
+        (("default",), True, True),
+        (("default", "one"), True, False),
+        (("one",), False, False),
+    ],
+)
+def test_the_own_engine_is_counted_under_its_name_too(
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    compiles: bool,
+    knows_cores: bool,
+) -> None:
+    """Defect: with ``--builder default`` its disk and its cores were not counted."""
+    facts = replace(site.engine.facts(), folder=tmp_path)
+    monkeypatch.setattr(site.engine, "facts", lambda: facts)
+    build = flagged(site, builders=Builders(names))
+    assert ("compile" in {need.step for need in build.disk_needs()}) == compiles
+    assert (build.jobs() is not None) == knows_cores
 
 
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:

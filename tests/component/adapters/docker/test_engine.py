@@ -23,7 +23,14 @@ from docker.types import Mount
 
 from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
-from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
+from builder.errors import (
+    BuilderError,
+    CommandError,
+    DiskError,
+    EngineLostError,
+    ToolMissingError,
+    TransferError,
+)
 from builder.ports import Completed, ContainerRun, EngineResource, ImageBuild
 from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeRunner
@@ -239,7 +246,7 @@ def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
     assert error.tail == (said[0], said[2])
 
 
-GONE = (ToolMissingError, r"(?s)went away while building artifact\n.*run the same command")
+GONE = (EngineLostError, r"(?s)went away while building artifact\n.*run the same command")
 
 FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\n")
 
@@ -280,7 +287,7 @@ def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
 @pytest.mark.parametrize(
     ("said", "kind", "told"),
     [
-        ("ERROR: rpc error: code = Unavailable desc = EOF", ToolMissingError, "Builder far went away while"),
+        ("ERROR: rpc error: code = Unavailable desc = EOF", EngineLostError, "Builder far went away while"),
         ("write /x: no space left on device", DiskError, "Builder far or there had no space left while"),
     ],
 )

@@ -20,6 +20,7 @@ from pathlib import Path
 from builder.errors import DiskError
 from builder.formats.package_names import LINUX
 from builder.package.contents import required_files
+from builder.pipeline.render import ninja_tree
 from builder.ports import EngineResource, Rootfs, Store
 from builder.project.bases import Base, SuiteSystem
 from builder.project.build_plan import BuildPlan, Rendered
@@ -163,20 +164,20 @@ def engine_needs(
     *,
     tools: str | None,
     compiles: bool,
+    ahead: str = "",
 ) -> Iterator[DiskNeed]:
     """Yield the disk space of steps in an engine that has ``held``, and whose data are in ``folder``.
 
     ``tools`` is the base whose tools check the package, ``None`` if no package is made; ``compiles`` is
-    whether the engine would compile.
+    whether the engine would compile, ``ahead`` the value of the Dockerfile's ``AHEAD``.
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
     if tools and not any(name.startswith(f"image ortpacks/bare:{tools}-") for name in names):
         yield DiskNeed(step="check tools", size=_TOOLS, folder=folder, thing=tools)
-    if compiles and plan.origin is Origin.SOURCE and plan.profile:
-        compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
-        if not any(name.startswith(compiled) for name in names):
-            trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))
-            yield DiskNeed(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
+    tree = f"cache {ninja_tree(plan, rendered.toolchain_key)}{ahead}"
+    if compiles and plan.origin is Origin.SOURCE and tree not in names:
+        trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))
+        yield DiskNeed(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
 
 
 def together(needs: Mapping[str, Iterable[DiskNeed]]) -> Iterator[DiskNeed]:

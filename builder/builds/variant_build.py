@@ -211,7 +211,7 @@ class VariantBuild:
             decided = self.plan()
             targets = self._targets(decided, architectures)
             self.require_memory()
-            self._require_space(self._compile_needs(decided))
+            self._require_space(self._compile_needs(decided, targets))
             rendered = self._render(decided)
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(targets)}"):
                 if len(self._options.builders) > 1:
@@ -424,21 +424,30 @@ class VariantBuild:
         beside = tool_needs(wiring.project.bases[tools], self._store, rootfs, wiring.cache)
         return (*found, *beside, *self._engine_needs(decided, rendered, tools))
 
-    def _compile_needs(self, decided: BuildPlan) -> tuple[DiskNeed, ...]:
+    def _compile_needs(self, decided: BuildPlan, architectures: Sequence[str]) -> tuple[DiskNeed, ...]:
         """Return the disk space of compiling alone."""
         wiring = self._wiring
         rendered = render(decided, wiring.lock, wiring.loader)
         found = compile_needs(decided, rendered, self._store, cache=wiring.cache, dist=wiring.dist)
-        return (*found, *self._engine_needs(decided, rendered, None))
+        return (*found, *self._engine_needs(decided, rendered, None, "-".join(architectures)))
 
-    def _engine_needs(self, decided: BuildPlan, rendered: Rendered, tools: str | None) -> Iterator[DiskNeed]:
+    def _engine_needs(
+        self, decided: BuildPlan, rendered: Rendered, tools: str | None, ahead: str = ""
+    ) -> Iterator[DiskNeed]:
         """Yield the disk space in this machine's engine; none if it does not say where it has its data."""
         engine = self._wiring.engine
         with suppress(BuilderError):  # an engine without facts stops no build
             if folder := engine.facts().folder:
                 held, here = engine.resources(), self._options.builders.have_own_engine
                 yield from engine_needs(
-                    decided, rendered, self._wiring.lock, held, folder, tools=tools, compiles=here
+                    decided,
+                    rendered,
+                    self._wiring.lock,
+                    held,
+                    folder,
+                    tools=tools,
+                    compiles=here,
+                    ahead=ahead,
                 )
 
     def _require_room_for_image(self, service: bool) -> None:

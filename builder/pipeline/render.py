@@ -135,10 +135,16 @@ def _view(plan: BuildPlan, key: str, lock: Lock) -> dict[str, object]:
         "cuobjdump": _base_name(plan.project.check.cuobjdump.spec),
         "headers": _base_name(plan.project.check.headers.spec),
         "toolchain_key": key,
-        "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
+        "tree": ninja_tree(plan, key),
     }
     views = (_system_view(plan.on.system, lock), _toolkit_view(plan), _source_view(plan, lock))
     return {name: value for view in (common, *views) for name, value in view.items()}
+
+
+def ninja_tree(plan: BuildPlan, key: str) -> str:
+    """Return the name of the cache mount with the Ninja tree of a toolchain; ``AHEAD`` is added to it."""
+    profile = plan.profile.value if plan.profile else "official"
+    return f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}"
 
 
 def _title(plan: BuildPlan) -> str:

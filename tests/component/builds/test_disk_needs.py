@@ -65,18 +65,31 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
         ((TOOLS,), {"compile": 3.6}),
         ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
         ((TOOLS, EngineResource("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
+        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-00000000", "x")), {"compile": 3.6}),
+        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f928050-52", "x")), {"compile": 3.6}),
     ],
-    ids=["nothing", "tools", "all", "another-variant"],
+    ids=["nothing", "tools", "all", "another-variant", "another-toolchain", "compiled-ahead"],
 )
 def test_what_the_engine_has_is_not_asked_for_again(
     tmp_path: Path, held: tuple[EngineResource, ...], expected: dict[str, float]
 ) -> None:
     plan = packages.plan(profile=Profile.LEAN)
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
-    rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel})
+    rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel}, toolchain_key="e09f9280")
     lock = Lock(pins={wheel.key: Pin(filename="f", size=GB, sha256="0" * 64)})
     found = engine_needs(plan, rendered, lock, held, tmp_path, tools="assembled", compiles=True)
     assert {need.step: round(need.size / GB, 2) for need in found} == pytest.approx(expected, abs=0.06)
+
+
+def test_what_was_compiled_ahead_is_in_a_tree_of_its_architectures(tmp_path: Path) -> None:
+    rendered = replace(NOTHING_RENDERED, toolchain_key="e09f9280")
+    plan = packages.plan(profile=Profile.LEAN)
+    held = [EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f928050-52", "x")]
+    for ahead, steps in (("50-52", []), ("50", ["compile"]), ("", ["compile"])):
+        found = engine_needs(
+            plan, rendered, Lock(pins={}), held, tmp_path, tools=None, compiles=True, ahead=ahead
+        )
+        assert [need.step for need in found] == steps
 
 
 def test_what_others_compile_takes_no_room_here(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ class BuilderError(Exception):
         """Return what is wrong, and the cause if there is one."""
         return f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
 
+    def warning(self, what: str) -> str:
+        """Return the headline, the advice, and ``what`` follows for work that goes on."""
+        return " ".join(filter(None, (_sentence(self.headline), self.advice, what)))
+
     def __str__(self) -> str:
         log = f"The whole log: {self.log}" if self.log else ""
         if self.details or log:

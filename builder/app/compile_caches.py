@@ -48,7 +48,7 @@ def answering(wiring: Wiring, caches: CompileCaches) -> CompileCaches:
         if caches.shared:
             caches.shared.require()
     except TransferError as error:
-        wiring.reporter.warn(f"{error.headline} The build goes on without it.")
+        wiring.reporter.warn(error.warning("The build goes on without it."))
         return replace(caches, shared=None)
     return caches
 
@@ -89,6 +89,8 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
         usage = (shared.name, *shared.usage()) if shared else None
     except BuilderError:
         show(wiring.console, mounts, None, builds)
+        for problem in problems:
+            wiring.reporter.warn(problem)
         raise
     show(wiring.console, mounts, usage, builds)
     if problems:

@@ -157,7 +157,7 @@ class _RequestServer:
         with self._lock:
             is_first = failed.setdefault(cache, error) is error
         if is_first:
-            self._reporter.warn(f"{error.headline} {what}")
+            self._reporter.warn(error.warning(what))
 
     def _count(self, what: str) -> None:
         with self._lock:

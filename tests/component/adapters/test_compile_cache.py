@@ -206,6 +206,14 @@ def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path, kind: type[Bu
         one.ask("PUT", KEY.replace("ab", "cd"), b"new")
 
 
+def test_a_warning_without_a_cause_is_two_sentences_and_has_the_advice(tmp_path: Path) -> None:
+    """Defect: "read-only may not be written Nothing more is stored there."."""
+    refusal, reporter = DiskError("read-only may not be written", advice="Allow it."), FakeReporter()
+    with ccache(CompileCaches(shared=ReadOnly(tmp_path, refusal)), reporter) as one:
+        one.ask("PUT", KEY, b"new")
+    assert reporter.lines[0] == "! read-only may not be written. Allow it. Nothing more is stored there."
+
+
 def test_a_result_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(TransferError, match="broken does not answer: cut"),
@@ -475,7 +483,7 @@ def test_a_redis_that_stores_nothing_is_still_read(said: bytes) -> None:
             cache.put(KEY, b"new")
     (warned,) = [line for line in reporter.lines if line[0] == "!"]
     assert "stores nothing: " in warned
-    assert "Nothing more is stored there." in warned
+    assert warned.endswith(" or let it take writes: its log says more. Nothing more is stored there.")
 
 
 NOT_REDIS = [b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x"]

@@ -127,6 +127,17 @@ def test_a_damaged_record_is_an_error_behind_all_else(
     assert all(each in text for each in (cache.name, MOUNTS[0].name, COMPILED.package))
 
 
+def test_a_damaged_record_is_told_beside_a_shared_one_that_fails(
+    full: tuple[Wiring, FolderCache], tmp_path: Path
+) -> None:
+    wiring, _ = full
+    (tmp_path / f"a{SUFFIX}").write_text("{")
+    with pytest.raises(TransferError, match="does not answer"):
+        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=False)
+    (warned,) = reported(wiring)
+    assert warned.startswith(f"! a{SUFFIX} is not JSON")
+
+
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError):
         show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)
@@ -176,7 +187,8 @@ def test_the_shared_one_is_named_by_flag_variable_or_project_and_may_be_away(
     assert answering(away, named_caches(away, None)).shared is None
     (warned,) = reported(away)
     assert warned.startswith("! redis://127.0.0.1:1 does not answer: Error 111 connecting to 127.0.0.1:1.")
-    assert warned.endswith("Connection refused. The build goes on without it.")
+    assert ". Connection refused. Start it, or correct the address (rediss:// for TLS). " in warned
+    assert warned.endswith(" The build goes on without it.")
 
 
 def test_a_folder_for_results_that_may_not_be_written_is_refused_before_the_compile(

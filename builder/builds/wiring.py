@@ -23,6 +23,7 @@ from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.git import download_tree
 from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
+from builder.adapters.shared_cache import sealed_cache
 from builder.adapters.signing_keys import VARIABLE
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
@@ -58,17 +59,20 @@ _MOST_WORKERS = 4
 
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
+_CACHE_SECRETS = (sealed_cache.VARIABLE, "REDISCLI_AUTH")
+"""The variables with secrets of compile caches, which only a build needs."""
+
 _TAKEN: dict[str, str] = {}
 """The secrets that ``without_secrets`` keeps, by variable."""
 
 
 @contextmanager
 def without_secrets() -> Iterator[None]:
-    """Take the signing key out of the process's environment during the block, where wirings still have it.
+    """Take secrets out of the process's environment during the block, where wirings still have them.
 
     Libraries start programs with that environment, as docker-py starts the Docker CLI's credential helpers.
     """
-    taken = {name: os.environ.pop(name) for name in (VARIABLE,) if name in os.environ}
+    taken = {name: os.environ.pop(name) for name in (VARIABLE, *_CACHE_SECRETS) if name in os.environ}
     _TAKEN.update(taken)
     try:
         yield
@@ -145,8 +149,13 @@ class Wiring:
 
     @cached_property
     def runner(self) -> ProcessRunner:
-        """The runner of all processes."""
-        return ProcessRunner(self.env, hints=_HINTS, secrets=(VARIABLE,))
+        """The runner of all processes but builds."""
+        return ProcessRunner(self.env, hints=_HINTS, secrets=(VARIABLE, *_CACHE_SECRETS))
+
+    @cached_property
+    def build_runner(self) -> ProcessRunner:
+        """The runner of builds in processes of their own, which may use compile caches."""
+        return ProcessRunner(self.env, secrets=(VARIABLE,))
 
     @cached_property
     def engine(self) -> Engine:

@@ -174,7 +174,7 @@ def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | N
     more = ["--dist", str(folder), *(["--jobs", str(jobs)] if jobs else [])]
     argv = [sys.executable, "-m", "builder.app.command_line", "build", *arguments, *more]
     with wiring.reporter.step(command):
-        wiring.runner.run(argv, cwd=wiring.root, env=wiring.env, on_line=wiring.console.show)
+        wiring.build_runner.run(argv, cwd=wiring.root, env=wiring.env, on_line=wiring.console.show)
 
 
 def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iterator[str]:

@@ -115,14 +115,15 @@ def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
     )
 
 
-def test_the_signing_key_is_for_the_verb_alone(machine: Machine) -> None:
+@pytest.mark.parametrize("name", ["ORTPACKS_SIGNING_KEY", "ORTPACKS_COMPILE_CACHE_KEY", "REDISCLI_AUTH"])
+def test_a_secret_is_for_the_verb_alone(machine: Machine, name: str) -> None:
     """dockerd, which ./run may start, would keep it for as long as the machine runs."""
-    note = """printf '%s %s\\n' "${0##*/}" "${ORTPACKS_SIGNING_KEY-none}" >>"$CALLS"\n"""
+    note = f"""printf '%s %s\\n' "${{0##*/}}" "${{{name}-none}}" >>"$CALLS"\n"""
     (machine.bin / "python3").write_text(f"#!{shutil.which('bash')}\n{note}{PYTHON}")
     machine.stub("docker", f"{note}exit 1")
-    for name in ("apt-get", "dockerd", "setsid"):
-        machine.stub(name, note)
-    done = machine.run("rebuild", "TAG", DOCKER_HOST="", ORTPACKS_SIGNING_KEY="a\nsecret", NEED_EXIT="1")
+    for program in ("apt-get", "dockerd", "setsid"):
+        machine.stub(program, note)
+    done = machine.run("rebuild", "TAG", DOCKER_HOST="", NEED_EXIT="1", **{name: "a\nsecret"})
     assert done.returncode == 0, done.stderr
     calls = machine.calls.read_text()
     assert calls.count(" none\n") >= 4

@@ -181,6 +181,27 @@ def test_a_credential_helper_of_docker_gets_no_key(
     assert os.environ[VARIABLE] == keys["pem"].read_text()
 
 
+def test_a_secret_of_compile_caches_reaches_builds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nested build without the key would use objects that were stored without it."""
+    names = {"ORTPACKS_COMPILE_CACHE_KEY", "REDISCLI_AUTH"}
+    for name in (*names, VARIABLE):
+        monkeypatch.setenv(name, "hush")
+    seen = {}
+
+    @verb()
+    def ask(_context: Context) -> None:
+        """Start programs."""
+        wiring = make_wiring()
+        for runner in (wiring.runner, wiring.build_runner):
+            said = runner.run(["env"], env=wiring.env).stdout
+            seen[runner] = {line.partition("=")[0] for line in said.splitlines() if line.endswith("=hush")}
+        seen["libraries"] = {name for name, value in os.environ.items() if value == "hush"}
+
+    program(Collection(ask)).run(["ortpacks", "ask"], exit=False)
+    assert [*seen.values()] == [set(), names, set()]
+    assert os.environ["REDISCLI_AUTH"] == "hush"
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

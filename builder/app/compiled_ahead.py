@@ -77,7 +77,9 @@ def divided(
 def _left_out(unknown: Sequence[str], aside: Mapping[str, str]) -> ValidationError | None:
     """Return the error for an architecture that only a variant outside ``--all`` has; ``None`` for others."""
     one = next(filter(aside.get, unknown), None)
-    return one and ValidationError(
+    if one is None:
+        return None
+    return ValidationError(
         f"--arch: no variant of --all is compiled for {one}",
         advice=f"{aside[one]} is: add --variant {aside[one]}.",
     )

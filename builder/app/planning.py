@@ -113,7 +113,7 @@ def _replace(folder: Path, fresh: Path) -> None:
         folder.rename(old)
     try:
         fresh.rename(folder)
-    except OSError:
+    except BaseException:  # an interrupt too, after which the folder of ``fresh`` is removed
         if old.exists():
             old.rename(folder)
         raise

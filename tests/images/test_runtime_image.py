@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import testinfra
@@ -29,9 +30,9 @@ from tests.support.real_packages import (
 pytestmark = pytest.mark.images
 
 STARTS, ATTEMPTS = 6, 3
-"""Limit of the time of a session's fallback, in starts of Python with ONNX Runtime, and attempts to keep it.
+"""Limit of the time of a session's fallback, in starts of Python with ONNX Runtime, and attempts.
 
-Measured on two cores: 3.3 to 4.3, in CPU time and on the clock.
+One attempt must keep it on the clock, and the mean of all in CPU time. Measured on two cores: 3.3 to 4.3, in CPU time and on the clock.
 """
 
 KINDS = ("cpu", "legacy", SERVICE, *FULL)
@@ -261,7 +262,7 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
     assert {one.rc for one in opened} == {0}
     providers, cpu, clock = zip(*(one.stdout.split() for one in opened), strict=True)
     assert set(providers) == {"cpu"}
-    assert min(map(float, cpu)) < STARTS, cpu
+    assert fmean(map(float, cpu)) < STARTS, cpu
     assert min(map(float, clock)) < STARTS, clock
     assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened[0].stderr
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.images
 STARTS, ATTEMPTS = 6, 3
 """Limit of the time of a session's fallback, in starts of Python with ONNX Runtime, and attempts.
 
-One attempt must keep it on the clock, and the mean of all in CPU time. Measured on two cores: 3.3 to 4.3, in CPU time and on the clock.
+One attempt must keep it on the clock, the mean of all in CPU time. Measured on two cores: 3.3 to 4.3 in both.
 """
 
 KINDS = ("cpu", "legacy", SERVICE, *FULL)

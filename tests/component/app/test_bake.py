@@ -138,6 +138,27 @@ def test_an_earlier_folder_that_cannot_be_replaced_stays(
     assert not list(tmp_path.glob("away.part-*"))
 
 
+def test_an_interrupt_leaves_the_earlier_folder(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the old folder is away and the new one not yet in its place."""
+    out = tmp_path / "away"
+    baked(site, "legacy", "latest", out=out)
+    before = sorted(out.rglob("*"))
+    rename, seen = Path.rename, list[Path]()
+
+    def interrupted(path: Path, target: Path) -> Path:
+        seen.append(path)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        baked(site, "legacy", out=out)
+    assert sorted(out.rglob("*")) == before
+
+
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: bool) -> None:
     out = tmp_path / "home"

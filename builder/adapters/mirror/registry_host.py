@@ -56,22 +56,15 @@ class RegistryHost:
 
     def published(self, tag: str) -> Release | None:
         """See ``release.assets.ReleaseHost.published``. Raises ``ReleaseConflictError`` for an image."""
-        content = self._manifest(tag)
-        if content is None:
-            return None
-        manifest = _release_in(content)
-        if manifest is None:
-            raise ReleaseConflictError(
-                f"{self._address(tag)} is no release",
-                cause="an image has that tag",
-                advice="Pass another --tag or name.",
-            )
-        return self._release(tag, manifest.files, draft=False)
+        manifest = self._release_under(tag)
+        return self._release(tag, manifest.files, draft=False) if manifest else None
 
     def latest(self) -> Release | None:
-        """See ``release.assets.ReleaseHost.latest``. It is the release that the tag ``latest`` names."""
-        content = self._manifest(LATEST)
-        manifest = _release_in(content) if content is not None else None
+        """See ``release.assets.ReleaseHost.latest``. It is the release that the tag ``latest`` names.
+
+        Raises ``ReleaseConflictError`` if that is an image, which ``publish`` would take the tag from.
+        """
+        manifest = self._release_under(LATEST)
         return self._release(manifest.tag, manifest.files, draft=False) if manifest else None
 
     def drafts(self, tag: str) -> list[Release]:  # noqa: ARG002
@@ -142,6 +135,20 @@ class RegistryHost:
                 f"{self._address(tag)} is not what was written",
                 advice="Is someone else publishing? Run it again.",
             )
+
+    def _release_under(self, tag: str) -> _Manifest | None:
+        """Return the release that has the tag; ``None`` if nothing has it."""
+        content = self._manifest(tag)
+        if content is None:
+            return None
+        manifest = _release_in(content)
+        if manifest is None:
+            raise ReleaseConflictError(
+                f"{self._address(tag)} is no release",
+                cause="an image has that tag",
+                advice="Pass another name in --to." if tag == LATEST else "Pass another --tag or name.",
+            )
+        return manifest
 
     def _manifest(self, tag: str) -> bytes | None:
         return self._retry(f"read {tag}", lambda: self._registry.manifest(tag))

@@ -167,6 +167,18 @@ def test_an_image_under_the_tag_is_left_alone(counter: Counter) -> None:
     assert counter.served.manifests[TAG] == before
 
 
+@pytest.mark.parametrize("options", [PublishOptions(), PublishOptions(dry_run=True)])
+def test_an_image_under_latest_is_left_alone_before_anything_is_sent(
+    counter: Counter, options: PublishOptions
+) -> None:
+    counter.served.image("latest", "sha256:1")
+    before = dict(counter.served.manifests)
+    with pytest.raises(ReleaseConflictError, match="latest is no release: an image has that tag"):
+        counter.mirror(options)
+    assert counter.served.manifests == before
+    assert counter.asked("send") == 0
+
+
 ENDLESS = f"""{{"artifactType": "application/vnd.ortpacks.release.v1", "layers": [
     {{"annotations": {{"org.opencontainers.image.title": "a"}}, "digest": "sha256:{"0" * 64}", "size": 1e999}}
 ]}}"""

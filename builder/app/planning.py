@@ -14,7 +14,7 @@ from builder.builds.wiring import Wiring
 from builder.config.new_variant import with_variant
 from builder.console import Console
 from builder.errors import NothingToDoError, ValidationError
-from builder.files.atomic_write import scratch_folder, write_file
+from builder.files.atomic_write import replace_folder, scratch_folder, write_file
 from builder.files.disk import absolute, disk_errors, resolved
 from builder.onnxruntime.explain import Explanation, explain
 from builder.pipeline.bake import BAKE_FILE, is_bakes, write_bake
@@ -97,23 +97,7 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
         rendered = {name: build.lay_out(fresh / name) for name, build in compiled.items()}
         write_bake(fresh, rendered, wiring.store(wiring.lock))
         with disk_errors(folder, also="If it is a mount point, name a folder in it."):
-            _replace(folder, fresh)
+            replace_folder(folder, fresh)
     wiring.reporter.say(
         f"{folder}: `docker buildx bake --file {BAKE_FILE}` there compiles {' '.join(rendered)}"
     )
-
-
-def _replace(folder: Path, fresh: Path) -> None:
-    """Put ``fresh`` in the place of ``folder``, which moves beside ``fresh``, or stays if that fails.
-
-    Raises ``OSError``, for a mount point among others.
-    """
-    old = fresh.with_name(f"{fresh.name}.old")
-    if folder.exists():
-        folder.rename(old)
-    try:
-        fresh.rename(folder)
-    except BaseException:  # an interrupt too, after which the folder of ``fresh`` is removed
-        if old.exists():
-            old.rename(folder)
-        raise

@@ -63,6 +63,23 @@ def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
         os.close(lock)
 
 
+def replace_folder(folder: Path, fresh: Path) -> None:
+    """Put ``fresh`` in the place of ``folder``, which moves beside ``fresh``, or stays if that fails.
+
+    ``fresh`` is from ``scratch_folder``, which removes the earlier folder too. Raises ``OSError``, for a
+    mount point among others.
+    """
+    old = fresh.with_name(f"{fresh.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    try:
+        fresh.rename(folder)
+    except BaseException:  # an interrupt too, after which the folder of ``fresh`` is removed
+        if old.exists():
+            old.rename(folder)
+        raise
+
+
 def _locked_file(dest: Path) -> Tuple[Path, IO[bytes]]:
     """Return a new part of ``dest``, locked.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +16,9 @@ from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ValidationError
-from builder.files.atomic_write import scratch_folder
+from builder.files.atomic_write import replace_folder, scratch_folder
 from builder.files.digest import Digest, LocalFile, file_digest
+from builder.files.disk import disk_errors
 from builder.findings.finding import Code, Finding, require_no_errors
 from builder.formats import index as index_format
 from builder.formats.index import IndexPackage, StoredArchive, entry_of
@@ -126,7 +126,9 @@ def _are_of(folder: Path, package: Path) -> bool:
     """Return whether the wheels in ``folder`` were made of this package."""
     wheels = sorted(folder.glob("*.whl"))
     try:
-        return bool(wheels) and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
+        return (
+            bool(wheels) and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
+        )
     except ConfigError:
         return False
 
@@ -188,9 +190,8 @@ def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
         for item, pin in officials.items():
             made.append(_wheel(wiring, source, (item, pin), store.fetch(item), fresh, made))
             wiring.reporter.say(f"{made[-1].name}  {made[-1].stat().st_size / _MB:,.1f} MB")
-        if folder.exists():
-            shutil.rmtree(folder)
-        fresh.rename(folder)
+        with disk_errors(folder):
+            replace_folder(folder, fresh)
     return tuple(folder / one.name for one in made)
 
 

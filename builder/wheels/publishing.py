@@ -20,7 +20,7 @@ from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.errors import NothingToDoError, ParseError, ReleaseConflictError, ValidationError
-from builder.files.atomic_write import scratch_folder, write_file
+from builder.files.atomic_write import replace_folder, scratch_folder, write_file
 from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
 from builder.formats import index as index_format
@@ -74,9 +74,7 @@ def write_index(wiring: Wiring, to: Path) -> Path:
         for name, text in pages.items():
             (fresh / name).write_text(text, encoding="utf-8")
         with disk_errors(project):
-            if project.exists():
-                shutil.rmtree(project)
-            fresh.rename(project)
+            replace_folder(project, fresh)
     for name, text in root_pages().items():
         write_file(to / name, text.encode())
     wiring.reporter.say(str(to))
@@ -184,10 +182,15 @@ def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_
 
 
 def _is_free(to: Path) -> bool:
-    """Return whether the path does not exist, or is an empty folder or an index of wheels."""
+    """Return whether the path does not exist, or is an index of wheels or a folder without other files.
+
+    A killed ``write_index`` leaves its scratch folder there, which the next one removes.
+    """
     if not to.is_dir():
         return not os.path.lexists(to)
-    return (to / DISTRIBUTION).is_dir() or not any(to.iterdir())
+    return (to / DISTRIBUTION).is_dir() or all(
+        path.name.startswith(f"{DISTRIBUTION}.part-") for path in to.iterdir()
+    )
 
 
 def _write_files(wiring: Wiring, found: Sequence[_Made], fresh: Path) -> None:

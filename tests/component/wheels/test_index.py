@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import html.parser
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from zipfile import ZipFile
@@ -238,6 +239,30 @@ def test_an_index_is_the_same_bytes_each_time_and_replaces_the_last_one(
     assert {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()} == before
 
 
+@pytest.mark.parametrize("of_index", [True, False])
+def test_an_interrupt_leaves_the_earlier_folder(
+    filled: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_index: bool
+) -> None:
+    """Ctrl-C comes when the new folder is to take its place."""
+    index, package = write_index(filled, tmp_path / "simple"), next(filled.dist.glob("ortpacks-cpu-*.zst"))
+    again: Callable[[], object] = partial(make_wheels, filled, package)
+    if of_index:
+        again = partial(write_index, filled, index)
+    folder = index / PROJECT if of_index else filled.dist / "wheels/cpu"
+    before = sorted(folder.iterdir())
+    rename, interrupts = Path.rename, [KeyboardInterrupt]
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if target == folder and interrupts:
+            raise interrupts.pop()
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        again()
+    assert sorted(folder.iterdir()) == before
+
+
 def test_without_a_wheel_for_the_cpu_there_is_no_index(shop: Wiring, tmp_path: Path) -> None:
     make_wheels(shop, write_package(shop.dist))
     with pytest.raises(ValidationError, match=r"no wheels of 1\.23\.2 for the CPU, which pip takes"):
@@ -261,6 +286,13 @@ def test_a_folder_of_something_else_is_left_alone(filled: Wiring, tmp_path: Path
     with pytest.raises(ValidationError, match="holds something else than an index of wheels"):
         write_index(filled, tmp_path / "mine")
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
+
+
+def test_what_a_killed_run_left_is_removed(filled: Wiring, tmp_path: Path) -> None:
+    left = tmp_path / f"simple/{PROJECT}.part-4194305-0a1b2c3d/{PROJECT}"
+    left.mkdir(parents=True)
+    write_index(filled, tmp_path / "simple")
+    assert {one.name for one in (tmp_path / "simple").iterdir()} == {PROJECT, "index.html", "index.json"}
 
 
 def test_somebody_elses_wheel_among_them_is_told(shop: Wiring, tmp_path: Path) -> None:

@@ -105,12 +105,13 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
     made = []
     for variant, several in found.items():
         package, manifest = min(several, key=_rank)
-        if not wiring.lock.python_wheels(_requirement(manifest)):
+        pins = wiring.lock.python_wheels(_requirement(manifest))
+        if not pins:
             wiring.reporter.warn(
                 f"{variant} gets no wheels: inputs.lock has none of {_requirement(manifest)}."
             )
             continue
-        if not _are_of(wiring.dist / WHEELS / variant, package):
+        if not _are_of(wiring.dist / WHEELS / variant, package, len(pins)):
             make_wheels(wiring, package)
         made.append(variant)
     return tuple(made)
@@ -122,12 +123,12 @@ def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
     return manifest.layout, list(Form).index(form_of(package.name))
 
 
-def _are_of(folder: Path, package: Path) -> bool:
-    """Return whether the wheels in ``folder`` were made of this package."""
+def _are_of(folder: Path, package: Path, number: int) -> bool:
+    """Return whether ``folder`` has this number of wheels, one for each Python, made of this package."""
     wheels = sorted(folder.glob("*.whl"))
     try:
         return (
-            bool(wheels) and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
+            len(wheels) == number and source_package(wheels[0]).sha256 == stored(LocalFile.of(package)).sha256
         )
     except ConfigError:
         return False

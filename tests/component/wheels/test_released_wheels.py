@@ -90,6 +90,15 @@ def test_wheels_that_build_has_made_are_not_made_again(stall: WheelShop) -> None
     assert {one: one.stat().st_ino for one in (stall.dist / "wheels/modern").iterdir()} == made
 
 
+def test_wheels_of_which_one_is_missing_are_made_again(stall: WheelShop) -> None:
+    """As after ``lock`` has pinned the wheel of one more Python."""
+    add_wheels(stall.shop)
+    before = wheel_files(stall.dist)
+    next((stall.dist / "wheels/modern").iterdir()).unlink()
+    add_wheels(stall.shop)
+    assert wheel_files(stall.dist) == before
+
+
 def test_without_bundle_wheels_the_release_has_none_and_earlier_ones_go(stall: WheelShop) -> None:
     add_wheels(stall.shop)
     (stall.dist / f"{STEM}-cp39-cp39-{PLATFORM}.whl").write_bytes(b"not in SHA256SUMS, so not the release's")

@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.errors import IntegrityError, TransferError
 from builder.files.atomic_write import part_file
-from builder.files.digest import Digest, LocalFile, file_digest
+from builder.files.digest import Digest, LocalFile, chunks_of, file_digest
 from builder.files.disk import disk_errors, require_space
 from builder.ports import Reporter
 from builder.release.assets import UPLOADED, Asset, Release
@@ -92,8 +92,10 @@ class FolderHost:
             part_file(dest, needed=file.size) as part,
             self._reporter.progress(file.name, file.size) as advance,
         ):
-            shutil.copyfile(file.path, part.name)
-            advance(file.size)
+            for chunk in chunks_of(file.path):
+                part.write(chunk)
+                advance(len(chunk))
+            part.flush()
             _require_same(file, file_digest(Path(part.name)))
         return self._asset(dest, read=False)
 

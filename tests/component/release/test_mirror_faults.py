@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.mirror import folder_host
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.folder_host import FolderHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, chunks_of
 from builder.release.mirror import loads
 from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, whole
@@ -122,18 +124,27 @@ def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> N
     assert [path.name for path in (stand.root / ".drafts" / TAG).iterdir()] == []
 
 
+def test_a_file_that_is_gone_since_it_was_hashed_is_told_and_the_mirror_is_not_blamed(stand: Stand) -> None:
+    """As after another run of ``build`` or ``clean``."""
+    (package, *_) = stand.dist.glob("*.tar.zst")
+    gone = LocalFile.of(package)
+    package.unlink()
+    with pytest.raises(IntegrityError, match=rf"^{re.escape(str(package))} cannot be read: No such file"):
+        stand.converge([gone])
+
+
 def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, copied = shutil.copyfile, []
+    copied: list[Path] = []
 
-    def full(source: Path, target: str) -> str:
+    def full(source: Path) -> Iterator[bytes]:
         copied.append(source)
         if len(copied) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(source, target)
+        return chunks_of(source)
 
-    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(folder_host, "chunks_of", full)
     with pytest.raises(
         DiskError, match=r"does not fit: the disk or a quota was full.*Free space there and run"
     ):

@@ -65,7 +65,9 @@ def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[F
     findings = [finding for file in files for finding in _check_file(file, listed)]
     missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
     findings += [
-        Finding(Code.R003, name, f"{CHECKSUMS} names it, but it is not there. Build it again or clean.")
+        Finding(
+            Code.R003, name, f"{CHECKSUMS} names it, but it is not there. Build it again, or remove its line."
+        )
         for name in missing
     ]
     return [*findings, *check_count(files)]
@@ -225,7 +227,10 @@ def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
         key = (manifest.variant, manifest.platform, manifest.layout, form_of(name).value)
         other = first.setdefault(key, name)
         if other != name:
-            advice = f"{other} is for the same variant, in the same layout. Remove one of them."
+            advice = (
+                f"{other} is for the same variant, in the same layout. Remove one of them, its "
+                f".provenance.json, and their lines in {CHECKSUMS}."
+            )
             yield Finding(Code.R011, name, advice)
 
 

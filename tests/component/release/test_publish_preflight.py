@@ -152,6 +152,18 @@ def test_two_packages_of_one_variant(desk: Desk) -> None:
     assert "R011 ortpacks-legacy" in refused(desk, PublishOptions(allow=Leniency(lean=True)))
 
 
+def test_a_second_package_is_removed_as_the_findings_say(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy", profile="lean"))
+    (second,) = desk.dist.glob("ortpacks-legacy*-lean-*")
+    told = refused(desk, PublishOptions(allow=Leniency(lean=True)))
+    assert "Remove one of them, its .provenance.json, and their lines in SHA256SUMS." in told
+    second.unlink()
+    assert "it is not there. Build it again, or remove its line." in refused(desk)
+    sums = desk.dist / "SHA256SUMS"
+    sums.write_text("".join(line for line in sums.read_text().splitlines(True) if second.name not in line))
+    assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
+
+
 def test_a_layout_or_kind_of_archive_is_no_second_package(desk: Desk) -> None:
     write_package(desk.dist, manifest("legacy", layout="thin"))
     write_package(desk.dist, manifest("legacy"), suffix=".tar.gz")

@@ -57,16 +57,23 @@ class Libraries:
     """Operators without CUDA kernels, by domain, as the package's manifest lists them."""
 
 
-def find() -> Libraries:
-    """Return the libraries of ``ORT_DYLIB_PATH``, else of the client's package, else of the wheel."""
+def find(provider: str) -> Libraries:
+    """Return the libraries of ``ORT_DYLIB_PATH``, else of the client's package, else of the wheel.
+
+    A package without a library of ``provider`` is not used: no package has TensorRT's, and the package for
+    the CPU has none.
+    """
     named = os.environ.get(DYLIB)
     try:
         host = named or ask("env")["variables"][DYLIB]
-        return _of_package(Path(host).parent)
+        found = _of_package(Path(host).parent)
     except ClientError as error:
         return _of_wheel(f"no package: {error}")
     except ProviderError as error:
         return _of_wheel(str(error))
+    if sys.platform == _LINUX and not (found.folder / _PROVIDER.format(provider)).exists():
+        return _of_wheel(f"{found.name} has no {ORT_NAMES[provider]}: the wheel's is used")
+    return found
 
 
 def require(provider: str) -> None:
@@ -96,9 +103,8 @@ def load(libraries: Libraries, provider: str) -> None:
             with redirect_stdout(sys.stderr):  # it prints what it does not find
                 onnxruntime.preload_dlls()
         name = _PROVIDER.format(provider)
-        folder = libraries.folder if (libraries.folder / name).exists() else _capi()
-        _load(str(folder / _SHARED))
-        load_as(name, folder / name)
+        _load(str(libraries.folder / _SHARED))
+        load_as(name, libraries.folder / name)
     except OSError as error:
         raise ProviderError(str(error)) from error
 

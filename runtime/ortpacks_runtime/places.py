@@ -43,7 +43,7 @@ def prepare(name: str, wanted: Settings) -> Place:
     """
     with ThreadPoolExecutor() as asking:  # the client is a process of its own each time
         answer = asking.submit(devices)
-        found = libraries.find()
+        found = libraries.find(name)
     try:
         place = fitting(answer.result(), found, wanted)
         libraries.load(found, name)

@@ -623,7 +623,7 @@ def test_the_cpu_waits_for_no_advice(model: Path, monkeypatch: pytest.MonkeyPatc
 def test_libraries_and_devices_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(2, timeout=5)
 
-    def found() -> Libraries:
+    def found(_: str) -> Libraries:
         together.wait()
         return Libraries("ours", Path("lib"), None)
 

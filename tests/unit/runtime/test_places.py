@@ -49,7 +49,7 @@ def test_a_client_that_cannot_judge_a_gpu_which_the_package_predates_leaves_the_
 ) -> None:
     monkeypatch.setenv("ORTPACKS_CLIENT", "/no/such/ortpacks.pyz")
     monkeypatch.setattr(places, "devices", lambda: (gpu("8.8", 8192),))
-    monkeypatch.setattr(libraries, "find", lambda: PACKAGE)
+    monkeypatch.setattr(libraries, "find", lambda _: PACKAGE)
     with pytest.raises(ProviderError, match="the ortpacks client is not at /no/such"):
         places.prepare("cuda", Settings())
 

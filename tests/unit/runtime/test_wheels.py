@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from ortpacks_runtime import libraries
 from ortpacks_runtime.client import ClientError
-from ortpacks_runtime.providers import CUDA, ProviderError
+from ortpacks_runtime.providers import CUDA, ORT_NAMES, TENSORRT, ProviderError
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def package(variant: str, **capabilities: str) -> str:
 
 def test_its_capabilities_are_known_without_a_package(site: Path) -> None:
     put(site, package("modern", **{"8.6": "native", "12.0": "jit"}))
-    found = libraries.find()
+    found = libraries.find(CUDA)
     assert found.name == "ortpacks-onnxruntime-gpu 1.23.2 (modern)"
     assert found.capabilities == {"8.6": "native", "12.0": "jit"}
     assert found.folder == site / "onnxruntime/capi"
@@ -60,7 +60,7 @@ def test_the_wheel_for_the_cpu_says_that_it_is_and_how_to_get_the_other(
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"package": 1}'])
 def test_what_cannot_be_read_counts_as_another_wheel(site: Path, told: str) -> None:
     put(site, told)
-    assert libraries.find().name == "onnxruntime 1.23.2 (wheel)"
+    assert libraries.find(CUDA).name == "onnxruntime 1.23.2 (wheel)"
 
 
 def test_an_onnxruntime_from_elsewhere_is_not_taken_for_it(
@@ -68,7 +68,7 @@ def test_an_onnxruntime_from_elsewhere_is_not_taken_for_it(
 ) -> None:
     put(site, package("modern", **{"8.6": "native"}))
     monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "other/onnxruntime/__init__.py"))
-    assert libraries.find().capabilities is None
+    assert libraries.find(CUDA).capabilities is None
 
 
 def test_what_onnxruntime_prints_of_missing_libraries_is_no_part_of_an_answer(
@@ -79,5 +79,28 @@ def test_what_onnxruntime_prints_of_missing_libraries_is_no_part_of_an_answer(
     failed = "Failed to load libcublasLt.so.12"
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: sys.stdout.write(failed), raising=False)
     with pytest.raises(ProviderError):
-        libraries.load(libraries.find(), CUDA)
+        libraries.load(libraries.find(CUDA), CUDA)
     assert capsys.readouterr() == ("", failed)
+
+
+@pytest.mark.parametrize(
+    ("file", "provider", "used"),
+    [
+        ("libonnxruntime_providers_cuda.so", CUDA, "ours"),
+        ("libonnxruntime_providers_cuda.so", TENSORRT, "onnxruntime 1.23.2 (wheel)"),
+        ("libonnxruntime.so.1", CUDA, "onnxruntime 1.23.2 (wheel)"),
+    ],
+)
+def test_a_package_without_the_provider_leaves_it_to_the_wheel(
+    site: Path, monkeypatch: pytest.MonkeyPatch, file: str, provider: str, used: str
+) -> None:
+    """Packages have no TensorRT, and the one for the CPU has no CUDA. The report named them all the same, and
+    a GPU that they do not serve was refused."""
+    (site / "ours/lib").mkdir(parents=True)
+    (site / "ours/lib" / file).touch()
+    manifest = {"name": "ours", "onnxruntime": {"version": "1.23.2"}, "capabilities": {"8.6": "none"}}
+    (site / "ours/manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setenv("ORT_DYLIB_PATH", str(site / "ours/lib/libonnxruntime.so.1"))
+    found = libraries.find(provider)
+    assert found.name == used
+    assert found.note == ("" if used == "ours" else f"ours has no {ORT_NAMES[provider]}: the wheel's is used")

@@ -9,6 +9,7 @@ the path of the package's file. ``dlsym`` on an alias also searches the librarie
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import tempfile
 from pathlib import Path
@@ -35,7 +36,7 @@ def alias_of(name: str, file: Path) -> bytes:
     """Return the bytes of the alias, a shared library for the machine of ``file``. Raises ``OSError``."""
     with file.open("rb") as library:
         (machine,) = struct.unpack_from("<H", library.read(20), 18)
-    strings = b"\0" + name.encode() + b"\0" + str(file.resolve()).encode() + b"\0"
+    strings = b"\0" + name.encode() + b"\0" + os.fsencode(file.resolve()) + b"\0"
     symbols = _HEADER.size + 3 * _SEGMENT.size
     table = symbols + _SYMBOL
     text = table + 16

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -642,6 +643,18 @@ def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
     found = ctypes.CDLL("libortpacks-test-alias.so")
     found.fabs.restype, found.fabs.argtypes = ctypes.c_double, [ctypes.c_double]
     assert found.fabs(-27.0) == 27.0
+
+
+def test_an_alias_leads_to_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    """Defect: CUDA was refused with a message of Python's codec, and sessions went on with the CPU."""
+    math = next(
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line
+    )
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/M\xfcller"))
+    folder.mkdir()
+    shutil.copy(math, folder / "libm.so")
+    load_as("libortpacks-test-latin-1.so", folder / "libm.so")
+    assert ctypes.CDLL("libortpacks-test-latin-1.so")
 
 
 @asking

@@ -115,14 +115,13 @@ class FolderHost:
     def withdraw(self, release: Release) -> Release:
         """See ``release.assets.ReleaseHost.withdraw``. The public release stays until it is replaced.
 
-        The draft begins with hard links to the release's files, or empty where the file system has none.
+        The draft gets hard links to the release's files that it lacks, where the file system has such links.
+        What an interrupted replacement has copied stays in it.
         """
         self._mirror.require_listed(release.tag)
         draft = self._mirror.draft(release.tag)
         with disk_errors(draft):
-            if draft.exists():
-                shutil.rmtree(draft)
-            draft.mkdir()
+            draft.mkdir(exist_ok=True)
             for path in _inside(self._folder(release)):
                 with suppress(OSError):
                     (draft / path.name).hardlink_to(path)

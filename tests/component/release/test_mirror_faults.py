@@ -157,6 +157,29 @@ def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
     assert draft.items() <= {path.name: path.stat().st_ino for path in stand.release().iterdir()}.items()
 
 
+def test_an_interrupted_replacement_goes_on_with_what_it_has_copied(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.mirror()
+    fill(stand.dist, 90_000)
+    copied: list[Path] = []
+
+    def interrupted(source: Path) -> Iterator[bytes]:
+        copied.append(source)
+        if len(copied) == 2:
+            raise KeyboardInterrupt
+        return chunks_of(source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_host, "chunks_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stand.mirror(REPLACE)
+    first = (stand.root / ".drafts" / TAG / copied[0].name).stat().st_ino
+    stand.mirror(REPLACE)
+    assert (stand.release() / copied[0].name).stat().st_ino == first
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a file system of 256 KiB and return its folder; skip the test where mounting is not permitted."""

@@ -53,7 +53,7 @@ def show(
     maps = heat_maps(sources)
     if options.diff:
         old, new = sources
-        maps = (changes_map(old, new, compare(old.libraries, new.libraries)), *maps)
+        maps = (changes_map(old, new, compare(old.libraries, new.libraries), maps[0].gpus), *maps)
     views = ((html, page), (picture, svg))
     files = {path: view(maps, wiring.loader).encode() for path, view in views if path}
     show_answer(sources, options, files, wiring.console.show, wiring.reporter.say)

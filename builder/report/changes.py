@@ -77,39 +77,48 @@ def _lost_by_one(found: Comparison) -> Iterator[str]:
             yield f"By {'itself' if len(names) == 1 else 'themselves'} {listed(names)} lost {where(devices)}."
 
 
-def changes_map(old: InspectedSource, new: InspectedSource, found: Comparison) -> HeatMap:
-    """Return the heat map of two sources; a cell whose support changed has both letters, ``N→.``."""
+def changes_map(
+    old: InspectedSource, new: InspectedSource, found: Comparison, columns: Sequence[Gpu] | None = None
+) -> HeatMap:
+    """Return the heat map of two sources; a cell whose support changed has both letters, ``N→.``.
+
+    ``columns``: the GPUs of the maps that are drawn with it, which include those compared (default: these).
+    """
     pairs = [pair for pair in found.pairs if pair.has_code]
     folder = common_folder([pair.name for pair in pairs])
     named = [(printable(pair.name[len(folder) :]), pair) for pair in pairs]
-    total = _cells(found.changes, found.gpus)
+    gpus = tuple(found.gpus if columns is None else columns)
+    total = _cells(found.changes, gpus)
     return HeatMap(
         label=f"{printable(old.label)} → {printable(new.label)}",
-        gpus=found.gpus,
+        gpus=gpus,
         folder=printable(folder),
         sentence=sentence(found),
         promises=(),
-        rows=tuple(_row(name, pair, found.gpus) for name, pair in named),
+        rows=tuple(_row(name, pair, found.gpus, gpus) for name, pair in named),
         total=HeatMapRow(TOTAL, total, summary=True) if total else None,
         notes=tuple(_notes(named)),
         details=(),
     )
 
 
-def _row(name: str, pair: Pair, gpus: Sequence[Gpu]) -> HeatMapRow:
+def _row(name: str, pair: Pair, compared: Sequence[Gpu], gpus: Sequence[Gpu]) -> HeatMapRow:
     if pair.unread:
         return HeatMapRow(name, remark="one of the two cannot be read", unread=True)
     if not any(one.runnable for side in pair.sides for one in side):
         return HeatMapRow(name, remark=NOTHING_TO_RUN)
     containers = pair.new.coverage.containers if pair.new and pair.new.coverage else 0
-    return HeatMapRow(name, _cells(pair.changes(gpus), gpus), containers=containers)
+    return HeatMapRow(name, _cells(pair.changes(compared), gpus), containers=containers)
 
 
 def _cells(changes: Mapping[Capability, SupportChange], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    return tuple(_cell(gpu, changes[gpu.capability]) for gpu in gpus if gpu.capability in changes)
+    """Return a cell for each of ``gpus``; none without changes."""
+    return tuple(_cell(gpu, changes.get(gpu.capability)) for gpu in gpus) if changes else ()
 
 
-def _cell(gpu: Gpu, change: SupportChange) -> Cell:
+def _cell(gpu: Gpu, change: SupportChange | None) -> Cell:
+    if change is None:
+        return Cell(None, f"{HEADS[gpu.capability]}: not compared, because not both sources are for it.")
     old, new = change.old, change.new
     doubts = [
         f" Doubtful {when}: {verdict.doubt}."

@@ -8,17 +8,21 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.app.inspection import show
+from builder.binary.coverage import Support
+from builder.binary.verdict import X86_64
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ValidationError
+from builder.gpu.architectures import Capability
 from builder.inspector.answers import InspectOptions
 from builder.inspector.sources import require_places
-from builder.package.promise import InspectedSource
+from builder.package.promise import InspectedSource, Promise
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
 from tests.support.fakes.ports import FakeReporter, reported
@@ -56,6 +60,36 @@ def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.St
     schema("inspect").validate(said)
     assert reported(shop) == []
     assert (tmp_path / "map.html").is_file()
+
+
+PROMISED = Promise("p", "", sm=("88",), capabilities={Capability(8, 8): Support.NATIVE})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "columns"),
+    [
+        (  # wheels for two kinds of machines: the GPUs of ARM machines are not compared
+            InspectedSource("a", [replace(PROVIDER, machine=X86_64)]),
+            InspectedSource("b", [replace(PROVIDER, machine="aarch64")]),
+            19,
+        ),
+        (  # 8.8 is in a manifest alone: a thin package lacks the library that is for it
+            InspectedSource("a", [replace(PROVIDER, machine=X86_64)]),
+            InspectedSource("b", [replace(PROVIDER, machine=X86_64)], (PROMISED,)),
+            14,
+        ),
+    ],
+)
+def test_pictures_of_a_difference_have_a_cell_below_each_column(
+    shop: Wiring, tmp_path: Path, old: InspectedSource, new: InspectedSource, columns: int
+) -> None:
+    """Defect: the map of changes had fewer columns than the sources' maps, which ended in a traceback."""
+    picture = tmp_path / "map.svg"
+    show(shop, [old, new], InspectOptions(diff=True), tmp_path / "map.html", picture)
+    rows = picture.read_text(encoding="utf-8").split('<g role="row">')
+    assert {row.count('role="cell"><title>') for row in rows if "rowheader" in row} == {columns}
+    silent = sum(row.count("not compared, because not both sources are for it") for row in rows)
+    assert silent == 2 * (columns - 13)
 
 
 @pytest.mark.parametrize(

@@ -99,16 +99,27 @@ class Comparison:
     gpus: tuple[Gpu, ...]
     """The GPUs that are compared: those in machines that both sources are made for."""
     changes: Mapping[Capability, SupportChange]
-    """Changes of support by GPU, for all libraries of a source together; empty if neither has code to run."""
+    """Changes of support by GPU, for all ``read`` libraries together; empty if neither has code to run."""
     pairs: tuple[Pair, ...]
     """The new source's libraries in their order, then the old source's libraries without a partner."""
+
+    @property
+    def read(self) -> tuple[list[Inspected], list[Inspected]]:
+        """The old and the new libraries, without pairs of which one cannot be read."""
+        return _read(self.pairs)
 
 
 def compare(old: Sequence[Inspected], new: Sequence[Inspected]) -> Comparison:
     """Compute the difference from ``old`` to ``new``."""
     gpus = tuple(gpu for gpu in gpus_of([*old, *new]) if all(_is_for(gpu, side) for side in (old, new)))
-    before, now = (together(side, gpus) for side in (old, new))
-    return Comparison(gpus, _changes(before, now, gpus) if before or now else {}, _pairs(old, new))
+    pairs = _pairs(old, new)
+    before, now = (together(side, gpus) for side in _read(pairs))
+    return Comparison(gpus, _changes(before, now, gpus) if before or now else {}, pairs)
+
+
+def _read(pairs: Iterable[Pair]) -> tuple[list[Inspected], list[Inspected]]:
+    sides = [pair.sides for pair in pairs if not pair.unread]
+    return [one for old, _ in sides for one in old], [one for _, new in sides for one in new]
 
 
 def _changes(

@@ -121,7 +121,7 @@ def _changes(changes: Mapping[Capability, SupportChange]) -> dict[str, object]:
 
 def _pair(pair: Pair, gpus: Sequence[Gpu]) -> dict[str, object]:
     old, new = pair.sides
-    before, now = code_sizes(old), code_sizes(new)
+    before, now = ({}, {}) if pair.unread else (code_sizes(old), code_sizes(new))
     sizes: dict[str, dict[str, object]] = {}
     for kind, arch in sorted_code({*before, *now}):
         both = {"old": before.get((kind, arch), 0), "new": now.get((kind, arch), 0)}

@@ -16,6 +16,7 @@ from builder.package.promise import InspectedSource
 from builder.report.heatmap import (
     HEADS,
     NOTHING_TO_RUN,
+    PARTIAL_TOTAL,
     TOTAL,
     Cell,
     HeatMap,
@@ -49,7 +50,8 @@ def sentence(found: Comparison) -> str:
     files = "1 library" if unread == 1 else f"{unread:,} libraries"
     caution = f" But {files} cannot be read: what changed there is not known." if unread else ""
     if not found.changes:
-        return f"Neither holds device code that a GPU could run.{caution}"
+        nothing = "What can be read of both holds no" if unread else "Neither holds"
+        return f"{nothing} device code that a GPU could run.{caution}"
     alike: dict[tuple[Effect, Support, Support, bool], list[Capability]] = {}
     for device, change in found.changes.items():
         key = (change.effect, change.old.support, change.new.support, change.doubtful)
@@ -96,10 +98,14 @@ def changes_map(
         sentence=sentence(found),
         promises=(),
         rows=tuple(_row(name, pair, found.gpus, gpus) for name, pair in named),
-        total=HeatMapRow(TOTAL, total, summary=True) if total else None,
+        total=HeatMapRow(_total_name(found), total, summary=True) if total else None,
         notes=tuple(_notes(named)),
         details=(),
     )
+
+
+def _total_name(found: Comparison) -> str:
+    return PARTIAL_TOTAL if any(pair.unread for pair in found.pairs) else TOTAL
 
 
 def _row(name: str, pair: Pair, compared: Sequence[Gpu], gpus: Sequence[Gpu]) -> HeatMapRow:
@@ -148,21 +154,19 @@ def _notes(named: Iterable[tuple[str, Pair]]) -> Iterator[Note]:
 def changes_text(old: InspectedSource, new: InspectedSource, found: Comparison) -> str:
     """Return the text of the difference: sentence, heat map, and bytes of code before and now."""
     shown = changes_map(old, new, found)
-    groups = [(printable(pair.name), *pair.sides) for pair in found.pairs if pair.has_code]
-    every = [(TOTAL, old.libraries, new.libraries)] if len(groups) > 1 else []
-    sizes = [line for group in (*groups, *every) for line in _size_changes(*group)]
+    pairs = [pair for pair in found.pairs if pair.has_code and not pair.unread]
+    sizes = [line for pair in pairs for line in _size_changes(printable(pair.name), "file", *pair.sides)]
+    sizes += _size_changes(_total_name(found), "files", *found.read) if len(pairs) > 1 else ()
     head = [f"{'bytes':<20}{'before':>16}{'now':>16}{'difference':>17}"] if sizes else []
     return "\n".join([*wrapped(shown.sentence), "", text([replace(shown, sentence="")]), "", *head, *sizes])
 
 
-def _size_changes(name: str, old: Sequence[Inspected], new: Sequence[Inspected]) -> Iterator[str]:
+def _size_changes(name: str, files: str, old: Sequence[Inspected], new: Sequence[Inspected]) -> Iterator[str]:
     before, now = code_sizes(old), code_sizes(new)
     yield name
     for kind, arch in sorted_code({*before, *now}):
         yield _size_change(f"{_KINDS[kind]} {arch}", before.get((kind, arch), 0), now.get((kind, arch), 0))
-    yield _size_change(
-        "file" if name != TOTAL else "files", *(sum(one.size for one in side) for side in (old, new))
-    )
+    yield _size_change(files, *(sum(one.size for one in side) for side in (old, new)))
 
 
 def _size_change(what: str, before: int, now: int) -> str:

@@ -121,7 +121,15 @@ def test_what_cannot_be_read_is_told_and_fails(copied: Place, two: tuple[str, st
     said = json.loads(done.stdout)
     schema("inspect-diff").validate(said)
     assert said["sentence"].endswith("But 1 library cannot be read: what changed there is not known.")
-    assert said["libraries"][0]["capabilities"] == {}
+    gpu = said["libraries"][0]
+    assert (gpu["capabilities"], gpu["bytes"], gpu["size"]["new"]) == ({}, {}, 0)
+    shown = copied.run("inspect", *two, "--diff").stdout
+    assert "all that can be read" in shown
+    assert "SASS 75" not in shown.partition("libgone.so\n")[0], "its bytes are known on one side alone"
+    (Path(two[0]) / "libgone.so").unlink()
+    assert copied.run("inspect", *two, "--diff").stdout.startswith(
+        "What can be read of both holds no device code that a GPU could run. But 1 library cannot be read: "
+    )
 
 
 def test_two_are_compared_and_no_other_number(copied: Place, two: tuple[str, str]) -> None:

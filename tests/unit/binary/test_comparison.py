@@ -93,6 +93,16 @@ def test_where_neither_has_code_nothing_changed() -> None:
     assert compare([PLAIN], [PLAIN]).changes == {}
 
 
+def test_what_cannot_be_read_in_one_source_counts_in_neither() -> None:
+    """Defect: GPUs were lost or won by a library that was damaged in one of the sources."""
+    broken = Inspected(name="lib", problem="cut short")
+    assert compare([library("lib", 75)], [broken]).changes == {}
+    worst, other = library("lib", 60), library("other", 60, 75)
+    found = compare([worst, other], [broken, other])
+    assert found.read == ([other], [other])
+    assert {change.effect for change in found.changes.values()} == {Effect.SAME}
+
+
 def test_gpus_of_arm_machines_are_compared_where_both_are_for_arm() -> None:
     arm, intel = library("lib", 87, machine="aarch64"), library("lib", 86)
     assert Capability(8, 7) in compare([arm], [arm]).changes

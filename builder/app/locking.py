@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from builder.adapters.git import tag_commit
 from builder.adapters.store import FileStore, member_text
@@ -27,8 +28,8 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     """Write ``inputs.lock`` with a pin for every input of the project and for nothing else.
 
     Existing pins stay; with ``refresh`` all pins are made again. An input that may be open
-    (``InputKind.may_be_open``) and is out of reach gets an open pin, which a release refuses and the next
-    call tries again. Raises ``TransferError`` if another file cannot be fetched.
+    (``InputKind.may_be_open``) and is out of reach keeps its pin; without one it gets an open pin, which a
+    release refuses and the next call tries again. Raises ``TransferError`` if another file cannot be fetched.
     """
     reporter, known = wiring.reporter, _present_lock(wiring)
     with reporter.step("lock"):
@@ -131,13 +132,14 @@ def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str,
     """Return a pin for each item, and for each archive that git tags among the items need, by key."""
     known = _present_lock(wiring)
     store = wiring.store(known)
-    found = {item.key: _pin(item, wiring, store, leave=leave) for item in items}
+    pin = partial(_pin, wiring=wiring, store=store, known=known, leave=leave)
+    found = {item.key: pin(item) for item in items}
     further = [file for item in items for file in Lock(pins=found).files_of(item) if known.is_open(file)]
-    return {**found, **{item.key: _pin(item, wiring, store, leave=leave) for item in dict.fromkeys(further)}}
+    return {**found, **{item.key: pin(item) for item in dict.fromkeys(further)}}
 
 
-def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) -> Pin:
-    """Return the input's bytes or revision of today as a pin; an open pin if the input is out of reach.
+def _pin(item: Input, *, wiring: Wiring, store: FileStore, known: Lock, leave: bool) -> Pin:
+    """Return the input's bytes or revision of today as a pin; the known or an open pin if out of reach.
 
     Raises ``TransferError`` for an input that may not be open, and every other failure, unless ``leave`` is
     set: then one input stops no other.
@@ -148,6 +150,9 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
         out_of_reach = isinstance(error, TransferError | ToolMissingError) and item.kind.may_be_open
         if not (leave or out_of_reach):
             raise
+        if not known.is_open(item):
+            wiring.reporter.warn(f"{item.key} keeps its pin, because it is out of reach: {error}")
+            return known.pins[item.key]
         wiring.reporter.warn(
             f"{item.key} stays unpinned: a release needs `./run lock --missing` on a "
             f"machine that reaches it: {error}"

@@ -236,6 +236,22 @@ def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE].revision) == (COMMIT, DIGEST)
 
 
+def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect: a refresh replaced pins that only another machine can make by null."""
+    locking.lock_inputs(shop, refresh=False)
+    before = pins(shop).pins
+    (shop.root / DATA).parent.mkdir(parents=True)
+    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
+    unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
+    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": unreachable}))
+    take(monkeypatch, shop, Intake(sha256="2" * 64))
+    locking.lock_inputs(shop, refresh=True)
+    for key in (GIT, IMAGE):
+        assert pins(shop).pins[key] == before[key]
+        assert any(line.startswith(f"! {key} keeps its pin, because ") for line in reported(shop))
+    assert pins(shop).pins[CUDNN].sha256 == "2" * 64
+
+
 def test_missing_pins_only_what_has_none_and_is_in_reach(
     shop: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from builder.adapters.git import tag_commit
 from builder.adapters.store import FileStore, member_text
 from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import BuilderError, ToolMissingError, TransferError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, ToolMissingError, TransferError, ValidationError
 from builder.files.atomic_write import write_file
 from builder.files.disk import resolved
 from builder.findings.finding import require_no_errors
@@ -119,13 +120,26 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
     store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
     found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
     for spec in unread:
-        tree = store.unpack(wheels[spec])
-        files = [file for file in sorted(tree.rglob("*")) if is_named_like_a_library(file.name)]
-        readings = [read_file(file.name, file, symbols=False) for file in files]
-        found[spec] = missing_in([one.coverage for one in readings if one.coverage])
+        found[spec] = _unserved(spec, store.unpack(wheels[spec]))
         lacks = " ".join(map(str, found[spec]))
         wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
     write_file(wiring.root / DATA, dumps(found).encode())
+
+
+def _unserved(spec: str, tree: Path) -> tuple[Capability, ...]:
+    """Return the GPUs that the libraries of an unpacked wheel do not serve.
+
+    Raises ``CheckFailedError`` if there are none, or one cannot be read: then it would seem to serve all.
+    """
+    files = [file for file in sorted(tree.rglob("*")) if is_named_like_a_library(file.name)]
+    readings = [read_file(file.name, file, symbols=False) for file in files]
+    unread = [str(one.problem) for one in readings if one.problem]
+    if unread or not readings:
+        raise CheckFailedError(
+            f"which GPUs {spec} serves is not known, so nothing is recorded of it",
+            unread or ["it holds no library. Name the wheel that has them in variants.yaml."],
+        )
+    return missing_in([one.coverage for one in readings if one.coverage])
 
 
 def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:

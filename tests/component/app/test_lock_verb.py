@@ -185,6 +185,34 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
     assert read["nvidia-cudnn-cu12==9.10.2.21"] == ["5.3", "6.2", "7.2", "8.7", "11.0"]
 
 
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        ({"libx.so.12": elf({".nv_fatbin": sass(75)})[:100]}, r"(?s)error E001 libx\.so\.12: "),
+        ({"README": b""}, r"it holds no library\. Name the wheel that has them"),
+    ],
+)
+def test_a_wheel_that_cannot_be_read_does_not_serve_every_gpu(
+    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: dict[str, bytes], told: str
+) -> None:
+    """Defect: libraries that could not be read were skipped, and the wheel recorded as one for all GPUs."""
+
+    class Unread(Intake):
+        def unpack(self, item: Input) -> Path:
+            folder = self.folder / item.spec
+            folder.mkdir(parents=True)
+            for name, data in contents.items():
+                (folder / name).write_bytes(data)
+            return folder
+
+    take(monkeypatch, shop, Unread()).folder = tmp_path / "unpacked"
+    (shop.root / DATA).parent.mkdir(parents=True)
+    with pytest.raises(CheckFailedError, match=r"==\S+ serves is not known, so nothing is re") as caught:
+        locking.lock_inputs(shop, refresh=True)
+    assert re.search(told, str(caught.value))
+    assert not (shop.root / DATA).exists()
+
+
 def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
     old = Pin(filename="g", size=1, sha256="3" * 64)
     shop.lock_file.write_text(render_lock(Lock(pins={"wheel:gone==1": old})), encoding="utf-8")

@@ -11,9 +11,11 @@ import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
+from itertools import takewhile
 from typing import (
     Callable,
     Dict,
+    Iterable,
     Iterator,
     List,
     Mapping,
@@ -34,6 +36,9 @@ from builder.formats.text import SURROGATE
 T = TypeVar("T")
 
 _WIDTH = 60
+
+MOST_PROBLEMS = 100
+"""The most problems of one file that an error names."""
 
 _UNIONS = (Union, getattr(types, "UnionType", Union))
 """``Optional[X]`` and, from Python 3.10 on, ``X | None``."""
@@ -111,12 +116,13 @@ def problem_of_text(parse: Callable[[str], object], text: str, where: str) -> It
 def from_json(kind: Type[T], value: object, where: str) -> T:
     """Return the ``kind`` that a JSON value describes.
 
-    Raises ``SchemaError`` with the path of each wrong key, behind ``where``.
+    Raises ``SchemaError`` with the paths of the first ``MOST_PROBLEMS`` wrong keys, behind ``where``.
     """
     problems: List[str] = []
     result = _reader(cast("object", kind))(value, "", problems)
     if problems:
-        raise SchemaError([f"{where}: {problem}" for problem in problems])
+        shown = [*problems[:MOST_PROBLEMS], *(["and more"] if len(problems) > MOST_PROBLEMS else [])]
+        raise SchemaError([f"{where}: {problem}" for problem in shown])
     return cast("T", result)
 
 
@@ -158,12 +164,19 @@ def _read_list(kind: object, value: object, where: str, problems: List[str]) -> 
         problems.append(f"{where}: a list is wanted, found {_spell(value)}")
         return ()
     read = _reader(kind)
-    return tuple(read(item, f"{where}[{index}]", problems) for index, item in enumerate(value))
+    items = _while_few(enumerate(value), problems)
+    return tuple(read(item, f"{where}[{index}]", problems) for index, item in items)
+
+
+def _while_few(items: Iterable[T], problems: Sequence[str]) -> Iterator[T]:
+    """Yield items until there are more than ``MOST_PROBLEMS``: a file of anybody's may hold millions."""
+    return takewhile(lambda _: len(problems) <= MOST_PROBLEMS, items)
 
 
 def _read_map(kind: object, value: object, where: str, problems: List[str]) -> object:
     found, read = _as_object(value, where, problems), _reader(kind)
-    return {key: read(item, _below(where, key), problems) for key, item in found.items()}
+    items = _while_few(found.items(), problems)
+    return {key: read(item, _below(where, key), problems) for key, item in items}
 
 
 def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> object:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Iterator, Mapping, Optional, Tuple, Union
 
-from builder.errors import SchemaError
+from builder.errors import SchemaError, ValidationError
 from builder.formats.json_values import (
+    MOST_PROBLEMS,
     from_json,
     parse_json,
     problem_of_text,
@@ -32,6 +34,9 @@ class ModelRule:
 
 
 FORMAT = 4
+
+MANIFEST_LIMIT = 16 * 2**20
+"""The largest manifest that is read, in bytes; a real one has some ten thousand."""
 
 _WITHOUT_KERNELS = 3
 """The format before. It has no ``cannot_run``, which follows from its profile."""
@@ -185,15 +190,17 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     """Return the manifest in ``text``, a string or UTF-8; errors name its package by ``where``.
 
     The format before is read too, and its manifest gets the ``cannot_run`` that its profile implies. Raises
-    ``ParseError`` (no JSON), ``ValidationError`` (an unknown format) or ``SchemaError`` (naming every wrong
-    key or value).
+    ``ParseError`` (no JSON), ``ValidationError`` (an unknown format, or more than ``MANIFEST_LIMIT`` bytes)
+    or ``SchemaError`` (naming the wrong keys and values).
     """
     file = f"{where}: {MANIFEST}"
+    if len(text) > MANIFEST_LIMIT:
+        raise ValidationError(f"{file} has more than the {MANIFEST_LIMIT:,} bytes that are read.")
     value = parse_json(text, file)
     older = "Build the package again, or take it from a newer release."
     require_format(value, [_WITHOUT_KERNELS, FORMAT], file, older)
     manifest = from_json(Manifest, _upgraded(value), file)
-    problems = [f"{file}: {problem}" for problem in _problems_of(manifest)]
+    problems = [f"{file}: {problem}" for problem in islice(_problems_of(manifest), MOST_PROBLEMS)]
     if problems:
         raise SchemaError(problems)
     return manifest

@@ -18,7 +18,7 @@ from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import write_file
 from builder.findings.finding import Code, Finding, errors
 from builder.formats.package_names import PARTS_SUFFIX
-from builder.formats.text import nearest, shortened
+from builder.formats.text import nearest, printable, shortened
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES
 from builder.inspector.sources import require_places, require_two
@@ -107,7 +107,8 @@ def _changes(old: InspectedSource, new: InspectedSource, *, as_json: bool) -> st
     found, packages = compare(old.libraries, new.libraries), _packages(old, new)
     if as_json:
         return json.dumps(changes_document(old, new, found, packages), indent=2)
-    return "\n".join([changes_text(old, new, found), *(difference_lines(packages) if packages else ())])
+    lines = map(printable, difference_lines(packages) if packages else ())  # a manifest may be anybody's
+    return "\n".join([changes_text(old, new, found), *lines])
 
 
 def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:

@@ -15,6 +15,7 @@ from builder.binary.pe_macho import ForeignLibrary, read_foreign
 from builder.binary.verdict import alternatives, gpus_of, together, verdicts
 from builder.errors import IntegrityError
 from builder.findings.finding import Code
+from builder.formats.manifest import MANIFEST_LIMIT
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
@@ -84,8 +85,14 @@ def inspect_source(
 ) -> InspectedSource:
     """Return what was read of the libraries of one source, and what our packages' manifests in it promise."""
     found = inspect(libraries, deep=deep)
-    promises = (promise_of(file.read_bytes(), name.removesuffix(MANIFEST), found) for name, file in manifests)
+    promises = (promise_of(_beginning(file), name.removesuffix(MANIFEST), found) for name, file in manifests)
     return InspectedSource(label, found, tuple(promises))
+
+
+def _beginning(manifest: Path) -> bytes:
+    """Return the bytes of a manifest of anybody's; those of one that is too large to be read in part."""
+    with manifest.open("rb") as file:
+        return file.read(MANIFEST_LIMIT + 1)
 
 
 def document(sources: Sequence[InspectedSource]) -> dict[str, object]:

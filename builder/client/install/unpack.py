@@ -33,13 +33,10 @@ from builder.files.package_tar import (
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.index import loads as load_index
 from builder.formats.json_values import json_text
-from builder.formats.manifest import FileEntry, Manifest, loads
+from builder.formats.manifest import MANIFEST_LIMIT, FileEntry, Manifest, loads
 from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode
 from builder.formats.parts import SHA256
 from builder.formats.text import abridged
-
-MANIFEST_LIMIT = 16 * 2**20
-"""The largest manifest that is read, in bytes; a real one has some ten thousand."""
 
 COUNT_LIMIT = 10_000
 

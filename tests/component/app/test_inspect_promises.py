@@ -121,6 +121,28 @@ def test_an_archive_is_as_the_folder_it_unpacks_to(shop: Wiring, tmp_path: Path,
     assert list(shop.dist.iterdir()) == []
 
 
+def test_a_manifest_larger_than_any_is_a_finding(shop: Wiring, place: Path) -> None:
+    """Defect: one of 200 MB, less than one packed, took 5 GB of memory."""
+    written(place, content(package()))
+    with (place / "manifest.json").open("r+b") as file:
+        file.truncate(1 << 25)
+    (finding,) = promised(shop, place).findings
+    assert finding.message.endswith("manifest.json has more than the 16,777,216 bytes that are read.")
+
+
+def test_a_manifest_of_anybody_s_moves_no_cursor(shop: Wiring, tmp_path: Path) -> None:
+    """Defect: texts of manifests reached the terminal as they were, escape sequences too."""
+    base = replace(package().base, reason="\x1b[2Jgone\nline")
+    old, new = (
+        looked(shop, written(tmp_path / name, content(made)))
+        for name, made in (("old", package()), ("new", package(base=base)))
+    )
+    shop.console = Console(env={}, stream=(out := io.StringIO()))
+    show(shop, [old, new], InspectOptions(diff=True), None, None)
+    assert "\\x1b[2Jgone\\nline" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
 def test_a_library_that_lost_an_architecture(shop: Wiring, place: Path) -> None:
     lost = elf({".nv_fatbin": sass(75, 86) + sass(86)})
     found = looked(shop, written(place, content(package(), **{PROVIDER: lost, CUBLAS: CUBLAS_BYTES})))

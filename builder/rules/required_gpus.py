@@ -36,4 +36,15 @@ def check_required(
             message = f"on {device}: {_FAILS[verdict.support]}, because of {names}"
             yield Finding(Code.A009, verdict.because[0], message)
     if required and not found:
-        yield Finding(Code.A009, "", "on any GPU: there is no device code here")
+        yield Finding(Code.A009, "", f"on any GPU: {_why_none(libraries)}")
+
+
+def _why_none(libraries: Sequence[Inspected]) -> str:
+    """Return why none of the libraries has anything to run that is judged."""
+    if any(item.raw for item in libraries):
+        return "its device code lies outside of containers, so where it runs is not known"
+    if any(item.coverage for item in libraries):
+        return "there is nothing to run in its device code"
+    if any(item.problem for item in libraries):
+        return "there is no device code in what can be read here"
+    return "there is no device code here"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
-from builder.gpu.architectures import Capability
+from builder.gpu.architectures import Arch, Capability
 from builder.rules.required_gpus import check_required
-from tests.support.factories.libraries import coverage
+from tests.support.factories.libraries import BROKEN, IDLE, coverage
 
 BOTH = Inspected("liba.so", coverage(native="8.6", jit="9.0", mixed={"8.0": (7, 0, 3)}))
 """A library that runs natively on 8.6 and by JIT on 9.0, and that lacks kernels on 8.0."""
@@ -51,6 +52,20 @@ def test_more_than_three_libraries_are_counted() -> None:
 def test_a_gpu_of_arm_machines_is_not_asked_of_a_library_for_x86() -> None:
     library = Inspected("liba.so", coverage(native="12.0"), machine="x86-64")
     assert found([library], "12.1") == [("A009", "", "on 12.1: its machines are ARM, and this is not")]
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        (Inspected("liba.so", raw={Kind.SASS: {Arch(7, 5): 1}}), "its device code lies outside of "),
+        (IDLE, "there is nothing to run in its device code"),
+        (BROKEN, "there is no device code in what can be read here"),
+    ],
+)
+def test_device_code_that_is_not_judged_is_not_called_missing(library: Inspected, why: str) -> None:
+    """Defect: the table said that the code lies outside of containers, the finding that there is none."""
+    ((_, _, message),) = found([Inspected("libplain.so"), library], "8.6")
+    assert message.startswith(f"on any GPU: {why}")
 
 
 def test_without_device_code_no_gpu_is_served() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from builder.binary.coverage import (
     ContainerTally,
@@ -121,16 +122,17 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
 def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...]:
     """Return the groups of libraries of which a program loads one: their names differ in a number only.
 
-    Objects are never alternatives: all of them are linked into one library.
+    All libraries of one stem are in the same group, such as one for each Python. Objects are never
+    alternatives: all of them are linked into one library.
     """
     known = [item for item in items if item.runnable and item.kind is not FileKind.OBJECT]
     needed = {name for item in known for name in item.needed}
-    groups: dict[str, dict[str, Inspected]] = {}
+    groups: dict[str, dict[str, list[Inspected]]] = {}
     for item in known:
         stem = _stem(item.name)
         if not needed.intersection((item.name.rpartition("/")[2], item.soname)):
-            groups.setdefault(_NUMBER.sub("#", stem), {}).setdefault(stem, item)
-    return tuple(tuple(group.values()) for group in groups.values() if len(group) > 1)
+            groups.setdefault(_NUMBER.sub("#", stem), {}).setdefault(stem, []).append(item)
+    return tuple(tuple(chain(*group.values())) for group in groups.values() if len(group) > 1)
 
 
 def _stem(name: str) -> str:

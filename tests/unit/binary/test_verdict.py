@@ -46,6 +46,19 @@ def test_alternatives_are_what_differs_in_a_number_and_nobody_needs() -> None:
     assert alternatives(below) == (tuple(below),)
 
 
+def test_alternatives_for_each_python_are_in_one_group() -> None:
+    """Defect: those for a second Python were judged one by one, and the worst of them denied a GPU."""
+    pythons = [
+        replace(one, name=one.name.replace(".so", f".cpython-{python}.so"))
+        for one in (CUDA_118, CUDA_128)
+        for python in ("312", "313")
+    ]
+    (group,) = alternatives(pythons)
+    assert sorted(one.name for one in group) == sorted(one.name for one in pythons)
+    found = together(pythons)[BLACKWELL]
+    assert (found.support, found.doubt) == (Support.NATIVE, "so with 2 of 4 alternatives")
+
+
 def test_objects_are_no_alternatives() -> None:
     """A build's ``scan1.cu.o`` and ``scan2.cu.o`` are linked together, and each must run."""
     objects = [replace(CUDA_118, name="scan1.cu.o"), replace(CUDA_130, name="scan2.cu.o")]

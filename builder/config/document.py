@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
 from builder.formats.text import nearest
-from builder.project.kinds import documented
+from builder.project.kinds import TAG, documented
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the top of a file to a value."""
@@ -270,7 +270,7 @@ def shorten(value: str) -> str:
 
 def _is_tag(step: str | int) -> bool:
     """Return whether a step is pydantic's name of a kind of mapping (``project.kinds.by_key``), not a key."""
-    return isinstance(step, str) and step.startswith("<")
+    return isinstance(step, str) and step.startswith(TAG)
 
 
 def _choices(schema: object, location: Location) -> list[str]:
@@ -288,7 +288,7 @@ def _schema_at(schema: object, location: Location) -> dict[str, object]:
         properties, patterns = described.get("properties"), described.get("patternProperties")
         if _is_tag(step):
             kinds = (_dereferenced(kind, definitions) for kind in _as_list(described["oneOf"]))
-            described = next(kind for kind in kinds if str(step)[1:-1] in _as_mapping(kind["properties"]))
+            described = next(kind for kind in kinds if str(step)[1:] in _as_mapping(kind["properties"]))
         elif isinstance(step, int):
             described = _as_mapping(described["items"])
         elif properties:

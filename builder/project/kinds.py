@@ -31,6 +31,10 @@ from builder.project.inputs import Input, InputKind
 
 S = TypeVar("S")
 
+TAG = "\0"
+"""The first character of pydantic's names for the kinds of ``by_key``, which stand among the keys in a
+location. No key that somebody types begins with it."""
+
 
 class ProjectSection:
     """Base of the mappings of a file. Unknown keys are refused; ``documented`` has docstrings."""
@@ -110,12 +114,12 @@ def by_key(**kinds: object) -> GetPydanticSchema:
     """Return the annotation of a mapping of the kind whose key it has; of the first kind if it has none."""
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        choices = {f"<{key}>": handler.generate_schema(kind) for key, kind in kinds.items()}
+        choices = {f"{TAG}{key}": handler.generate_schema(kind) for key, kind in kinds.items()}
         return core_schema.tagged_union_schema(choices, discriminator=chosen)
 
     def chosen(value: object) -> str:
         there = [key for key in kinds if isinstance(value, dict) and key in value]
-        return f"<{[*there, *kinds][0]}>"
+        return f"{TAG}{[*there, *kinds][0]}"
 
     return GetPydanticSchema(schema)
 

@@ -48,6 +48,15 @@ def test_a_file_that_is_something_else_gets_one_line(text: str, message: str) ->
     assert error_of(text) == (SchemaError, [message])
 
 
+def test_a_placeholder_in_angle_brackets_is_a_key_as_others() -> None:
+    """Defect: a key that began with ``<`` was lost from the place, and at the top ended in a traceback."""
+    kind, lines = error_of(changed(("variants:\n", "variants:\n  <name>: 1\n")) + "<name>: 1\n")
+    told = [line.partition(": ")[2] for line in lines]
+    assert kind is SchemaError
+    assert told[0].startswith('variants["<name>"]: ')
+    assert told[-1].startswith('["<name>"]: unknown key (allowed: format, ')
+
+
 def test_another_format_is_the_only_problem_that_is_told() -> None:
     text = changed(("format: 1", "format: 2"), ("bundle:", "bundles:"))
     message = (

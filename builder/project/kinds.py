@@ -129,7 +129,7 @@ def one_of(words: Iterable[str]) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(list(words)))
 
 
-_NUMBER = r"(?:0|[1-9][0-9]*)"
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9.+~_-]*"
 
@@ -137,7 +137,7 @@ _POOL = rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}"
 
 _DEB = rf"pool/(?:{_SEGMENT}/)+[A-Za-z0-9][A-Za-z0-9.+-]*_[0-9][A-Za-z0-9.+~-]*_[a-z0-9-]+\.deb"
 
-_WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]+(?:\.[0-9]+)*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
+_WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]{1,9}(?:\.[0-9]{1,9})*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
 
 _GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
 

@@ -79,6 +79,16 @@ def test_a_long_value_is_cut() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("version: 1.23.2", "version: 1.{}.2"), ("cublas-cu12==12", "cublas-cu12=={}"), ('"12.9"', '"{}.9"')],
+)
+def test_a_number_in_a_version_has_nine_digits_at_most(old: str, new: str) -> None:
+    """Python converts no text of more than 4,300 digits."""
+    kind, [line] = error_of(changed((old, new.format("9" * 5000))))
+    assert (kind, ": not a " in line) == (ValidationError, True)
+
+
 def test_aliases_are_refused_before_they_unfold() -> None:
     levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 60)]
     kind, lines = error_of("a0: &a0 [x, x]\n" + "\n".join(levels))

@@ -51,12 +51,12 @@ class Served:
             text = answer.read()
         return json.loads(text) if path != "/metrics" else text.decode()
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self, *, within: float = 60) -> dict[str, Any]:
         """Return the answer of ``/readyz``, ready or with a reason, once no model is being opened.
 
-        Raises ``AssertionError`` with the container's log after 60 seconds.
+        Raises ``AssertionError`` with the container's log after ``within`` seconds.
         """
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 try:

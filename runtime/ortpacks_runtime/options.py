@@ -54,11 +54,11 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
     Raises ``ProviderError`` if TensorRT's engines cannot be kept.
     """
     if provider == TENSORRT:
-        cache = engine_cache()
         try:
+            cache = engine_cache()
             cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            what = f"{cache}: TensorRT's engines cannot be kept there: {error.strerror or error}"
+        except (OSError, RuntimeError) as error:
+            what = f"TensorRT's engines cannot be kept: {error}"
             raise ProviderError(what, "set XDG_CACHE_HOME to a folder that can be written") from error
         return {
             "device_id": str(ordinal),
@@ -82,6 +82,6 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
 
 
 def engine_cache() -> Path:
-    """Return the folder of TensorRT's compiled engines."""
+    """Return the folder of TensorRT's compiled engines. Raises ``RuntimeError`` for a user without a home."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "ortpacks" / "tensorrt"

@@ -39,6 +39,8 @@ _SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|
 
 _TAKEN = "a library, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
 
+_NOT_OPENED = "Archives in folders and in archives are not opened: name each of them."
+
 
 @dataclass(frozen=True)
 class SourceFiles:
@@ -71,7 +73,8 @@ class Opener:
             libraries = [one for one in named if one not in manifests]
             if not libraries:
                 raise NothingToDoError(
-                    f"No library for Linux or Windows in {shown(source)}", advice=f"Name {_TAKEN}."
+                    f"No library for Linux or Windows in {shown(source)}",
+                    advice=f"Name {_TAKEN}. {_NOT_OPENED}",
                 )
             yield SourceFiles(libraries, manifests)
 

@@ -109,6 +109,21 @@ def test_a_gpu_of_unknown_capability_is_named_to_its_provider(
     }
 
 
+def test_where_tensorrt_cannot_keep_its_engines_a_folder_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Path, "home", no_home)
+    for folder, why in ((str(tmp_path / "file"), "Not a directory"), ("", "home directory")):
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        with pytest.raises(ProviderError, match=f"engines cannot be kept: .*{why}") as caught:
+            provider_options("tensorrt", 0, "medium", None)
+        assert caught.value.do == "set XDG_CACHE_HOME to a folder that can be written"
+
+
 def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     options = provider_options("tensorrt", 2, "medium", gpu("8.6", 8192)["profile"])

@@ -515,11 +515,13 @@ def test_what_holds_no_library_is_told_and_what_could(opener: Opener, work: Path
     (work / "README").write_text("no library")
     (work / "empty").touch()
     (work / "folder").mkdir()
+    (work / "folder/one.zip").write_bytes(zipped({"one.so": LIBRARY}))
     (work / "empty.zip").write_bytes(zipped({}))
     (work / "none.tar.gz").write_bytes(gzip.compress(files({"README": b"text"})))
     assert said(opener, work / name, NothingToDoError) == (
         f"No library for Linux or Windows in {work / name}. Name a library, a folder, a wheel, a zip or tar "
-        "archive, a container image's file, or the URL of one."
+        "archive, a container image's file, or the URL of one. Archives in folders and in archives are not "
+        "opened: name each of them."
     )
 
 

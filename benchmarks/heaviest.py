@@ -1,11 +1,11 @@
 """This benchmark compiles the units that take most memory again and again, in a container with a limit.
 
-    python -m benchmarks.heaviest [--units 12] [--runs 10] [--memory 8G] [--json FILE]
+    python -m benchmarks.heaviest [--units 12] [--runs 10] [--jobs N] [--memory 8G] [--json FILE]
 
 The units are the CUDA units with the highest peaks in the sample of ``benchmarks.pieces``, compiled for
 ``modern``. ``builder/inside/drive.py`` compiles them as ``./run build --memory`` does, each time from an
-empty ccache. The container has that memory and no swap, so the kernel kills a compiler where units that run
-at once need more.
+empty ccache, ``--jobs`` at once (default: one for each core). The container has that memory and no swap, so
+the kernel kills a compiler where units that run at once need more.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.heaviest")
     for name, number in (("units", 12), ("runs", 10)):
         parser.add_argument(f"--{name}", type=count, default=number)
+    parser.add_argument("--jobs", type=count, default=0)
     parser.add_argument("--memory", type=_memory, default="8G")
     parser.add_argument("--json", type=result_file)
     asked = parser.parse_args()
     if asked.units > _CUDA_UNITS:
         parser.error(f"--units {asked.units}: the sample has {_CUDA_UNITS}")
     rows: list[Row] = []
-    for row in _runs(heaviest(asked.units), asked.runs, asked.memory):
+    for row in _runs(heaviest(asked.units), asked.runs, asked.jobs, asked.memory):
         rows.append(row)
         print(f"run {len(rows)}: {json.dumps(row)}", flush=True)
         if asked.json:
@@ -79,11 +80,17 @@ def heaviest(number: int) -> list[str]:
     return sorted(sample(_CUDA_UNITS, 1)[:-1], key=lambda unit: -known[unit].peak)[:number]
 
 
-def _runs(units: Sequence[str], runs: int, memory: int) -> Iterator[Row]:
+def _runs(units: Sequence[str], runs: int, jobs: int, memory: int) -> Iterator[Row]:
     """Yield the status, the number of kills so far, and the record of each run."""
     with configured_image(_VARIANT) as (name, text):
         limits = [f"--memory={memory}", f"--memory-swap={memory}"]
-        given = {"JOBS": 0, "MEMORY_MIB": memory >> 20, "AHEAD": "", "RUNS": runs, "UNITS": " ".join(units)}
+        given = {
+            "JOBS": jobs,
+            "MEMORY_MIB": memory >> 20,
+            "AHEAD": "",
+            "RUNS": runs,
+            "UNITS": " ".join(units),
+        }
         env = [f"--env={variable}={value}" for variable, value in given.items()]
         argv = ["docker", "run", "--rm", "--init", "--network=none", *limits, *env, name]
         script = f"{of_step(text)}{_RUNS}"

@@ -38,7 +38,15 @@ def test_targets_are_compiled_with_the_variables_and_flags_of_the_compile_step(t
 
 @pytest.mark.parametrize(
     "argument",
-    ["--memory=much", "--memory=0G", "--runs=0", "--units=many", "--json=/no/folder/file", "--json=/"],
+    [
+        "--memory=much",
+        "--memory=0G",
+        "--runs=0",
+        "--jobs=-1",
+        "--units=many",
+        "--json=/no/folder/file",
+        "--json=/",
+    ],
 )
 def test_a_wrong_argument_is_refused(
     argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

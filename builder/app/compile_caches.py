@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,8 +90,9 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
         usage = (shared.name, *shared.usage()) if shared else None
     except BuilderError:
         show(wiring.console, mounts, None, builds)
+        messages = Console(env=wiring.env, stream=sys.stderr) if as_json else wiring.reporter
         for problem in problems:
-            wiring.reporter.warn(problem)
+            messages.warn(problem)
         raise
     show(wiring.console, mounts, usage, builds)
     if problems:

@@ -138,6 +138,20 @@ def test_a_damaged_record_is_told_beside_a_shared_one_that_fails(
     assert warned.startswith(f"! a{SUFFIX} is not JSON")
 
 
+def test_a_document_stands_alone_on_standard_output(
+    full: tuple[Wiring, FolderCache], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Defect: the warning on a damaged record followed the document on standard output."""
+    wiring, _ = full
+    (tmp_path / f"a{SUFFIX}").write_text("{")
+    with pytest.raises(TransferError, match="does not answer"):
+        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=True)
+    document = json.loads("\n".join(shown(wiring)))
+    assert len(document["builds"]) == 1
+    assert reported(wiring) == []
+    assert capsys.readouterr().err.startswith(f"  ! a{SUFFIX} is not JSON")
+
+
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError):
         show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)

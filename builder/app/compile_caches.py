@@ -13,7 +13,7 @@ from builder.console import Console
 from builder.errors import BuilderError, ConfigError, DiskError, TransferError, ValidationError, os_error
 from builder.files.disk import absolute, is_file, is_folder, is_writable
 from builder.package.build_record import SUFFIX, CompileRecord, loads
-from builder.ports import CompileCache, CompileCaches, EngineResource
+from builder.ports import CompileCache, CompileCaches, EngineResource, Reporter
 
 
 def named_caches(
@@ -90,7 +90,7 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
         usage = (shared.name, *shared.usage()) if shared else None
     except BuilderError:
         show(wiring.console, mounts, None, builds)
-        messages = Console(env=wiring.env, stream=sys.stderr) if as_json else wiring.reporter
+        messages: Reporter = Console(env=wiring.env, stream=sys.stderr) if as_json else wiring.reporter
         for problem in problems:
             messages.warn(problem)
         raise

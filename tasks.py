@@ -476,7 +476,8 @@ def cache(
 ) -> None:
     """Show the compile caches, their sizes, and how many units of the builds in dist they answered."""
     wiring = make_wiring(dist)
-    compile_caches.show_caches(wiring, named_cache(wiring, compile_cache), as_json=json)
+    shared = named_cache(wiring, compile_cache)
+    compile_caches.show_caches(wiring, shared, document_console(wiring) if json else None)
 
 
 @verb(

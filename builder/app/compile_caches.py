@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from builder.builds.wiring import Wiring
@@ -13,7 +13,7 @@ from builder.console import Console
 from builder.errors import BuilderError, ConfigError, DiskError, TransferError, ValidationError, os_error
 from builder.files.disk import absolute, is_file, is_folder, is_writable
 from builder.package.build_record import SUFFIX, CompileRecord, loads
-from builder.ports import CompileCache, CompileCaches, EngineResource, Reporter
+from builder.ports import CompileCache, CompileCaches, EngineResource
 
 
 def named_caches(
@@ -74,14 +74,15 @@ def _opened(wiring: Wiring, address: str, where: str) -> CompileCache:
     return compile_cache(address, where, wiring.env)
 
 
-def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
+def show_caches(wiring: Wiring, shared: CompileCache | None, document: Console | None = None) -> None:
     """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
 
+    ``document``: the console for the JSON form; ``None`` for text.
     Raises ``ToolMissingError`` without an engine. After all else is shown, raises what ``CompileCache.usage``
     does, and ``ConfigError`` for damaged records of builds.
     """
     wiring.engine.facts()
-    show = _show_document if as_json else _show_lines
+    show = partial(_show_document, document) if document else partial(_show_lines, wiring.console)
     mounts = sorted(
         (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
     )
@@ -89,12 +90,11 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
     try:
         usage = (shared.name, *shared.usage()) if shared else None
     except BuilderError:
-        show(wiring.console, mounts, None, builds)
-        messages: Reporter = Console(env=wiring.env, stream=sys.stderr) if as_json else wiring.reporter
+        show(mounts, None, builds)
         for problem in problems:
-            messages.warn(problem)
+            wiring.reporter.warn(problem)
         raise
-    show(wiring.console, mounts, usage, builds)
+    show(mounts, usage, builds)
     if problems:
         raise ConfigError(problems)
 

@@ -13,6 +13,7 @@ import pytest
 from builder.adapters.shared_cache.compile_cache import FolderCache
 from builder.app.compile_caches import answering, named_cache, named_caches, show_caches
 from builder.app.decorators import ChosenVariants
+from builder.app.flags import document_console
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import ConfigError, DiskError, ToolMissingError, TransferError, ValidationError
@@ -57,7 +58,7 @@ def test_what_is_held_and_what_was_answered(
     full: tuple[Wiring, FolderCache],
 ) -> None:
     wiring, cache = full
-    show_caches(wiring, cache, as_json=False)
+    show_caches(wiring, cache)
     assert shown(wiring) == [
         "     74.0 MB  ortpacks-ccache, used never",
         "    926.8 MB  ortpacks-legacy, used 3 hours ago",
@@ -69,8 +70,8 @@ def test_what_is_held_and_what_was_answered(
 
 def test_as_json(full: tuple[Wiring, FolderCache]) -> None:
     wiring, cache = full
-    show_caches(wiring, None, as_json=True)
-    show_caches(wiring, cache, as_json=True)
+    show_caches(wiring, None, wiring.console)
+    show_caches(wiring, cache, wiring.console)
     alone, told = map(json.loads, shown(wiring))
     for each in (alone, told):
         schema("cache").validate(each)
@@ -90,12 +91,12 @@ def test_a_shared_one_that_does_not_answer_is_an_error_behind_all_else(
     wiring, _ = full
     away = named_cache(wiring, "redis://127.0.0.1:1")
     with pytest.raises(TransferError, match="does not answer"):
-        show_caches(wiring, away, as_json=False)
+        show_caches(wiring, away)
     *_, engine, build = shown(wiring)
     assert engine.endswith("on the engine; ./run clean --cache drops all of it")
     assert build == f"{COMPILED.package}: 3 of 530 units from ccache"
     with pytest.raises(TransferError, match="does not answer"):
-        show_caches(wiring, away, as_json=True)
+        show_caches(wiring, away, wiring.console)
     document = json.loads(shown(wiring)[-1])
     schema("cache").validate(document)
     assert document["shared"] is None
@@ -108,7 +109,7 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(
 ) -> None:
     wiring, _ = full
     with pytest.raises(ValidationError, match=r"typo is no folder"):
-        show_caches(wiring, named_cache(wiring, str(tmp_path / "typo")), as_json=False)
+        show_caches(wiring, named_cache(wiring, str(tmp_path / "typo")))
     assert not (tmp_path / "typo").exists()
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_record_is_an_error_behind_all_else(
     (tmp_path / f"a{SUFFIX}").write_text("{")
     (tmp_path / f"b{SUFFIX}").mkdir()
     with pytest.raises(ConfigError, match=rf"(?s)^a{SUFFIX} is not JSON.*b{SUFFIX}: it is a folder") as told:
-        show_caches(wiring, cache, as_json=as_json)
+        show_caches(wiring, cache, wiring.console if as_json else None)
     assert told.value.exit_code == 2
     text = "\n".join(shown(wiring))
     assert all(each in text for each in (cache.name, MOUNTS[0].name, COMPILED.package))
@@ -133,7 +134,7 @@ def test_a_damaged_record_is_told_beside_a_shared_one_that_fails(
     wiring, _ = full
     (tmp_path / f"a{SUFFIX}").write_text("{")
     with pytest.raises(TransferError, match="does not answer"):
-        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=False)
+        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"))
     (warned,) = reported(wiring)
     assert warned.startswith(f"! a{SUFFIX} is not JSON")
 
@@ -143,18 +144,19 @@ def test_a_document_stands_alone_on_standard_output(
 ) -> None:
     """Defect: the warning on a damaged record followed the document on standard output."""
     wiring, _ = full
+    wiring.console = Console(env={})
     (tmp_path / f"a{SUFFIX}").write_text("{")
+    shared = named_cache(wiring, "redis://127.0.0.1:1")
     with pytest.raises(TransferError, match="does not answer"):
-        show_caches(wiring, named_cache(wiring, "redis://127.0.0.1:1"), as_json=True)
-    document = json.loads("\n".join(shown(wiring)))
-    assert len(document["builds"]) == 1
-    assert reported(wiring) == []
-    assert capsys.readouterr().err.startswith(f"  ! a{SUFFIX} is not JSON")
+        show_caches(wiring, shared, document_console(wiring))
+    out, messages = capsys.readouterr()
+    assert len(json.loads(out)["builds"]) == 1
+    assert messages.startswith(f"  ! a{SUFFIX} is not JSON")
 
 
 def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolMissingError):
-        show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)
+        show_caches(shop(root, tmp_path, NoEngine()), None)
 
 
 def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(

@@ -295,8 +295,8 @@ class Wiring:
         tools = self.root / "requirements.lock"
         patches = [self.root / patch for patch in self.project.patches]
         named = (file for file in (licence, tools, *patches) if file.is_file())
-        inside = self.root / "builder/inside/unit.c"
-        return [*(self.root / "builder").rglob("*.py"), inside, *templates, *named]
+        inside = (self.root / "builder/inside").glob("*.[ch]")
+        return [*(self.root / "builder").rglob("*.py"), *inside, *templates, *named]
 
 
 def _path_with_venv(env: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Tests of the environment variables that a run passes on."""
+"""Tests of the environment variables that a run passes on, and of the files that determine a package."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,9 @@ def test_a_user_without_a_home_needs_a_cache_by_name(tmp_path: Path, monkeypatch
         _ = Wiring(tmp_path).cache
     monkeypatch.setenv("ORTPACKS_CACHE", str(tmp_path))
     assert Wiring(tmp_path).cache == tmp_path
+
+
+def test_all_programs_of_the_compile_step_determine_a_package() -> None:
+    copied = {file for file in (ROOT / "builder/inside").iterdir() if file.suffix in (".py", ".c", ".h")}
+    assert len(copied) > 10
+    assert copied <= set(Wiring(ROOT).code())

@@ -58,7 +58,8 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
             cache = engine_cache()
             cache.mkdir(parents=True, exist_ok=True)
         except (OSError, RuntimeError) as error:
-            what = f"TensorRT's engines cannot be kept: {error}"
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            what = f"TensorRT's engines cannot be kept: {why}"
             raise ProviderError(what, "set XDG_CACHE_HOME to a folder that can be written") from error
         return {
             "device_id": str(ordinal),

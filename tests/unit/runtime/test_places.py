@@ -110,16 +110,15 @@ def test_a_gpu_of_unknown_capability_is_named_to_its_provider(
 
 
 def test_where_tensorrt_cannot_keep_its_engines_a_folder_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    (tmp_path / "file").touch()
     monkeypatch.setattr(Path, "home", no_home)
-    for folder, why in ((str(tmp_path / "file"), "Not a directory"), ("", "home directory")):
+    for folder, why in (("/proc/none", "/proc/none: No such"), ("", "Could not determine home")):
         monkeypatch.setenv("XDG_CACHE_HOME", folder)
-        with pytest.raises(ProviderError, match=f"engines cannot be kept: .*{why}") as caught:
+        with pytest.raises(ProviderError, match=f"engines cannot be kept: {why}") as caught:
             provider_options("tensorrt", 0, "medium", None)
         assert caught.value.do == "set XDG_CACHE_HOME to a folder that can be written"
 
@@ -131,15 +130,6 @@ def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "ortpacks/tensorrt").is_dir()
     assert (options["device_id"], options["trt_fp16_enable"]) == ("2", "True")
     assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "False"
-
-
-def test_a_home_that_cannot_be_written_is_told_with_the_variable_for_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    with pytest.raises(ProviderError, match=r"^/proc/none/ortpacks/tensorrt: TensorRT's engines") as refused:
-        provider_options("tensorrt", 0, "medium", gpu("8.6", 8192)["profile"])
-    assert refused.value.do == "set XDG_CACHE_HOME to a folder that can be written"
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,13 @@ _FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
 
 
 def hidden_gpus(observed: Observations) -> Iterator[Finding]:
-    """Yield D005 where ``CUDA_VISIBLE_DEVICES`` leaves no GPU."""
+    """Yield D005 where ``CUDA_VISIBLE_DEVICES`` leaves no GPU.
+
+    Where the driver lists none and there is no libcuda, the variable is not the cause.
+    """
     wanted = observed.cuda_visible
-    if wanted is not None and not observed.devices and (observed.listed or wanted in _HIDES_ALL):
+    hides_all = wanted in _HIDES_ALL and observed.reply("libcuda").outcome != Outcome.MISSING
+    if wanted is not None and not observed.devices and (observed.listed or hides_all):
         total = f", and the driver lists {observed.listed}" if observed.listed else ""
         yield ADVICE.found("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
 

@@ -528,6 +528,14 @@ CASES: dict[str, tuple[Observations, set[str]]] = {
     ),
     "one card of two is hidden and libcuda is missing": (answering(MISSING, cuda_visible="0"), {"D008"}),
     "CUDA_VISIBLE_DEVICES on a machine without a GPU": (replace(BARE, cuda_visible="0"), {"D003"}),
+    "CUDA_VISIBLE_DEVICES is empty on a machine without a driver": (
+        replace(BARE, cuda_visible=""),
+        {"D003"},
+    ),
+    "CUDA_VISIBLE_DEVICES hides all, and the card's driver is nouveau": (
+        replace(BARE, cuda_visible="-1", kernel=Kernel(cards=(replace(GTX1080, driver="nouveau"),))),
+        {"D002"},
+    ),
     "the module alone tells of the driver": (
         replace(DRIVEN, kernel=Kernel(loaded=True, control=THERE)),
         {"D008"},

@@ -65,9 +65,11 @@ ADVICE = CheckAdvice(
         ),
         "D029": Advice(
             Severity.ERROR,
-            "The driver's libraries are there, but CUDA does not start.",
-            "`sudo dmesg | grep -i nvrm` has the driver's own words. A restart or a new installation of the "
-            "driver repairs most of these failures.",
+            "CUDA fails with a number that no other finding explains.",
+            "In a session, 101 means that the device_id is none of the visible GPUs, 700 and 719 that a "
+            "kernel failed: try another model. Where CUDA does not start, `sudo dmesg | grep -i nvrm` has "
+            "the driver's own words, and a restart or a new installation of the driver repairs most of "
+            "these failures.",
         ),
         "D030": Advice(
             Severity.ERROR,

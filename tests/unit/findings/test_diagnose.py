@@ -100,6 +100,14 @@ def test_a_session_that_fails_on_the_gpu_and_on_the_cpu_has_the_gpus_failure() -
     assert found.message == "A session on the CPU fails: invalid ELF header."
 
 
+def test_a_session_s_number_without_a_row_is_not_called_a_failed_start_of_cuda() -> None:
+    """Defect: a wrong device_id was called a CUDA that does not start, to be cured by another driver."""
+    found = only(replace(WELL, trial=SessionTrial("cuda", "CUDA failure 101: invalid device ordinal", 101)))
+    assert found.code.name == "D029"
+    assert "does not start" not in found.means
+    assert found.do.startswith("In a session, 101 means that the device_id is none of the visible GPUs")
+
+
 def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:
     found = {
         finding.code.name: finding for finding in diagnose(CASES["a lean package, and a transformer"][0])

@@ -171,6 +171,26 @@ def test_without_root_doctor_asks_for_newuidmap_too(
     assert any(line.startswith("✓ mmdebstrap ") for line in bench.reporter.lines)
 
 
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        (0, "✓ mmdebstrap     {folder}/debootstrap takes its place; ./run image needs mmdebstrap itself"),
+        (
+            1000,
+            "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install {it}).",
+        ),
+    ],
+)
+def test_for_root_debootstrap_is_enough(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, said: str
+) -> None:
+    """Defect: doctor failed for root without mmdebstrap, although debootstrap serves base assembled."""
+    install(tmp_path, "debootstrap")
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    quality.doctor(bench.shop, as_json=False)
+    assert said.format(folder=tmp_path, it="mmdebstrap") in bench.reporter.lines
+
+
 def test_doctor_takes_no_file_for_a_folder(bench: Bench, tmp_path: Path) -> None:
     """Defect: a file passed as the folder because its parent is writable."""
     (tmp_path / "cache").write_text("")

@@ -22,14 +22,15 @@ from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
 from builder.formats.json_values import to_json
-from builder.formats.missing_kernels import cannot_run, missing_kernel_cause
+from builder.formats.manifest import Manifest
+from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.onnx_file import read_onnx
-from builder.formats.package_names import Profile
 from builder.formats.session_log import explanation_of
 from builder.formats.text import printable, shortened
 from builder.gpu.architectures import Capability
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
+from builder.package.promise import promise_of
 from builder.pipeline.inspect import read_file
 from builder.pipeline.plan import PlanOptions
 from builder.virtualcard.model_plan import ModelPlan, lacks_kernel, nodes_on_cpu
@@ -54,6 +55,8 @@ class _Provider:
     label: str
     folder: Path
     ort_version: str
+    manifest: Manifest | None
+    """The package's manifest; ``None`` for other sources, or where it cannot be read."""
 
 
 def require_alone(*others: object) -> None:
@@ -122,7 +125,13 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
                 cause="only ONNX Runtime with its CUDA provider can be asked",
                 advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
             )
-        yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
+        manifests = (promise_of(path.read_bytes(), "", ()).manifest for _, path in found.manifests)
+        yield _Provider(
+            label=label,
+            folder=folder,
+            ort_version=_version(folder / HOST, label),
+            manifest=next((one for one in manifests if one is not None), None),
+        )
 
 
 def _card(provider: _Provider) -> VirtualCard:
@@ -144,9 +153,9 @@ def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime) -> Operato
 
 
 def _why(message: str, provider: _Provider) -> str:
-    """Return the reason why a model does not open; an operator that a smaller profile lacks comes first."""
-    lean = cannot_run(Profile.LEAN.value, provider.ort_version)
-    lacks = missing_kernel_cause(message, provider.label, lean, None)
+    """Return the reason why a model does not open; an operator that the package lacks comes first."""
+    ort = provider.manifest.onnxruntime if provider.manifest else None
+    lacks = missing_kernel_cause(message, provider.label, ort.cannot_run, ort.host) if ort else None
     known = str(lacks) if lacks else explanation_of(message, provider.ort_version)
     own = printable(" ".join(message.split())[-_LONGEST:])
     return known or f"{own} Check it with onnx.checker, or export it again."

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import re
 import tempfile
 from collections.abc import Iterator
@@ -162,11 +161,9 @@ def _why(message: str, provider: _Provider) -> str:
 
 
 def _version(host: Path, label: str) -> str:
-    with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = _VERSION.search(data)
-        version = found[1].decode() if found else None
-    if version is None:
+    found = _VERSION.search(host.read_bytes())
+    if found is None:
         raise ValidationError(
             f"{label}: its {HOST} names no version of ONNX Runtime", advice="Name another package."
         )
-    return version
+    return found[1].decode()

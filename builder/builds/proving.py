@@ -62,7 +62,8 @@ def verify_packages(
             )
             tried.require_machine(manifest)
         elif cards:
-            wiring.reporter.say(f"{manifest.name}: on no card: it is for {manifest.provider}")
+            where = f"{manifest.provider} on {manifest.platform}"
+            wiring.reporter.say(f"{manifest.name}: on no card: it is for {where}")
         try:
             verify(
                 package, verifier(wiring, wiring.reporter, tools.selftest_bench() if tools else None, tried)

@@ -169,7 +169,7 @@ def open_models(
     ``libraries``: the folder of ONNX Runtime's libraries, or the path of its host library; NVIDIA's libraries
     are not needed. One process opens the models. A model that ends the process has this as its error, and a
     new process opens the models after it. Raises ``LoadError`` for libraries that do not load, or are no ONNX
-    Runtime with a provider for CUDA 12 or 13.
+    Runtime with a provider for CUDA 12 or 13 on x86-64.
     """
     host = libraries if libraries.is_file() else libraries / HOST
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
@@ -185,7 +185,7 @@ def open_models(
 def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
     """Return the environment variables for a process that opens the library ``host`` on ``card``.
 
-    Links the stand-ins into ``folder``. Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
+    Links the stand-ins into ``folder``. Raises what ``_link`` does.
     """
     cuda = _link(host.with_name(PROVIDER), runtime.library, folder)
     return {**_loader(folder), **card.environment, "VIRTUALCARD_CUDA": cuda}
@@ -194,16 +194,22 @@ def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: 
 def _link(provider: Path, runtime: Path, folder: Path) -> str:
     """Link the stand-ins into ``folder`` under the names of NVIDIA's libraries. Return CUDA's major version.
 
-    Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
+    Raises ``LoadError`` for a provider that is not for CUDA 12 or 13, or for another processor.
     """
     asks, defined = _elf(provider), _elf(runtime)
+    if asks.machine != defined.machine:
+        raise LoadError(
+            f"{provider.name} is for {asks.machine}",
+            cause=f"the virtual card runs libraries for {defined.machine} only",
+            advice="Take a package for linux-x64.",
+        )
     cuda = next((found[1] for found in map(_RUNTIME.fullmatch, asks.needed) if found), None)
     if cuda is None:
         got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
         raise LoadError(
             f"{provider} needs {got}",
             cause="the virtual card stands in for CUDA 12 and 13",
-            advice="Verify a package for one of these, or leave --card out.",
+            advice="Take a package for one of these.",
         )
     linked = {name for name in asks.needed if _STANDS_FOR.match(name)} | {"libcuda.so.1", runtime.name}
     for name in linked:

@@ -318,6 +318,11 @@ LACKS = (
             ValidationError,
             "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
         ),
+        (
+            {**OWN, "lib/libonnxruntime.so.1": b""},
+            ValidationError,
+            "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
+        ),
         ({"README": b"text"}, NothingToDoError, "No library for Linux or Windows in "),
     ],
 )

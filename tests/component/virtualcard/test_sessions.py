@@ -55,7 +55,11 @@ def test_a_session_s_own_words(tmp_path: Path) -> None:
     ("host", "needed", "words"),
     [
         (b"<html>", NEEDS, "libonnxruntime.so.1 does not load: "),
-        (library("1.21.0"), ["libcudart.so.14"], "needs libcudart.so.14: the virtual card stands in for"),
+        (
+            library("1.21.0"),
+            ["libcudart.so.14"],
+            "needs libcudart.so.14: the virtual card stands in for CUDA 12 and 13. Take a package",
+        ),
         (library("1.21.0"), ["libc.so.6"], "needs nothing of CUDA: the virtual card stands in for"),
     ],
 )
@@ -66,6 +70,23 @@ def test_libraries_that_are_no_onnx_runtime_for_cuda_12_or_13(
     with pytest.raises(LoadError) as error:
         list(open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
     assert words in str(error.value)
+
+
+def test_libraries_for_arm_are_named_as_such(tmp_path: Path) -> None:
+    """Defect: the package for ARM was to be built again, because its host library does not load here."""
+    lib = libraries(tmp_path, for_arm(library("1.21.0")), NEEDS)
+    (lib / PROVIDER).write_bytes(for_arm((lib / PROVIDER).read_bytes()))
+    with pytest.raises(LoadError) as error:
+        list(open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
+    assert str(error.value) == (
+        f"{PROVIDER} is for aarch64: the virtual card runs libraries for x86-64 only. "
+        "Take a package for linux-x64."
+    )
+
+
+def for_arm(x86: bytes) -> bytes:
+    """Return a library with the processor of its header changed to aarch64."""
+    return x86[:18] + (183).to_bytes(2, "little") + x86[20:]
 
 
 def test_a_folder_without_libraries(tmp_path: Path) -> None:

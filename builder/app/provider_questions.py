@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import re
 import tempfile
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from builder.gpu.architectures import Capability
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
 from builder.package.promise import promise_of
-from builder.pipeline.inspect import read_file
+from builder.pipeline.inspect import manifest_bytes, read_file
 from builder.pipeline.plan import PlanOptions
 from builder.virtualcard.model_plan import ModelPlan, lacks_kernel, nodes_on_cpu
 from builder.virtualcard.sessions import CardRuntime, ModelToOpen, VirtualCard, open_models
@@ -124,7 +125,7 @@ def _provider(wiring: Wiring, source: str) -> Iterator[_Provider]:
                 cause="only ONNX Runtime with its CUDA provider can be asked",
                 advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
             )
-        manifests = (promise_of(path.read_bytes(), "", ()).manifest for _, path in found.manifests)
+        manifests = (promise_of(manifest_bytes(path), "", ()).manifest for _, path in found.manifests)
         yield _Provider(
             label=label,
             folder=folder,
@@ -161,9 +162,13 @@ def _why(message: str, provider: _Provider) -> str:
 
 
 def _version(host: Path, label: str) -> str:
-    found = _VERSION.search(host.read_bytes())
-    if found is None:
+    version = None
+    if host.stat().st_size:  # an empty file cannot be mapped
+        with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            found = _VERSION.search(data)
+            version = found[1].decode() if found else None
+    if version is None:
         raise ValidationError(
             f"{label}: its {HOST} names no version of ONNX Runtime", advice="Name another package."
         )
-    return found[1].decode()
+    return version

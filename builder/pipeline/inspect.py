@@ -85,11 +85,13 @@ def inspect_source(
 ) -> InspectedSource:
     """Return what was read of the libraries of one source, and what our packages' manifests in it promise."""
     found = inspect(libraries, deep=deep)
-    promises = (promise_of(_beginning(file), name.removesuffix(MANIFEST), found) for name, file in manifests)
+    promises = (
+        promise_of(manifest_bytes(file), name.removesuffix(MANIFEST), found) for name, file in manifests
+    )
     return InspectedSource(label, found, tuple(promises))
 
 
-def _beginning(manifest: Path) -> bytes:
+def manifest_bytes(manifest: Path) -> bytes:
     """Return the bytes of a manifest of anybody's; those of one that is too large to be read in part."""
     with manifest.open("rb") as file:
         return file.read(MANIFEST_LIMIT + 1)

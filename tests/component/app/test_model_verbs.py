@@ -271,6 +271,17 @@ def test_only_a_package_of_a_smaller_profile_is_told_to_lack_kernels(
     assert (LACKING in str(error.value)) == (profile == "lean")
 
 
+def test_no_more_of_a_manifest_is_read_than_of_a_real_one(desk: Desk, tmp_path: Path, model: Path) -> None:
+    """The file has a terabyte, of which the disk holds the beginning."""
+    path = unpacked(tmp_path)
+    (path / MANIFEST).write_text(json_text(manifest("modern", profile="lean")))
+    with (path / MANIFEST).open("r+b") as file:
+        file.truncate(1 << 40)
+    desk.child.answer = {**ANSWER, "error": UNREGISTERED}
+    with pytest.raises(CheckFailedError, match=UNKNOWN):
+        desk.model(path, model)
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

@@ -10,43 +10,51 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from builder.app import cleaning, client_for_dist, compile_caches, inspection, locking, planning, quality
-from builder.app.command_line import command_to_continue, restart_through_run
-from builder.app.compile_caches import answering, named_cache, named_caches
-from builder.app.decorators import ChosenVariants, variant_verb, verb
-from builder.app.documentation import builds_page
-from builder.app.documentation.atlas_records import add as add_to_atlas
-from builder.app.documentation.atlas_records import make as make_atlas
-from builder.app.flags import JSON, architectures, document_console, make_wiring, parse_jobs, plan_options
-from builder.app.provider_questions import model_report, operators_report, require_alone
-from builder.app.releases import releasing
-from builder.app.releases.bumping import bump_version
-from builder.app.releases.rebuilding import project_trust, rebuild_release, require_same
-from builder.app.releases.release_matrix import show_matrix
-from builder.app.verb_answers import (
+from builder.build import all_variants, own_programs, pinning
+from builder.build.check_tools import tools_of
+from builder.build.own_programs import RUNTIME, SERVICE
+from builder.build.runtime_image import ImageOptions
+from builder.build.variant_build import BuildOptions
+from builder.build.verbs import cleaning, compile_caches, maintenance
+from builder.build.verbs.command_line import command_to_continue, restart_through_run
+from builder.build.verbs.compile_caches import named_cache, open_caches
+from builder.build.verbs.flags import (
+    JSON,
+    ChosenVariants,
+    document_console,
+    make_wiring,
+    parse_architectures,
+    parse_jobs,
+    plan_options,
+    variant_verb,
+    verb,
+)
+from builder.build.verbs.operators import model_report, operators_report, require_alone
+from builder.build.verbs.releases import readiness, releasing
+from builder.build.verbs.releases.rebuilding import project_trust, rebuild_release, require_same
+from builder.build.verbs.verb_answers import (
+    ImagesAnswer,
     checks_answer,
     dumps,
-    images_answer,
     packages_answer,
     problems_of,
     require_no_problems,
     status_answer,
 )
-from builder.builds.all_variants import build_all
-from builder.builds.images.runtime_image import ImageOptions
-from builder.builds.proving import check_package, verify_packages
-from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
-from builder.builds.variant_build import BuildOptions
-from builder.builds.virtual_cards import card_request
 from builder.errors import ValidationError
 from builder.files.disk import resolved
-from builder.inspector.answers import checked_options, require_all
-from builder.pipeline.image import require_platforms, require_repository
-from builder.release.dist_files import archives_in
-from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions, ReleaseState
-from builder.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
-from builder.wheels.publishing import write_index
+from builder.inspect import command as inspection
+from builder.inspect.answers import checked_options, require_all
+from builder.inspect.atlas import add as add_to_atlas
+from builder.inspect.atlas import make as make_atlas
+from builder.prove.cards import card_request
+from builder.prove.verify import check_package, verify_packages
+from builder.publish.image import require_platforms, require_repository
+from builder.publish.locations import archives_in
+from builder.publish.preflight import Leniency
+from builder.publish.prepare import PublishOptions, ReleaseState
+from builder.publish.wheels.index import write_index
+from builder.publish.wheels.package_wheels import make_missing_wheels, make_wheels, wheeled_packages
 
 restart_through_run()
 
@@ -55,9 +63,9 @@ restart_through_run()
 def plan(chosen: ChosenVariants, json: bool = False) -> None:
     """Show base, origin, version, profile and time of a build, and why; build nothing."""
     if json:
-        document_console(chosen.wiring).show(planning.plans_json(chosen.builds()))
+        document_console(chosen.wiring).show(all_variants.plans_json(chosen.builds()))
         return
-    planning.show_plans(chosen.wiring, chosen.builds())
+    all_variants.show_plans(chosen.wiring, chosen.builds())
 
 
 @variant_verb()
@@ -87,9 +95,9 @@ def image(
         push=None if push is None else require_repository(push),
         platforms=() if platform is None else require_platforms(platform),
     )
-    made = {name: one.image(options) for name, one in chosen.builds(compiles=True).items()}
+    made = [one.image(options) for one in chosen.builds(open_caches(chosen.wiring)).values()]
     if console:
-        console.show(dumps(images_answer(made)))
+        console.show(dumps(ImagesAnswer(format=1, images=tuple(made))))
 
 
 @variant_verb(
@@ -103,7 +111,12 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
         works = {name: one.check for name, one in chosen.builds().items()}
     else:
         named = chosen.variants() if chosen.names or chosen.every else ()
-        held_to = partial(check_package, chosen.wiring, Path(package), plan_options=chosen.plan_options)
+        held_to = partial(
+            check_package,
+            chosen.wiring,
+            Path(package),
+            tools_of=partial(tools_of, chosen.wiring, chosen.plan_options),
+        )
         works = {one.name: partial(held_to, [one]) for one in named}
         works = works or {None: partial(held_to, ())}
     if console is None:
@@ -120,7 +133,7 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
     jobs="units that a machine compiles at once, of all variants together (default: one a core)",
     memory="memory that these units may take together: 20G (default: the machine's free memory)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
-    compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
+    compile_cache="cache that machines share: redis://HOST, s3://BUCKET or a folder",
     from_="take what ./run compile --into stored: a folder, or an address as for --compile-cache",
     json=JSON,
 )
@@ -137,16 +150,9 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
     console = document_console(wiring) if json else None
-    found = chosen.builds(
-        jobs=jobs,
-        memory=memory,
-        force=force,
-        cache=cache,
-        compile_cache=compile_cache,
-        ahead=from_,
-        compiles=True,
-    )
-    made = build_all(found, wiring.runner.interrupt, command_to_continue("build"))
+    caches = open_caches(wiring, compile_cache, ahead=from_)
+    found = chosen.builds(caches, jobs=jobs, memory=memory, force=force, cache=cache)
+    made = all_variants.build_all(found, wiring.runner.interrupt, command_to_continue("build"))
     for package in made:
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
@@ -159,7 +165,7 @@ def build(
 @variant_verb(
     arch="architectures to compile, 90 or 90,100: without --variant for every variant that has one",
     into="store the objects here for ./run build --from: a folder, or an address as for --compile-cache",
-    compile_cache="cache that machines share: redis://HOST, s3://BUCKET, oci://HOST/NAME or a folder",
+    compile_cache="cache that machines share: redis://HOST, s3://BUCKET or a folder",
     jobs="units that a machine compiles at once (default: one a core)",
     memory="memory that these units may take together: 20G (default: the machine's free memory)",
 )
@@ -174,12 +180,10 @@ def compile(  # noqa: A001 - the verb's name
     """Compile the device code of single architectures, so that several machines share a build."""
     if arch is None or into is None:
         raise ValidationError("compile needs --arch and --into.", advice="Like --arch 90 --into store.")
-    wanted = architectures(arch)
-    named = named_caches(chosen.wiring, compile_cache, into=into)
-    found = chosen.builds_for(wanted, jobs=jobs, memory=memory)
-    caches = answering(chosen.wiring, named)
-    for build, having in found:
-        build.with_caches(caches).compile(having)
+    wanted = tuple(map(str, parse_architectures("arch", arch)))
+    caches = open_caches(chosen.wiring, compile_cache, into=into)
+    for build, having in chosen.builds_for(wanted, caches, jobs=jobs, memory=memory):
+        build.compile(having)
 
 
 @variant_verb(
@@ -191,34 +195,31 @@ def compile(  # noqa: A001 - the verb's name
 def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, golden: bool = False) -> None:
     """Write dist/VARIANT/Dockerfile and its build context."""
     if check or golden:
-        quality.check_golden(chosen.wiring, refresh=golden)
+        maintenance.check_golden(chosen.wiring, refresh=golden)
         return
     found = chosen.builds().values()
     if explain:
-        planning.show_explanation(chosen.wiring.console, [one.plan() for one in found])
+        all_variants.show_explanation(chosen.wiring.console, [one.plan() for one in found])
         return
     for one in found:
         one.render()
 
 
-@variant_verb(without=("builder", "context"), out="folder to write (dist/bake)")
-def bake(chosen: ChosenVariants, out: str | None = None) -> None:
-    """Write a folder that plain `docker buildx bake` compiles on a machine without this project."""
-    planning.bake(chosen.wiring, chosen.builds(), out)
-
-
 @verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
 def builds(_context: Context, dist: list[str]) -> None:
-    """Write docs/builds.md from packages and the build records in their folders."""
+    """Add packages, by the build records beside them, to docs/builds.json and the page docs/builds.md."""
+    # Imported late: it imports the benchmarks, which are no part of the builder.
+    from builder.build.verbs.pages import write_builds_page  # noqa: PLC0415
+
     wiring = make_wiring()
-    builds_page.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
+    write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
 
 
 @verb()
 def docs(_context: Context) -> None:
     """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
     # Imported late: it imports the benchmarks, which are no part of the builder.
-    from builder.app.documentation.pages import write_pages  # noqa: PLC0415
+    from builder.build.verbs.pages import write_pages  # noqa: PLC0415
 
     write_pages(make_wiring())
 
@@ -226,7 +227,7 @@ def docs(_context: Context) -> None:
 @verb(
     iterable=["package", "card"],
     package="a package; the flag may be left out (default: each in dist)",
-    card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
+    card="also on virtual cards of these compute capabilities: 8.6,12.0, or all",
     driver="version of the driver that the card has: 535.54.03",
     grid="with --card all: write a page of all cards to this file (docs/cards.md)",
     json=JSON,
@@ -246,12 +247,19 @@ def verify(
     cards = card_request(card, driver, grid)
     packages = [Path(name) for name in package] or archives_in(wiring.dist)
     if not json:
-        verify_packages(wiring, packages, plan_options(base), cards, Path(grid) if grid else None)
+        verify_packages(
+            wiring,
+            packages,
+            partial(tools_of, wiring, plan_options(base)),
+            cards,
+            Path(grid) if grid else None,
+        )
         return
     if grid:
         raise ValidationError("--json and --grid ask for different things.", advice="Give one of them.")
     console = document_console(wiring)
-    verified = partial(verify_packages, wiring, plan_options=plan_options(base), cards=cards, grid=None)
+    tools = partial(tools_of, wiring, plan_options(base))
+    verified = partial(verify_packages, wiring, tools_of=tools, cards=cards, grid=None)
     answer = packages_answer({one: problems_of(partial(verified, [one])) for one in packages})
     console.show(dumps(answer))
     require_no_problems(answer)
@@ -260,7 +268,7 @@ def verify(
 @verb(
     positional=["path"],
     iterable=["also"],
-    path="a library, fatbin, folder, wheel, package, zip, tar or image file, or the URL of one",
+    path="a library, fatbin, folder, wheel, package, zip or tar, or the URL of one",
     also="one more of them; the flag may be left out",
     json="as JSON",
     html="write a page to this file",
@@ -338,7 +346,7 @@ def install(
 ) -> None:
     """Install the package that fits this machine, through the client that users run."""
     wiring = make_wiring(dist)
-    code = client_for_dist.install(wiring, index, prefix, layout)
+    code = own_programs.install_package(wiring, index, prefix, layout)
     if code:
         raise Exit(f"the client exited with {code}", code=code)
 
@@ -346,13 +354,13 @@ def install(
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
     """Make dist/ortpacks.pyz, dist/ortpacks-inspect.pyz and dist/index.json."""
-    client_for_dist.make_client(make_wiring(dist))
+    own_programs.make_client(make_wiring(dist))
 
 
 @verb()
 def runtime(_context: Context, dist: str | None = None) -> None:
     """Make the wheel of ortpacks-runtime, which opens sessions on the GPU or on the CPU, in dist/."""
-    make_wheel(make_wiring(dist), RUNTIME)
+    own_programs.make_wheel(make_wiring(dist), RUNTIME)
 
 
 @verb(
@@ -381,8 +389,8 @@ def service(_context: Context, dist: str | None = None) -> None:
     """Make the wheels of the reference service and of the runtime layer, and the models in dist/models."""
     wiring = make_wiring(dist)
     for project in (RUNTIME, SERVICE):
-        make_wheel(wiring, project)
-    make_models(wiring)
+        own_programs.make_wheel(wiring, project)
+    own_programs.make_models(wiring)
 
 
 @verb(
@@ -414,10 +422,31 @@ def bench(
     measure(make_wiring(dist), provider, package, model, files, threads)
 
 
-@verb(json="as JSON")
-def doctor(_context: Context, json: bool = False) -> None:
-    """Show what a build needs and whether this machine has it."""
-    if not quality.doctor(make_wiring(), as_json=json):
+@verb(
+    release="show instead what is still to set for a release, in order: exit code 6 if a point is open",
+    tag="with --release: the tag that it shall have (default: publish.tag of variants.yaml)",
+    base="with --release: the base that compiles (auto: that of dist's packages, else the first)",
+    json="as JSON",
+)
+def doctor(
+    _context: Context,
+    release: bool = False,
+    tag: str | None = None,
+    base: str = "auto",
+    json: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Show what a build needs and whether this machine has it; with --release what a release still needs."""
+    wiring = make_wiring(dist)
+    if release:
+        console = document_console(wiring) if json else wiring.console
+        answer = readiness.release_readiness(wiring, base, tag)
+        console.show(dumps(answer) if json else "\n".join(readiness.lines_of(answer)))
+        readiness.require_ready(answer)
+        return
+    if tag or base != "auto":
+        raise ValidationError("--tag and --base ask about a release.", advice="Add --release.")
+    if not maintenance.doctor(wiring, as_json=json):
         raise Exit("something is missing; see above", code=1)
 
 
@@ -444,7 +473,7 @@ def variant(
     if sm is None:
         raise ValidationError("variant add needs --sm.", advice="Like --sm 75,86,90a.")
     options = BuildOptions(plan_options=plan_options(base, origin, offline=offline))
-    planning.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
+    all_variants.add_variant(make_wiring(offline=offline), called, parse_architectures("sm", sm), options)
 
 
 @verb(
@@ -460,11 +489,11 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
         )
     wiring = make_wiring()
     if check:
-        locking.check_lock(wiring, check)
+        pinning.check_lock(wiring, check)
     elif missing:
-        locking.lock_missing(wiring)
+        pinning.lock_missing(wiring)
     else:
-        locking.lock_inputs(wiring, refresh=refresh)
+        pinning.lock_inputs(wiring, refresh=refresh)
 
 
 @verb(
@@ -503,13 +532,16 @@ def clean(
 
 
 @verb(
+    iterable=["variant"],
     json="as JSON: GitHub's strategy.matrix",
     by="arch: one job for each architecture, for ./run compile",
     base="base that compiles the architectures (auto: the variants' own architectures)",
 )
-def matrix(_context: Context, json: bool = False, by: str | None = None, base: str = "auto") -> None:
+def matrix(
+    _context: Context, variant: list[str], json: bool = False, by: str | None = None, base: str = "auto"
+) -> None:
     """Show the jobs of a release, one for each package, as release.yml builds them."""
-    show_matrix(make_wiring(), as_json=json, by=by, base=base)
+    all_variants.show_matrix(make_wiring(), variant, as_json=json, by=by, base=base)
 
 
 @verb(
@@ -518,7 +550,7 @@ def matrix(_context: Context, json: bool = False, by: str | None = None, base: s
 )
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
     """Run lint, types and import contracts, then every test tier that this machine can run."""
-    quality.test(make_wiring(), fast=fast, only=only)
+    maintenance.test(make_wiring(), fast=fast, only=only)
 
 
 _WHERE = {
@@ -595,7 +627,7 @@ def release_status(
 
 @verb(
     iterable=["sign"],
-    to="the mirror's folder, or oci://HOST/NAME",
+    to="the mirror's folder",
     tag=_WHERE["tag"],
     **_ALLOW,
     dry_run="show what would be done, write nothing to the mirror",
@@ -617,13 +649,13 @@ def mirror(
     json: bool = False,
     dist: str | None = None,
 ) -> None:
-    """Make the release of dist/ in a folder for a static web server, or in an OCI registry."""
+    """Make the release of dist/ in a folder for a static web server."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)
     console = document_console(wiring) if json else None
-    done = releasing.mirror_release(wiring, options, to)
+    done = releasing.mirror_dist(wiring, options, to)
     if console:
         console.show(dumps(status_answer(done)))
 
@@ -633,6 +665,7 @@ def mirror(
     root_key="file of a key that signs roots; the named keys replace all earlier ones",
     release_key="file of a key that signs releases; the named keys replace all earlier ones",
     threshold="how many of the root keys must sign a root",
+    release_threshold="how many of the release keys must sign a release",
     sign=_ALLOW["sign"],
 )
 def root(
@@ -641,15 +674,16 @@ def root(
     release_key: list[str],
     sign: list[str],
     threshold: str | None = None,
+    release_threshold: str | None = None,
 ) -> None:
     """Set who may sign releases: write the next trust/N.root.json, or sign the newest one."""
-    change = releasing.root_change(root_key, release_key, threshold)
+    change = releasing.root_change(root_key, release_key, threshold, release_threshold)
     releasing.write_root(make_wiring(), change, tuple(map(Path, sign)))
 
 
 @verb(
     positional=["release"],
-    release="a tag on GitHub, a release's folder or URL/ on a mirror, oci://HOST/NAME:TAG, a package's file",
+    release="a tag on GitHub, a release's folder or URL/ on a mirror, a package's file",
     variant="rebuild only the packages of this variant",
     into="folder of what is built and fetched (default: dist/rebuild)",
     jobs="units compiled at once",
@@ -681,4 +715,4 @@ def rebuild(
 @verb(positional=["part"], part="major, minor or patch (semver.org)")
 def bump(_context: Context, part: str) -> None:
     """Raise one part of the version, and name CHANGELOG.md's unreleased section after the new version."""
-    bump_version(make_wiring(), part, datetime.now(UTC))
+    maintenance.bump_version(make_wiring(), part, datetime.now(UTC))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from benchmarks import serving_page
 from benchmarks.serving import Bench, facts, texts
-from builder.adapters.archive.client_zipapp import build_client
-from builder.adapters.test_models.service_models import EMBEDDER
-from builder.builds.proving import unpacked
-from builder.builds.python_wheels import make_models
-from builder.builds.wiring import Wiring
+from builder.build.own_programs import make_models
+from builder.config.inputs import ort_wheel
 from builder.errors import ValidationError
-from builder.package.archive import manifest_of
-from builder.project.inputs import ort_wheel
+from builder.io.archive.client_zipapp import build_client
+from builder.io.archive.unpacking import manifest_of
+from builder.io.wiring import Wiring
+from builder.prove.sample_models import EMBEDDER
+from builder.prove.verify import unpacked
 
 PROVIDERS = ("cpu", "cuda", "tensorrt", "directml", "coreml")
 
@@ -127,7 +127,7 @@ def _package_env(wiring: Wiring, package: str | None) -> Iterator[dict[str, str]
         yield {}
         return
     path = Path(package)
-    version = manifest_of(path, wiring.archive(wiring.reporter)).onnxruntime.version
+    version = manifest_of(path).onnxruntime.version
     wheel = wiring.store(wiring.lock, wiring.reporter).unpack(ort_wheel(version))
     client = build_client(wiring.root, wiring.cache / "bench" / "ortpacks.pyz", None)
     with unpacked(wiring, wiring.reporter, path) as folder:

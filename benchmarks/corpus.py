@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.second_readers import Cuobjdump, pe_file, search, summed
-from builder.app.documentation.atlas_records import fetched, opened, record_file, write_record
-from builder.builds.wiring import Wiring
-from builder.project.inputs import Input, Lock, Pin
-from builder.report.wheel_record import WheelRecord, loads
+from builder.config.inputs import Input, Lock, Pin
+from builder.inspect.atlas import fetched, opened, record_file, write_record
+from builder.inspect.report.wheel_record import WheelRecord, loads
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.corpus import ListedWheel, corpus
 from tests.support.factories.nvidia import unpack_cuobjdump

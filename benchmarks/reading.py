@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measuring import answer
-from builder.pipeline.inspect import inspect
+from builder.inspect.reading import inspect
 
 ROUNDS = 3
 LISTINGS = """

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.measuring import answer
-from builder.app.documentation.page_parts import FACTS, result_file
+from builder.build.verbs.pages import FACTS, result_file
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.scaling [--profile full] [--svg FILE]
 
-Units with their CPU seconds and peak memory are those of ``./run plan`` (``builder/inside/costs.tsv``). Three
+Units with their CPU seconds and peak memory are those of ``./run plan`` (``builder/farm/costs.tsv``). Three
 schedules are compared:
 
 - one variant after the other, each with a job for 4 GiB of memory;
-- all variants over one pool (``builder/inside/pool.c``), CUDA units in pieces (``builder/inside/nvcc.py``):
+- all variants over one pool (``builder/farm/pool.c``), CUDA units in pieces (``builder/farm/nvcc.py``):
   pieces that variants share are compiled once, pieces of a unit run on slots that no unit waits for, units
   that share most wait for each other, and a unit gives memory back when its PTX is made;
 - one machine for each architecture, then one machine for each variant, as in release.yml (``--from``).
@@ -28,20 +28,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.bars import bars_picture
-from benchmarks.pieces import result_file
-from builder.app.flags import make_wiring, plan_options
-from builder.builds.estimate import unit_seconds
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
-from builder.config.project import pick_variants
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.verbs.flags import make_wiring, plan_options
+from builder.compile.estimate import unit_seconds
+from builder.config.build_plan import BY_PTXAS, BuildPlan, CompilePlan, UnitPart, compile_plan
+from builder.config.load import pick_variants
 from builder.errors import BuilderError
+from builder.facts.gpu.architectures import Arch
+from builder.farm import costs, pool
+from builder.farm.costs import Cost
+from builder.farm.nvcc import OLDER
 from builder.formats.package_names import Profile
-from builder.gpu.architectures import Arch
-from builder.inside import costs, pool
-from builder.inside.costs import Cost
-from builder.inside.nvcc import OLDER
-from builder.onnxruntime.toolchain import BY_PTXAS, UnitPart, divide, part_of, parts, ptx_of, tools
-from builder.project.build_plan import BuildPlan
+from builder.io.wiring import Wiring
 
 _VARIANTS = ("legacy", "modern", "latest")
 
@@ -58,7 +56,7 @@ _MISSING = 1
 """GiB of a machine's memory that its kernel does not report."""
 
 _SPARE = 2
-"""GiB that the pool does not use: the system takes one, and ``builder/inside/drive.py`` leaves one free."""
+"""GiB that the pool does not use: the system takes one, and ``builder/farm/drive.py`` leaves one free."""
 
 _ALIKE = 0.54
 """Share of the seconds for PTX of 8.6 and 8.9 that is not spent, because the PTX is that of 8.0: units with
@@ -392,15 +390,15 @@ def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[lis
 
 
 def _planned(plan: BuildPlan, known: Mapping[str, Cost]) -> Iterator[Planned]:
-    of_plan = tuple(parts(plan))
+    division = compile_plan(plan)
     for output, seconds in unit_seconds(plan, known).items():
         cost = known[output]
-        part = part_of(output, of_plan) if costs.is_cuda(output) else UnitPart("", {})
+        part = division.part_of(output) if costs.is_cuda(output) else UnitPart("", {})
         host = costs.host_seconds(cost.cpu) if part.ptx else cost.cpu
         each = (cost.cpu - host) / max(1, cost.architectures)
         yield Planned(
-            output, host, _claimed(cost.peak), pool.rank(seconds), each, part.ptx, _ptx_before(part, plan),
-            after_ptx=_claimed(pool.peak_after_ptx(known, output)),
+            output, host, _claimed(cost.peak), pool.rank(seconds), each, part.ptx,
+            _ptx_before(part, division), after_ptx=_claimed(pool.peak_after_ptx(known, output)),
         )  # fmt: skip
 
 
@@ -408,11 +406,11 @@ def _claimed(mib: int) -> int:
     return pool.blocks(mib) * pool.BLOCK_MIB
 
 
-def _ptx_before(part: UnitPart, plan: BuildPlan) -> Ptx:
+def _ptx_before(part: UnitPart, division: CompilePlan) -> Ptx:
     """Return the architectures of PTX by those of SASS, as they were before pieces."""
-    ptx = ptx_of(tuple(part.ptx), divide(plan.variant.sm, *tools(plan)), plan.ort_version)
+    of_all = division.parts[-1].ptx
     shared = _FLASH_BEFORE if "/flash_attention/" in part.path else {}
-    return {arch: shared.get(arch, old) for arch, old in ptx.items()}
+    return {arch: shared.get(arch, of_all[arch]) for arch in part.ptx}
 
 
 @dataclass(frozen=True)
@@ -487,6 +485,18 @@ def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
     return bars_picture(title, both, templates, decimals=1)
 
 
+def result_file(text: str) -> Path:
+    """Return the path of a file, which is made here: a failure at the end would lose the results."""
+    file = Path(text)
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text}: {error.strerror}. Name a file in a folder of yours."
+        ) from error
+    return file
+
+
 def main() -> None:
     """Print the table, and write the picture if ``--svg`` names a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -494,7 +504,7 @@ def main() -> None:
     parser.add_argument("--svg", type=result_file, help="file for a picture of the table")
     options = parser.parse_args()
     wiring = make_wiring()
-    known = costs.read(wiring.root / "builder/inside/costs.tsv")
+    known = costs.read(wiring.root / "builder/farm/costs.tsv")
     variants = planned(wiring, known, options.profile)
     found = list(rows(variants))
     print("\n".join(table(found)))

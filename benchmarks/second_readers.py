@@ -19,13 +19,12 @@ from pathlib import Path
 import pefile
 
 from builder.binary.coverage import LibraryCoverage
-from builder.binary.cuobjdump import CuobjdumpError, ImageCounts, disagreements, parse_listings
 from builder.binary.fatbin_format import LINK_INPUT, LOADED, SECTIONS, Kind
-from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected
-from builder.gpu.architectures import Arch
-from builder.ports import Completed
-from builder.report.wheel_record import SecondReading
+from builder.contents.cuobjdump import CuobjdumpError, ImageCounts, Listing, disagreements, parse_listings
+from builder.facts.gpu.architectures import Arch
+from builder.inspect.report.wheel_record import SecondReading
 
 _MAGIC = re.compile(re.escape(bytes.fromhex("50ed55ba01001000")))
 
@@ -107,10 +106,10 @@ def _listed(coverage: LibraryCoverage) -> ImageCounts:
     return ImageCounts(sass=kinds.get(Kind.SASS, {}), ptx=kinds.get(Kind.PTX, {}))
 
 
-def _ask(program: Path, kind: str, file: Path) -> Completed:
+def _ask(program: Path, kind: str, file: Path) -> Listing:
     done = subprocess.run([program, f"--list-{kind}", file], capture_output=True, text=True, check=False)
     lines = (line for line in done.stdout.splitlines() if not line.startswith("member "))
-    return Completed(done.returncode, "\n".join(lines), done.stderr)
+    return Listing(done.returncode, "\n".join(lines), done.stderr)
 
 
 def pe_file(item: Inspected, file: Path) -> Seen | None:

@@ -1,4 +1,4 @@
-"""Writer of console output: groups with ✓ and seconds, progress, GitHub's log groups and step summary."""
+"""The console: groups with ✓ and seconds, progress, GitHub's log groups and step summary."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from tqdm import tqdm
 
-from builder.formats.text import redacted_message
+from builder.formats.text import commandless, printable, redacted_message, shown
 
 _LOCK = threading.Lock()
 _MB = 1_000_000
@@ -21,6 +21,36 @@ _SECONDS_A_LINE = 60
 """Seconds between two lines of a progress without a terminal."""
 _LIVE = "{desc} {percentage:3.0f}%{postfix} |{bar}|"
 """Format of a live progress line. The bar comes last, because a narrow terminal cuts off the line's end."""
+
+
+class Reporter(Protocol):
+    """A receiver of progress and results. Library code never prints."""
+
+    def step(self, title: str) -> AbstractContextManager[None]:
+        """Report a group of work: ``title`` when the block begins, a mark and the seconds when it ends.
+
+        The mark is ✓, or ✗ when the block raises.
+        """
+
+    def say(self, line: str) -> None:
+        """Report one line of result or explanation."""
+
+    def warn(self, line: str) -> None:
+        """Report one line that the user should act on."""
+
+    def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Report how many of ``total`` bytes are done, during the block.
+
+        The yielded function takes the number of bytes done since its last call. Without a terminal, a line is
+        written at most once a minute.
+        """
+
+    def live(self, title: str) -> AbstractContextManager[Callable[[float, str], None]]:
+        """Report the progress of another program, during the block.
+
+        The yielded function takes the share done (0 to 1) and a text. On a terminal, each call replaces the
+        same line; without a terminal, a line is written at most once a minute.
+        """
 
 
 class _Bar(tqdm):  # type: ignore[type-arg] # generic in its stubs alone
@@ -37,7 +67,7 @@ _bar = partial(_Bar, leave=False, dynamic_ncols=True)
 
 
 class Console:
-    """A writer to one stream; implements ``ports.Reporter``. Prefixed consoles share a stream."""
+    """A writer to one stream; implements ``Reporter``. Prefixed consoles share a stream."""
 
     def __init__(
         self,
@@ -61,9 +91,13 @@ class Console:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """See ``ports.Reporter.step``."""
+        """See ``Reporter.step``."""
         grouped = self._github and not self._prefix
-        self._write(f"::group::{title}" if grouped else self._bold(f"• {title}"))
+        title = printable(title)
+        if grouped:
+            self._put(f"::group::{title}\n")
+        else:
+            self._write(self._bold(f"• {title}"))
         started = self._clock()
         mark = "✗"
         try:
@@ -71,25 +105,26 @@ class Console:
             mark = "✓"
         finally:
             if grouped:
-                self._write("::endgroup::")
+                self._put("::endgroup::\n")
             self._write(f"{mark} {title} {self._clock() - started:.1f} s")
 
     def say(self, line: str) -> None:
-        """See ``ports.Reporter.say``."""
-        self._write(f"  {redacted_message(line)}")
+        """See ``Reporter.say``."""
+        self._write(f"  {printable(redacted_message(line))}")
 
     def warn(self, line: str) -> None:
-        """See ``ports.Reporter.warn``."""
+        """See ``Reporter.warn``."""
+        line = shown(redacted_message(line))
         if self._github:
-            self._put(f"::warning::{_escaped(self._prefix + redacted_message(line))}\n")
+            self._put(f"::warning::{_escaped(self._prefix + line)}\n")
         else:
-            self._write(f"  ! {redacted_message(line)}")
+            self._write(f"  ! {line}")
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """See ``ports.Reporter.progress``."""
+        """See ``Reporter.progress``."""
         if self._stream.isatty():
-            desc = f"{self._prefix}  {title}"
+            desc = f"{self._prefix}  {printable(title)}"
             with _bar(total=total, desc=desc, unit="B", unit_scale=True, file=self._stream) as bar:
 
                 def advance(more: int) -> None:
@@ -108,12 +143,12 @@ class Console:
 
     @contextmanager
     def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
-        """See ``ports.Reporter.live``."""
+        """See ``Reporter.live``."""
         if not self._stream.isatty():
             lines = _Lines(self.say, self._clock)
             yield lambda _, words: lines.tell(lambda _: words)
             return
-        desc = f"{self._prefix}  {title}"
+        desc = f"{self._prefix}  {printable(title)}"
         with _bar(total=1, desc=desc, bar_format=_LIVE, file=self._stream) as bar:
 
             def show(share: float, words: str) -> None:
@@ -123,7 +158,7 @@ class Console:
             yield show
 
     def show(self, text: str) -> None:
-        """Write text unchanged: a table, JSON, another program's line."""
+        """Write text: a table, JSON, another program's line. Only commands to GitHub's runner are escaped."""
         self._write(text)
 
     def summary(self, markdown: str) -> None:
@@ -137,7 +172,7 @@ class Console:
         return f"\x1b[1m{text}\x1b[0m" if self._colour else text
 
     def _write(self, line: str) -> None:
-        self._put("".join(f"{self._prefix}{part}\n" for part in line.split("\n")))
+        self._put(commandless("".join(f"{self._prefix}{part}\n" for part in line.split("\n"))))
 
     def _put(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"

@@ -7,7 +7,7 @@ error's text without a traceback and exit with ``exit_code``. No code parses suc
 from __future__ import annotations
 
 import errno
-from typing import Mapping, Sequence, Tuple, Union
+from typing import Mapping, Optional, Sequence, Tuple, Union
 
 
 class BuilderError(Exception):
@@ -16,18 +16,29 @@ class BuilderError(Exception):
     ``what`` names a thing and what is wrong with it. ``cause`` is the message of the operating system, a
     program or a host, ``advice`` what the user can do; both may be empty. ``details`` are the lines below the
     first. ``log`` is the path of a file with a program's whole output, empty if there is none.
+
+    ``retry_after`` is ``None`` where another attempt cannot help, else the seconds after which it may; 0
+    where nobody names a time.
     """
 
     exit_code: int = 1
 
     def __init__(
-        self, what: str, *, cause: str = "", advice: str = "", details: Sequence[str] = (), log: str = ""
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        advice: str = "",
+        details: Sequence[str] = (),
+        log: str = "",
+        retry_after: Optional[float] = None,
     ) -> None:
-        self.what = what
-        self.cause = cause
+        self.what = one_line(what)  # names in it may be anybody's
+        self.cause = one_line(cause)
         self.advice = advice
         self.details: Tuple[str, ...] = tuple(details)
         self.log = log
+        self.retry_after = retry_after
         super().__init__(what)
 
     @property
@@ -46,6 +57,11 @@ class BuilderError(Exception):
         return f"{_sentence(self.headline)} {self.advice}" if self.advice else self.headline
 
 
+def one_line(text: str) -> str:
+    """Return the text in one line, with control characters and surrogates as escapes."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."
 
@@ -59,6 +75,8 @@ class ConfigError(BuilderError):
         """Take one problem as ``what``, or several, which become one line each."""
         first, *others = (what,) if isinstance(what, str) else what
         super().__init__(first, cause=cause, advice=advice, details=others)
+        if first is not what:
+            self.what = first  # a finding has several lines
 
     @property
     def problems(self) -> Tuple[str, ...]:
@@ -89,13 +107,12 @@ class NothingToDoError(BuilderError):
 
 
 class ToolMissingError(BuilderError):
-    """A program or service is absent, too old, or does not answer."""
+    """A program or service is absent, too old, or does not answer.
+
+    A builder that went away during a build has a ``retry_after``.
+    """
 
     exit_code = 4
-
-
-class EngineLostError(ToolMissingError):
-    """A Docker engine or builder answered at first, and went away during a build."""
 
 
 class CommandError(BuilderError):
@@ -189,8 +206,8 @@ class VariantsFailedError(BuilderError):
         """Take the failures; without ``what`` the message is that of every failure."""
         self.failures = dict(failures)
         self.exit_code = next(iter(self.failures.values())).exit_code
-        each = "\n\n".join(f"{name}: {error}" for name, error in self.failures.items())
-        super().__init__(what or each, details=details, advice=advice)
+        super().__init__(what, details=details, advice=advice)
+        self.what = what or "\n\n".join(f"{name}: {error}" for name, error in self.failures.items())
 
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -227,6 +227,7 @@ static int until_dashes(int count, char **arguments) {
 
 int main(int argc, char **argv) {
     OrtEnv *env;
+    setvbuf(stdout, NULL, _IONBF, 0); /* of a program that hangs, what it said is known */
     if (argc < 2) fail("usage", "ortpacks-smoke HOST_LIBRARY [MODEL INPUT... [-- MODEL INPUT...]...]");
     const char *version = load_api(argv[1]);
     check(api->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "ortpacks-smoke", &env), "environment");

@@ -19,10 +19,10 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from builder.builds.wiring import Wiring
-from builder.config.project import load_project
-from builder.project.inputs import ort_wheel
-from builder.project.variants import Project
+from builder.config.inputs import ort_wheel
+from builder.config.load import load_project
+from builder.config.variants import Project
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.verbs import build
 
@@ -35,9 +35,11 @@ TIERS = {
 _IMAGES = "tests/images/"
 
 LONGEST = (
+    "test_internet_road",
     "test_faults",
     "test_compile_faults",
     "test_shared_cache",
+    "test_walked_workflows",
     "test_client_road",
     "test_build_to_install",
 )
@@ -79,8 +81,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests of tiers that were not asked for, and sort all tests by their turn.
 
-    A tier is recognised by its marker: the name of a folder is a keyword too, and tests/unit/gpu needs no
-    GPU.
+    A tier is recognised by its marker: the name of a folder is a keyword too, and tests/unit/facts/gpu needs
+    no GPU.
     """
     for item in items:
         for tier, why in TIERS.items():

@@ -11,14 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.binary.library_names import without_hash
 from builder.binary.verdict import Verdict, fits, gpus_of, together, verdicts
-from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import Gpu
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.table import Gpu
+from builder.formats.text import grouped
 
 _NOWHERE = Verdict(Support.NONE)
 
@@ -98,28 +100,26 @@ class Comparison:
 
     gpus: tuple[Gpu, ...]
     """The GPUs that are compared: those in machines that both sources are made for."""
-    changes: Mapping[Capability, SupportChange]
-    """Changes of support by GPU, for all ``read`` libraries together; empty if neither has code to run."""
     pairs: tuple[Pair, ...]
     """The new source's libraries in their order, then the old source's libraries without a partner."""
 
     @property
     def read(self) -> tuple[list[Inspected], list[Inspected]]:
         """The old and the new libraries, without pairs of which one cannot be read."""
-        return _read(self.pairs)
+        sides = [pair.sides for pair in self.pairs if not pair.unread]
+        return [one for old, _ in sides for one in old], [one for _, new in sides for one in new]
+
+    @cached_property
+    def changes(self) -> Mapping[Capability, SupportChange]:
+        """Changes of support by GPU, for all ``read`` libraries together; empty if none has code to run."""
+        before, now = (together(side, self.gpus) for side in self.read)
+        return _changes(before, now, self.gpus) if before or now else {}
 
 
 def compare(old: Sequence[Inspected], new: Sequence[Inspected]) -> Comparison:
     """Compute the difference from ``old`` to ``new``."""
     gpus = tuple(gpu for gpu in gpus_of([*old, *new]) if all(_is_for(gpu, side) for side in (old, new)))
-    pairs = _pairs(old, new)
-    before, now = (together(side, gpus) for side in _read(pairs))
-    return Comparison(gpus, _changes(before, now, gpus) if before or now else {}, pairs)
-
-
-def _read(pairs: Iterable[Pair]) -> tuple[list[Inspected], list[Inspected]]:
-    sides = [pair.sides for pair in pairs if not pair.unread]
-    return [one for old, _ in sides for one in old], [one for _, new in sides for one in new]
+    return Comparison(gpus, _pairs(old, new))
 
 
 def _changes(
@@ -151,9 +151,7 @@ def _pairs(old: Sequence[Inspected], new: Sequence[Inspected]) -> tuple[Pair, ..
 
 def _unique(libraries: Iterable[Inspected], key: Callable[[str], str]) -> Mapping[str, Inspected]:
     """Return the libraries by their key, without those whose key another library has too."""
-    found: dict[str, list[Inspected]] = {}
-    for item in libraries:
-        found.setdefault(key(item.name), []).append(item)
+    found = grouped((key(item.name), item) for item in libraries)
     return {name: items[0] for name, items in found.items() if len(items) == 1}
 
 

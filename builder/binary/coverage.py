@@ -27,19 +27,19 @@ input of LTO IR alone (``nvcc -dlto``) cannot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
+from builder.binary.fatbin_format import LINK_INPUT, Container, Image, Kind
 from builder.binary.library_names import family_of
-from builder.binary.payloads.payload_bytes import Compression
-from builder.gpu import compatibility
-from builder.gpu.architectures import Arch, Capability
-from builder.gpu.compatibility import jits_ptx, runs_sass
-from builder.gpu.table import DEVICES, GPUS, Gpu
-from builder.onnxruntime.units import UnitSet, meant_for
+from builder.binary.payloads import Compression
+from builder.facts.gpu import compatibility
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.compatibility import jits_ptx, runs_sass
+from builder.facts.gpu.table import DEVICES, GPUS, Gpu
+from builder.facts.ort.units import UnitSet, meant_for
 
 _BLACKWELL = 10
 
@@ -86,6 +86,10 @@ class HeldCode(NamedTuple):
     """Whether a device link made the container."""
     stubs: frozenset[Arch] = frozenset()
     """Architectures of ``sass`` whose images are stubs, by their sizes (see ``_STUB``)."""
+
+
+Counts = Mapping[str, Mapping[str, int]]
+"""Numbers by kind of image and architecture: ``{"sass": {"90a": 184}}``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,18 +168,19 @@ def cover(
     if not containers:
         return None
     units, inputs = _divided(containers)
+    images = [image for container in containers for image in container.images]
     return coverage_of(
         DeviceCode(
             path=path,
             sections=Counter(container.section for container in containers),
             images=_images(containers),
-            sizes=_sizes(containers),
-            isa=max(_isas(containers), default=None),
+            sizes=_sizes(images),
+            isa=max((one.isa for one in images if one.kind is Kind.PTX), default=None),
             nothing_to_run=sum(not container.runnable for container in units),
             link_inputs=len(inputs),
             unlinked=sum(container.section == LINK_INPUT for container in units),
             specialised=specialised,
-            zstd=any(_is_old_zstd(container) for container in containers),
+            zstd=any(_is_old_zstd(one) for one in images),
             held=_alike(units),
             held_by_inputs=frozenset(map(_held, filter(_is_input_of_link, inputs))),
             unit_sets=tuple(unit_sets),
@@ -195,6 +200,14 @@ def coverage_of(code: DeviceCode) -> LibraryCoverage:
         single=sum(count for one, count in code.held.items() if len(one.sass) == 1 and not one.ptx),
         tally={device: _tally(code, device) for device in DEVICES},
     )
+
+
+def counts_of(kinds: Mapping[Kind, Mapping[Arch, int]]) -> Counts:
+    """Return numbers by kind and architecture with JSON's types, architectures sorted."""
+    return {
+        kind.value: {str(arch): count for arch, count in sorted(arches.items())}
+        for kind, arches in kinds.items()
+    }
 
 
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
@@ -265,15 +278,11 @@ def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mappi
     return counts
 
 
-def _sizes(containers: Iterable[Container]) -> Mapping[Kind, Mapping[Arch, int]]:
+def _sizes(images: Iterable[Image]) -> Mapping[Kind, Mapping[Arch, int]]:
     sizes: dict[Kind, Counter[Arch]] = {}
-    for image in (image for container in containers for image in container.images):
+    for image in images:
         sizes.setdefault(image.kind, Counter())[image.arch] += image.size
     return sizes
-
-
-def _isas(containers: Iterable[Container]) -> Iterator[tuple[int, int]]:
-    return (image.isa for container in containers for image in container.images if image.kind is Kind.PTX)
 
 
 def _architectures_of(code: DeviceCode, kind: Kind) -> tuple[Arch, ...]:
@@ -351,11 +360,9 @@ def _support(tally: ContainerTally, specialised: bool) -> Support:
     return Support.PARTIAL if tally.none else Support.JIT
 
 
-def _is_old_zstd(container: Container) -> bool:
-    """Return whether the container has a zstd image for an architecture older than Blackwell.
+def _is_old_zstd(image: Image) -> bool:
+    """Return whether an image for an architecture older than Blackwell is packed with zstd.
 
     Images for Blackwell do not count: each driver that runs them, 570 or newer, reads zstd.
     """
-    return any(
-        image.compression is Compression.ZSTD and image.arch.major < _BLACKWELL for image in container.images
-    )
+    return image.compression is Compression.ZSTD and image.arch.major < _BLACKWELL

@@ -10,9 +10,8 @@ import errno
 import mmap
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import IO, Union
 
 Buffer = Union[bytes, mmap.mmap]
@@ -215,8 +214,14 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
     strings = range(names_at, min(names_at + names_size, len(buffer)))
     most = min(_NAMES_FOR_A_BYTE * len(buffer), _MOST_OBJECT_TEXT) if _is_object(buffer) else _MOST_TEXT
     names = names_in(buffer, strings, (header[0] for header in headers), most=most)
-    places = range(table, table + count * _HEADER_SIZE, _HEADER_SIZE)
-    return tuple(map(_section, repeat(buffer), repeat(names), headers, places))
+    sections = []
+    for index, (name, kind, flags, address, offset, size, link, *_rest) in enumerate(headers):
+        section = Section(names[name], kind, offset, size, link, flags, address)
+        if section.in_file and offset + size > len(buffer):
+            ends = f"section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}"
+            raise ElfError(f"truncated: {ends}", table + index * _HEADER_SIZE)
+        sections.append(section)
+    return tuple(sections)
 
 
 def single_section(sections: Sequence[Section], kind: int) -> Section | None:
@@ -268,15 +273,6 @@ def names_in(
 
 _HEADER = "<IIQQQQIIQQ"
 """A section header: name, kind, flags, address, offset, size, link, info, alignment, size of an entry."""
-
-
-def _section(buffer: Buffer, names: Mapping[int, str], header: tuple[int, ...], at: int) -> Section:
-    name, kind, flags, address, offset, size, link, *_rest = header
-    section = Section(names[name], kind, offset, size, link, flags, address)
-    end = offset + size
-    if section.in_file and end > len(buffer):
-        raise ElfError(f"truncated: section {section.name} ends at {end:,}, the file at {len(buffer):,}", at)
-    return section
 
 
 _PROGRAM_HEADER_SIZE = 56

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from re import Match, Pattern
 
 from builder.binary.elf import DYNSYM, Elf, symbol_entries
@@ -43,7 +43,8 @@ from builder.binary.elf_headers import (
     stretches,
     strings_of,
 )
-from builder.binary.kinds.pe import Pe
+from builder.binary.library_names import is_provider
+from builder.binary.pe import Pe
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
@@ -63,29 +64,19 @@ _LONGEST = 128
 """Most bytes that a pattern of this module matches, the zero bytes around a name included."""
 
 
-def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
+def embedded_version(buffer: Buffer, name: str, library: Elf | Pe) -> str | None:
     """Return the version in the bytes of the library with this file name; ``None`` where there is none.
 
     A version of ORT or cuDNN has three numbers, one of NVRTC two. Raises ``FormatError`` for a damaged file.
     """
-    for beginning, read in _MARKS:
-        if name.startswith(beginning):
-            return read(buffer, elf)
-    return None
-
-
-def _of_onnxruntime(buffer: Buffer, elf: Elf) -> str | None:
-    defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, elf.defines) if match]
-    return defined[0] if defined else _lone_string(buffer, _rodata(elf.sections), ORT_STRING)
-
-
-def ort_version(buffer: Buffer, sections: Sequence[Section]) -> str | None:
-    """Return the version of ONNX Runtime in the data of one of its DLLs; ``None`` where there is none."""
-    return _lone_string(buffer, _rodata(sections, _RDATA), ORT_STRING)
-
-
-def _of_nvrtc(buffer: Buffer, elf: Elf) -> str | None:
-    return _lone_string(buffer, _rodata(elf.sections), _NVRTC_STRING)
+    if isinstance(library, Pe):
+        return _lone_string(buffer, library.sections, _RDATA, ORT_STRING) if is_provider(name) else None
+    if name.startswith("libonnxruntime"):
+        defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, library.defines) if match]
+        return defined[0] if defined else _lone_string(buffer, library.sections, _RODATA, ORT_STRING)
+    if name.startswith("libnvrtc."):
+        return _lone_string(buffer, library.sections, _RODATA, _NVRTC_STRING)
+    return _of_cudnn(buffer, library) if name.startswith("libcudnn") else None
 
 
 def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
@@ -97,8 +88,11 @@ def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
     return f"{number >> 16}.{number >> 8 & 0xFF}.{number & 0xFF}"
 
 
-def _lone_string(buffer: Buffer, section: Section | None, pattern: Pattern[bytes]) -> str | None:
-    """Return the string in a section that matches; ``None`` where none or several different ones match."""
+def _lone_string(
+    buffer: Buffer, sections: Sequence[Section], constants: str, pattern: Pattern[bytes]
+) -> str | None:
+    """Return the string in the constants that matches; ``None`` where none or different ones match."""
+    section = _constants(sections, constants)
     if section is None:
         return None
     found: bytes | None = None
@@ -117,7 +111,7 @@ def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Itera
         yield from pattern.finditer(buffer, begin, min(end, places.stop + _LONGEST))
 
 
-def _rodata(sections: Sequence[Section], name: str = _RODATA) -> Section | None:
+def _constants(sections: Sequence[Section], name: str) -> Section | None:
     """Return the section of this name; ``None`` where there is none. Raises ``FormatError`` for several.
 
     A linker makes one at most. Thousands of sections over the same bytes would all be searched.
@@ -151,14 +145,6 @@ def _number_at(buffer: Buffer, section: Section, address: int) -> int:
     return int(number)
 
 
-_MARKS: tuple[tuple[str, Callable[[Buffer, Elf], str | None]], ...] = (
-    ("libonnxruntime", _of_onnxruntime),
-    ("libcudnn", _of_cudnn),
-    ("libnvrtc.", _of_nvrtc),
-)
-
-_OPENING = ("libcudnn", "libnvrtc.")
-
 _NAME = re.compile(
     rb"lib(?:cudnn_\w{1,80}\.so|nvrtc\.so\.(?:%d|\d{1,4})?|nvrtc-builtins\.so\.(?:\d{1,4}\.\d{1,4})?)\0"
 )
@@ -169,23 +155,26 @@ _MOST = 64
 """Most names that are read from a library; real libraries have five."""
 
 
-def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
+_OPENING = (
+    ("libcudnn", _RODATA, _NAME),
+    ("libnvrtc.", _RODATA, _NAME),
+    ("cudnn", _RDATA, _NAME_OF_DLL),
+    ("nvrtc", _RDATA, _NAME_OF_DLL),
+)
+"""How the file name of a library that opens others begins, its section of constants, and the names in it."""
+
+
+def dlopened_names(buffer: Buffer, name: str, library: Elf | Pe) -> tuple[str, ...]:
     """Return the names of libraries that the library with this file name opens at run time, sorted.
 
-    The names are as in the bytes. Raises ``FormatError`` for two sections of constants.
+    The names are as in the bytes, without the library's own. Raises ``FormatError`` for two sections of
+    constants.
     """
-    section = _rodata(elf.sections) if name.startswith(_OPENING) else None
-    return _names_in_data(_NAME, buffer, section) if section else ()
-
-
-def opened_dlls(buffer: Buffer, name: str, dll: Pe) -> tuple[str, ...]:
-    """Return the names of DLLs that the DLL ``name`` opens at run time, sorted.
-
-    cuDNN's and NVRTC's data hold these names, and the DLL's own name, which is left out.
-    """
-    section = _rodata(dll.sections, _RDATA) if name.startswith(("cudnn", "nvrtc")) else None
-    found = _names_in_data(_NAME_OF_DLL, buffer, section) if section else ()
-    return tuple(one for one in found if one not in {name, dll.soname})
+    for beginning, constants, pattern in _OPENING:
+        if name.startswith(beginning) and (section := _constants(library.sections, constants)):
+            found = _names_in_data(pattern, buffer, section)
+            return tuple(one for one in found if one not in {name, library.soname})
+    return ()
 
 
 def _names_in_data(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> tuple[str, ...]:

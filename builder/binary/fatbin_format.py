@@ -33,13 +33,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import NamedTuple
 
 from builder.binary.elf_headers import Buffer, FormatError
-from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder
-from builder.binary.payloads.payload_bytes import Compression
-from builder.gpu.architectures import Arch
+from builder.binary.payloads import CUBIN, FAR, PTX, CodeFinder, Compression
+from builder.facts.gpu.architectures import Arch
 
 LOADED, LINK_INPUT = SECTIONS = ".nv_fatbin", "__nv_relfatbin"
 """The section that the CUDA runtime loads, and the section of relocatable code, input of a device link."""
@@ -191,62 +188,52 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         size = payload if compression is Compression.NONE else packed
         if not 0 < size <= payload:
             raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
-        stored = _Stored(buffer, at + header, size, compression, code)
+        start = at + header
         if kind == JOINED:
-            joined = tuple(_joined(stored, at, header))
+            stored = bytes(buffer[start : start + min(size, FAR)])
+            joined = tuple(_joined(buffer, at, header, stored, compression, code))
             count += len(joined)
             yield from joined
         else:
-            whole = payload if compression is Compression.NONE else unpacked
-            yield stored.image(kind, _arch(number, flags, at), flags, (major, minor), whole, at)
+            whole, known = payload if compression is Compression.NONE else unpacked, _kind(kind, flags)
+            runnable = _runnable(code, known, compression, buffer, start, size, whole)
+            arch = _arch(number, flags, at)
+            yield Image(known, arch, compression, size, whole, at, (major, minor), runnable)
         at += header + payload
 
 
-def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
-    """Yield the images that are packed as one image, whose header at ``at`` is followed by their table."""
+def _joined(
+    buffer: Buffer, at: int, header: int, stored: bytes, compression: Compression, code: CodeFinder
+) -> Iterator[Image]:
+    """Yield the images that are packed as one, whose header at ``at`` is followed by their table.
+
+    ``stored``: the first ``FAR`` bytes of what they are packed to.
+    """
     table = at + IMAGE.size
-    count, size = struct.unpack_from("<II", stored.buffer, table) if header >= IMAGE.size + 8 else (0, 0)
+    count, size = struct.unpack_from("<II", buffer, table) if header >= IMAGE.size + 8 else (0, 0)
     each = (size - 8) // count if count else 0
     if count > MOST_IMAGES or each < IMAGE.size or size != count * each + 8 or header != IMAGE.size + size:
         raise FatbinError(f"joined images with a header of {header} bytes for {count}", at)
-    whole = stored.beginning()
+    whole = code.beginning(stored, compression)
     for place in range(table + 8, table + size, each):
         kind, version, offset, length, _packed, minor, major, number, flags, _ = IMAGE.unpack_from(
-            stored.buffer, place
+            buffer, place
         )
         if version != _IMAGE_VERSION:
             raise FatbinError(f"unknown image version {version:#06x} in a table", place)
-        part = whole[offset : offset + length]
-        own = stored._replace(buffer=part, start=0, size=length, joined=True)
-        yield own.image(kind, _arch(number, flags, place), flags, (major, minor), length, place)
+        part, known = whole[offset : offset + length], _kind(kind, flags)
+        runnable = _runnable(code, known, Compression.NONE, part, 0, length, length)
+        arch = _arch(number, flags, place)
+        yield Image(known, arch, compression, length, length, place, (major, minor), runnable)
 
 
-class _Stored(NamedTuple):
-    """The place of an image's stored bytes, and their compression."""
-
-    buffer: Buffer
-    start: int
-    size: int
-    compression: Compression
-    code: CodeFinder
-    joined: bool = False
-    """Whether ``buffer`` holds the (beginning of the) unpacked bytes of images that are packed as one."""
-
-    def image(self, kind: int, arch: Arch, flags: int, isa: tuple[int, int], unpacked: int, at: int) -> Image:
-        known = _kind(kind, flags)
-        runnable = self._has_code(known, unpacked) if known in _BEGINNINGS else known is not Kind.LTOIR
-        return Image(known, arch, self.compression, self.size, unpacked, at, isa, runnable)
-
-    def beginning(self) -> bytes:
-        """Return the beginning of the unpacked bytes, from the first ``FAR`` stored bytes."""
-        return self.code.beginning(self._read(FAR), self.compression)
-
-    def _has_code(self, kind: Kind, unpacked: int) -> bool:
-        packed = Compression.NONE if self.joined else self.compression
-        return self.code.holds_code(_BEGINNINGS[kind], packed, self._read, unpacked)
-
-    def _read(self, most: int) -> bytes:
-        return bytes(self.buffer[self.start : self.start + min(self.size, most)])
+def _runnable(
+    code: CodeFinder, kind: Kind, packed: Compression, buffer: Buffer, start: int, size: int, unpacked: int
+) -> bool:
+    """Return whether an image has something to run; ``size`` bytes of it are stored at ``start``."""
+    if kind in _BEGINNINGS:
+        return code.holds_code(_BEGINNINGS[kind], packed, buffer, start, size, unpacked)
+    return kind is not Kind.LTOIR
 
 
 def _kind(number: int, flags: int) -> Kind:
@@ -265,10 +252,4 @@ def _arch(number: int, flags: int, at: int) -> Arch:
     if number not in ARCHES:
         raise FatbinError(f"an image for architecture {number}", at)
     suffix = "a" if flags & _SUFFIX_A else "f" if flags & _SUFFIX_F else ""
-    return _arch_of(number, suffix)
-
-
-@cache
-def _arch_of(number: int, suffix: str) -> Arch:
-    """Return the same object for all images of an architecture: counting is faster by identity."""
     return Arch(number // 10, number % 10, suffix)

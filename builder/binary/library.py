@@ -7,24 +7,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from builder.binary.bare_images import RawCode, find_raw
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
+from builder.binary.deep import DeepReading, read_payloads, unregistered
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_headers import Buffer, FormatError, Section, machine_of
-from builder.binary.embedded import dlopened_names, embedded_version, opened_dlls, ort_version
+from builder.binary.elf_headers import Buffer, FormatError, machine_of
+from builder.binary.embedded import dlopened_names, embedded_version
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
-from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
-from builder.binary.kinds.pe import Pe, read_pe
-from builder.binary.kinds.raw_code import RawCode, data_of, data_of_members, find_raw
-from builder.binary.kinds.static_library import read_members
+from builder.binary.file_kinds import HEAD, FileKind, kind_of, read_members
 from builder.binary.library_names import NVIDIA, is_provider
-from builder.binary.payloads.deep import DeepReading, read_payloads
-from builder.binary.payloads.kernel_names import unregistered
-from builder.findings.finding import Code, Finding, Severity
-from builder.onnxruntime.units import UnitSet, observed_unit_sets
+from builder.binary.pe import Pe, read_pe
+from builder.facts.ort.units import UnitSet, observed_unit_sets
+from builder.finding import Code, Finding, Severity
 
 
 @dataclass(frozen=True)
@@ -90,25 +87,27 @@ class Reading:
     problem: Finding | None = None
     """E001 for a damaged ELF or PE file or archive, A004 for damaged device code."""
 
+    @property
+    def loaded(self) -> Elf | Pe | None:
+        """The ELF file or DLL; ``None`` for a file that is neither."""
+        return self.elf or self.dll
+
 
 def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool = False) -> Reading:
     """Read a file's bytes, with its dynamic symbols if ``symbols``, and unpack its images if ``deep``.
 
     Never raises: faults are in ``Reading.problem`` and ``Reading.deep``.
     """
+    name = path.rpartition("/")[2]
     reading = Reading(path=path, kind=kind_of(bytes(buffer[:HEAD])) or FileKind.LIBRARY)
     try:
         if reading.kind in {FileKind.LIBRARY, FileKind.OBJECT}:
-            elf = read_elf(buffer, symbols=symbols)
-            name = path.rpartition("/")[2]
-            reading = replace(reading, elf=elf, machine=elf.machine)
-            reading = replace(reading, embedded_version=embedded_version(buffer, name, elf))
-            reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
+            reading = replace(reading, elf=read_elf(buffer, symbols=symbols))
         elif reading.kind is FileKind.DLL:
-            dll = read_pe(buffer)
-            version = ort_version(buffer, dll.sections) if is_provider(path) else None
-            opened = opened_dlls(buffer, path.rpartition("/")[2], dll)
-            reading = replace(reading, dll=dll, machine=dll.machine, embedded_version=version, dlopens=opened)
+            reading = replace(reading, dll=read_pe(buffer))
+        if library := reading.loaded:
+            version, opened = embedded_version(buffer, name, library), dlopened_names(buffer, name, library)
+            reading = replace(reading, machine=library.machine, embedded_version=version, dlopens=opened)
         elif reading.kind is FileKind.ARCHIVE:
             reading = replace(reading, machine=_machine_of_objects(buffer))
         return _with_code(reading, buffer, deep=deep)
@@ -137,20 +136,10 @@ def _unit_sets(reading: Reading, containers: tuple[Container, ...]) -> tuple[Uni
 
 def _machine_of_objects(buffer: Buffer) -> str:
     """Return the machine of an archive's first ELF object; empty where it has none."""
-    for _name, start, end in read_members(buffer):
-        head = bytes(buffer[start : min(end, start + HEAD)])
-        if kind_of(head) is FileKind.OBJECT:
-            return machine_of(head)
+    for _name, kind, start, end in read_members(buffer):
+        if kind is FileKind.OBJECT:
+            return machine_of(bytes(buffer[start : min(end, start + HEAD)]))
     return ""
-
-
-def _data(reading: Reading, buffer: Buffer) -> Iterable[Section]:
-    """Return the sections that may hold code outside of containers."""
-    if reading.kind is FileKind.ARCHIVE:
-        return data_of_members(buffer)
-    if reading.kind is FileKind.OBJECT and reading.elf:
-        return data_of(reading.elf.sections)
-    return reading.elf.sections if reading.elf else reading.dll.sections if reading.dll else ()
 
 
 def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
@@ -158,11 +147,12 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     if deep and containers:
         containers, seen = read_payloads(buffer, containers)
         if reading.elf and reading.kind is FileKind.LIBRARY:
-            seen = replace(seen, unregistered=unregistered(buffer, reading.elf.sections, seen.names))
+            seen.unregistered = unregistered(buffer, reading.elf.sections, seen.names)
         reading = replace(reading, deep=seen)
     unit_sets = _unit_sets(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), unit_sets=unit_sets)
-    raw = {} if is_specialised(reading.path) else find_raw(buffer, _data(reading, buffer), containers)
+    sections = reading.loaded.sections if reading.loaded else ()
+    raw = {} if is_specialised(reading.path) else find_raw(buffer, reading.kind, sections, containers)
     return replace(reading, containers=containers, coverage=coverage, raw=raw)
 
 

@@ -2,7 +2,7 @@
 
 DLLs and static libraries belong to the family of the shared library for Linux: ``cublasLt64_12.dll`` and
 ``libcublasLt_static.a`` to that of ``libcublasLt``. The files of a package, and their wheels, are defined in
-``package.contents``.
+``contents.required_files``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from builder.binary.kinds.file_kinds import kind_of
+from builder.binary.file_kinds import kind_of
 from builder.formats.package_names import HOSTS, LINUX, PROVIDER_LIBRARIES
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
@@ -77,6 +77,19 @@ def stem_of(name: str) -> str:
     """
     other = _OTHER.match(name)
     return f"lib{other[1] or other[2]}" if other else without_hash(name.partition(".so")[0])
+
+
+_CUDA_MAJOR = re.compile(
+    r"lib(?:cudart|cublas|cublasLt)\.so\.(\d+)|(?:cudart|cublas|cublasLt)64_(\d\d)\d?\.dll", re.IGNORECASE
+)
+"""Names with CUDA's own version: ``libcudart.so.13``, ``cublas64_12.dll``, ``cudart64_110.dll``. cuFFT and
+cuRAND have versions of their own."""
+
+
+def cuda_major(name: str) -> str | None:
+    """Return CUDA's major version from the name of its run time or cuBLAS; ``None`` for another library."""
+    match = _CUDA_MAJOR.match(name)
+    return (match[1] or match[2]) if match else None
 
 
 def must_hold_code(name: str) -> bool:

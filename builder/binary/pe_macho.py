@@ -66,25 +66,16 @@ def read_foreign(path: str, source: str, buffer: Buffer) -> ForeignLibrary:
 
 
 def _platform(buffer: Buffer) -> str | None:
-    if _is_dll(buffer):
-        return WINDOWS
-    if _is_dylib(buffer):
+    if _numbers(_ELF, buffer, 0) == _ELF_ARM64:
+        return LINUX_ARM64
+    if _numbers(_MACHO, buffer, 0) == (_MACHO_64, _MACHO_ARM64, _MACHO_DYLIB):
         return MACOS
-    return LINUX_ARM64 if _numbers(_ELF, buffer, 0) == _ELF_ARM64 else None
-
-
-def _is_dll(buffer: Buffer) -> bool:
     place = _numbers("<I", buffer, _PE_AT) if bytes(buffer[:2]) == _DOS else ()
-    header = _numbers(_PE, buffer, *place) if place else ()
-    if not header:
-        return False
-    signature, machine, characteristics, magic = header
-    x64 = (signature, machine, magic) == (_PE_SIGNATURE, _PE_X64, _PE32_PLUS)
-    return x64 and bool(characteristics & _PE_DLL)
-
-
-def _is_dylib(buffer: Buffer) -> bool:
-    return _numbers(_MACHO, buffer, 0) == (_MACHO_64, _MACHO_ARM64, _MACHO_DYLIB)
+    if header := _numbers(_PE, buffer, *place) if place else ():
+        signature, machine, characteristics, magic = header
+        if (signature, machine, magic) == (_PE_SIGNATURE, _PE_X64, _PE32_PLUS) and characteristics & _PE_DLL:
+            return WINDOWS
+    return None
 
 
 def _numbers(form: str, buffer: Buffer, at: int) -> tuple[int, ...]:

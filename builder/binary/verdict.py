@@ -11,8 +11,8 @@ load the library for some work or on some GPUs only, as Paddle does with its fla
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
 from builder.binary.coverage import (
@@ -23,11 +23,11 @@ from builder.binary.coverage import (
     is_specialised,
     worst,
 )
-from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import stem_of
-from builder.gpu.architectures import Capability
-from builder.gpu.table import Gpu
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.table import Gpu
 
 X86_64 = "x86-64"
 
@@ -68,6 +68,8 @@ class Verdict:
     """The reason why the real support may differ; empty without doubt."""
     because: tuple[str, ...] = ()
     """Names of the libraries that determine the support."""
+    joint_doubt: str = field(default="", compare=False)
+    """The part of ``doubt`` that no library has alone: alternatives differ, or a small one decides."""
 
     def document(self) -> dict[str, object]:
         """Return the JSON form: support, confidence, and the reason for a doubt."""
@@ -79,33 +81,31 @@ def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, su
     """Return why a library's support of a GPU may differ from its containers' tally; empty without doubt."""
     if support is Support.JIT:
         return ""
-    reasons = _of_native(coverage, tally) if support is Support.NATIVE else _of_missing(item, coverage, tally)
-    return next((why for why, holds in reasons if holds), "")
+    if support is Support.NATIVE:
+        if coverage.specialised and tally.native * _FEW < tally.total:
+            return f"code for it is in {tally.native:,} of {tally.total:,} containers, and in no other"
+        if not coverage.specialised and 2 * tally.stubs > tally.total:
+            return f"{tally.stubs:,} of {tally.total:,} containers hold next to nothing for it: stubs"
+        return ""
+    return _doubt_of_gap(item, coverage, tally)
 
 
-_Reasons = Iterator[tuple[str, bool]]
-
-
-def _of_native(coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
-    few = coverage.specialised and tally.native * _FEW < tally.total
-    yield f"code for it is in {tally.native:,} of {tally.total:,} containers, and in no other", few
-    stubs = not coverage.specialised and 2 * tally.stubs > tally.total
-    yield f"{tally.stubs:,} of {tally.total:,} containers hold next to nothing for it: stubs", stubs
-
-
-def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
-    hold = "container holds" if coverage.unlinked == 1 else "containers hold"
-    loose = f"{coverage.unlinked:,} {hold} relocatable code that no device link in the file took"
-    yield loose, bool(coverage.unlinked)
+def _doubt_of_gap(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> str:
+    """Return why a library may run on a GPU for which containers of it have no code."""
+    if coverage.unlinked:
+        hold = "container holds" if coverage.unlinked == 1 else "containers hold"
+        return f"{coverage.unlinked:,} {hold} relocatable code that no device link in the file took"
     makers = [name for name in item.needed if stem_of(name) == _MAKER]
-    most = bool(makers) and tally.total < _SMALL
-    yield f"it needs {', '.join(makers)}, by which code is made while it runs", most
-    yield "it holds LTO IR, which is linked for a GPU while it runs", bool(coverage.ltoir)
+    if makers and tally.total < _SMALL:
+        return f"it needs {', '.join(makers)}, by which code is made while it runs"
+    if coverage.ltoir:
+        return "it holds LTO IR, which is linked for a GPU while it runs"
     judged = _judged_containers(item)
     gaps = not coverage.specialised and bool(tally.native or tally.jit)
-    one_each = f"{coverage.single:,} of {judged:,} containers hold one architecture each"
-    nvidia = "as NVIDIA's own libraries do, which choose by device: they may be linked in"
-    yield f"{one_each}, {nvidia}", gaps and coverage.single * _MANY > judged > coverage.single
+    if gaps and coverage.single * _MANY > judged > coverage.single:
+        one_each = f"{coverage.single:,} of {judged:,} containers hold one architecture each"
+        return f"{one_each}, as NVIDIA's own libraries do, which choose by device: they may be linked in"
+    return ""
 
 
 def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
@@ -170,60 +170,31 @@ def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
 
 
 def _together(parts: Sequence[Sequence[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu) -> Verdict:
-    fitting = [[found[gpu.capability] for item, found in part if fits(item, gpu)] for part in parts]
-    each = [_best(found) for found in fitting if found]
+    fitting = [[(item, found[gpu.capability]) for item, found in part if fits(item, gpu)] for part in parts]
+    fitting = [part for part in fitting if part]
+    each = [_best([verdict for _, verdict in part]) for part in fitting]
     support = worst(one.support for one in each)
     blamed = [one for one in each if one.support is support]
     because = tuple(name for one in blamed for name in one.because)
-    general = _doubt_of_parts([[item for item, _ in part] for part in parts], gpu, because)
-    doubts = dict.fromkeys(doubt for doubt in (*(one.doubt for one in each), general) if doubt)
-    return Verdict(support, "; ".join(doubts), because)
+    general = _doubt_of_parts([[item for item, _ in part] for part in fitting], because)
+    doubts = dict.fromkeys(filter(None, (*(one.doubt for one in each), general)))
+    joint = filter(None, (*(one.joint_doubt for one in each), general))
+    return Verdict(support, "; ".join(doubts), because, "; ".join(joint))
 
 
-def doubts_of_parts(items: Sequence[Inspected]) -> Mapping[Capability, str]:
-    """Return the doubts on the libraries together, other than those on one of them alone, by capability."""
-    parts, found = _parts(items), together(items)
-    shown = gpus_of(items) if found else ()
-    each = [[(item, verdicts(item)) for item in part] for part in parts if len(part) > 1]
-    doubts_by_gpu = {
-        gpu.capability: [
-            *_of_alternatives(each, gpu),
-            _doubt_of_parts(parts, gpu, found[gpu.capability].because),
-        ]
-        for gpu in shown
-    }
-    return {
-        device: "; ".join(filter(None, doubts)) for device, doubts in doubts_by_gpu.items() if any(doubts)
-    }
-
-
-def _of_alternatives(
-    parts: Iterable[Sequence[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu
-) -> Iterator[str]:
-    """Yield the doubt on each group of alternatives that do not all have the same support."""
-    for part in parts:
-        fitting = [found[gpu.capability] for item, found in part if fits(item, gpu)]
-        if len({one.support for one in fitting}) > 1:
-            yield _best(fitting).doubt
-
-
-def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Collection[str]) -> str:
+def _doubt_of_parts(parts: Sequence[Sequence[Inspected]], because: Collection[str]) -> str:
     """Return why a verdict that the libraries ``because`` determine may not hold; empty without doubt."""
-    fitting = [[item for item in part if fits(item, gpu)] for part in parts]
-    items = [item for part in fitting for item in part]
+    items = [item for part in parts for item in part]
     if len(items) > 1 and all(item.kind in _BARE for item in items):
         return "there are bare images alone, and whatever loads them chooses among them"
-    blamed = [part for part in fitting if any(item.name in because for item in part)]
+    blamed = [part for part in parts if any(item.name in because for item in part)]
     if any(len(part) > 1 or is_specialised(part[0].name) for part in blamed):
         return ""
     few, every = (sum(map(_judged_containers, some)) for some in ([part[0] for part in blamed], items))
     names = ", ".join(part[0].name.rpartition("/")[2] for part in blamed)
     share = f"it comes from {few:,} of {every:,} containers, in {names}"
-    return (
-        f"{share}: that may be loaded for some work or on some GPUs alone"
-        if few * _SMALL_PART < every
-        else ""
-    )
+    doubt = f"{share}: that may be loaded for some work or on some GPUs alone"
+    return doubt if few * _SMALL_PART < every else ""
 
 
 def _judged_containers(item: Inspected) -> int:
@@ -239,7 +210,8 @@ def _best(found: Sequence[Verdict]) -> Verdict:
     names = tuple(name for one in alike for name in one.because)
     if len(alike) == len(found):
         return Verdict(best.support, best.doubt, names)
-    return Verdict(best.support, f"so with {len(alike)} of {len(found)} alternatives", names)
+    differ = f"so with {len(alike)} of {len(found)} alternatives"
+    return Verdict(best.support, differ, names, differ)
 
 
 def fits(item: Inspected, gpu: Gpu) -> bool:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from builder.client.cli import INTERRUPTED, main
 from builder.client.context import CommandContext
-from builder.client.output import Output
+from builder.client.output import Meter, Output
 from builder.errors import DiskError
+from builder.facts.gpu.devices import platform_of
 from builder.files.disk import is_folder
 from builder.formats.text import shown
-from builder.gpu.devices import platform_of
 
 if TYPE_CHECKING:
     from builder.client.probe.detect import Surroundings
@@ -81,10 +81,9 @@ def _surroundings(env: Mapping[str, str]) -> Surroundings:
 def _connect(env: Mapping[str, str], output: Output) -> Web:
     from builder.files.http_client import Web  # noqa: PLC0415 as above
     from builder.files.http_opener import open_url, trusted_certificates  # noqa: PLC0415 as above
-    from builder.files.oci_opener import OciOpener  # noqa: PLC0415 as above
 
     return Web(
-        open=OciOpener(partial(open_url, certificates=trusted_certificates(env))),
+        open=partial(open_url, certificates=trusted_certificates(env)),
         sleep=time.sleep,
         progress=_progress(output),
         say=output.say,
@@ -131,8 +130,6 @@ def _ram_bytes() -> int:
 def _progress(output: Output) -> Callable[[int, int], None]:
     """Return a function that writes a progress line on a terminal and does nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
-        from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
-
         return Meter(output.move, time.monotonic, lambda: shutil.get_terminal_size().columns)
     return lambda _done, _total: None
 

@@ -1,21 +1,25 @@
-"""The client's arguments: its commands, their flags, and what help says of them."""
+"""The client's arguments: its commands, their flags, what help says of them, and the index that they name."""
 
 from __future__ import annotations
 
 import argparse
+import pkgutil
+import re
 import sys
 from pathlib import Path
-from typing import Dict, NoReturn, Sequence
+from typing import Mapping, NoReturn, Optional, Sequence, Union
+from urllib.parse import urljoin, urlsplit
 
 from builder.client import __version__
 from builder.client.commands.environment import SHELLS
-from builder.client.index_address import own_release
-from builder.errors import ConfigError
-from builder.formats.package_names import Layout
+from builder.errors import ConfigError, TransferError
+from builder.files.disk import absolute
+from builder.formats.package_names import INDEX, Layout
+from builder.formats.text import redacted, refuse_registry
 
 COMMANDS = {
     "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
-    "list": ("listing", "show what the release offers and what is installed"),
+    "list": ("select_package", "show what the release offers and what is installed"),
     "select": ("select_package", "show which package fits this machine and why"),
     "install": ("install", "download, verify, try out and install the package that fits"),
     "verify": ("manage", "hash the installed package again"),
@@ -97,27 +101,13 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**named)  # type: ignore[arg-type]  # as argparse calls it
         self.color = False  # Python 3.14 colours the text, and a message would show the colours' escapes
 
-    def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002 argparse's own signature
-        """Raise ``HelpError`` with the help text, which ``main`` prints."""
-        raise HelpError(self.format_help().rstrip())
+    def _print_message(self, message: str, file: object = None) -> NoReturn:  # noqa: ARG002 argparse's own
+        """Raise ``HelpError`` with the help or the version, which ``main`` prints."""
+        raise HelpError(message.rstrip())
 
     def error(self, message: str) -> NoReturn:
         """Raise ``ConfigError`` (exit code 2, as for any wrong value)."""
         raise ConfigError(f"{message}. {self.prog} --help shows what there is.")
-
-
-class _Reference(argparse.Action):
-    def __call__(self, *_: object) -> NoReturn:
-        """Raise ``HelpError`` with the exit codes and the environment's variables."""
-        raise HelpError(_REFERENCE)
-
-
-class _Version(argparse.Action):
-    def __call__(self, *_: object) -> NoReturn:
-        """Raise ``HelpError`` with the versions of the client, its release and Python."""
-        release = own_release()
-        of_which = f"of the release {release}" if release else "of no release"
-        raise HelpError(f"ortpacks {__version__} {of_which}, with Python {sys.version.split()[0]}")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -125,13 +115,6 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
     Raises ``ConfigError`` for wrong arguments, ``HelpError`` for ``--help`` and for no arguments.
     """
-    if argv and argv[0] in COMMANDS:
-        command = _Parser(**_described(argv[0]))
-        _add_flags(argv[0], command)
-        arguments, unknown = command.parse_known_args(argv[1:])
-        if not unknown:
-            arguments.command = argv[0]
-            return arguments
     return _parser().parse_args(argv or ["--help"])
 
 
@@ -154,7 +137,9 @@ def _text(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands, which takes longer to make than most commands take."""
+    release = own_release()
+    of_which = f"of the release {release}" if release else "of no release"
+    version = f"ortpacks {__version__} {of_which}, with Python {sys.version.split()[0]}"
     parser = _Parser(
         prog="ortpacks",
         usage="ortpacks COMMAND ...",
@@ -164,31 +149,23 @@ def _parser() -> argparse.ArgumentParser:
         add_help=False,
     )
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-    parser.add_argument("--version", action=_Version, nargs=0, help=argparse.SUPPRESS)
-    parser.add_argument("--reference", action=_Reference, nargs=0, help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=version, help=argparse.SUPPRESS)
+    parser.add_argument("--reference", action="version", version=_REFERENCE, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="ortpacks"
     )
-    for name in COMMANDS:
-        _add_flags(name, commands.add_parser(name, **_described(name)))  # type: ignore[arg-type]  # as above
+    for name, (_, text) in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            prog=f"ortpacks {name}",
+            usage=f"ortpacks {name} [flags]",
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog="ortpacks --reference shows exit codes and the environment's variables.",
+            allow_abbrev=False,
+        )
+        _add_common(name, command)
+        _add_own(name, command)
     return parser
-
-
-def _described(name: str) -> Dict[str, object]:
-    """Return what the parser of a command says in its help."""
-    text = COMMANDS[name][1]
-    return {
-        "prog": f"ortpacks {name}",
-        "usage": f"ortpacks {name} [flags]",
-        "description": f"{text[0].upper()}{text[1:]}.",
-        "epilog": "ortpacks --reference shows exit codes and the environment's variables.",
-        "allow_abbrev": False,
-    }
-
-
-def _add_flags(name: str, command: argparse.ArgumentParser) -> None:
-    _add_common(name, command)
-    _add_own(name, command)
 
 
 def _add_common(name: str, command: argparse.ArgumentParser) -> None:
@@ -215,7 +192,7 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
         "--index",
         type=_text,
         metavar="URL|FILE|DIR",
-        help="an index.json, its folder, or oci://HOST/NAME:TAG",
+        help="an index.json, or its folder",
     )
     sources.add_argument(
         "--offline", type=_text, metavar="DIR|FILE", help="a release's folder or one archive; no network"
@@ -277,3 +254,110 @@ _TRY = "open this model; give the flag again for smaller models"
 _TRY_MODEL = "open this model in the package too; may be repeated"
 
 _SAID = "an application's error text, to be explained for this machine"
+
+
+_RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+"""The beginning of a URL; a single letter is a drive of Windows."""
+
+_NEWEST = {"self-update"}
+"""The commands that read the newest release's index where the user names no index."""
+
+
+def index_address(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Path, None]:
+    """Return the place of the index; ``None`` where no option, variable or default names one.
+
+    At most one of ``--index``, ``--offline`` and ``--mirror`` is given.
+    """
+    default = _default_index()
+    here, mirror, index = (given.get(name) for name in ("offline", "mirror", "index"))
+    if here is not None:
+        return _offline(str(here))
+    if mirror is not None:
+        return mirrored(str(mirror), default if given["command"] not in _NEWEST else None)
+    if given["command"] in _NEWEST and default:
+        default = _RELEASE.sub(f"/releases/latest/download/{INDEX}", default)
+    named = str(index) if index else env.get("ORTPACKS_INDEX") or default
+    return place(named) if named else None
+
+
+def _default_index() -> Optional[str]:
+    """Return the URL of the index of this program's release; ``None`` when it runs from the source tree."""
+    data = shipped("default_index.txt")
+    return data.decode().strip() if data else None
+
+
+def own_release() -> Optional[str]:
+    """Return the release that this program is of; ``None`` when it is of none."""
+    release = _RELEASE.search(_default_index() or "")
+    return release[1] if release else None
+
+
+def shipped(name: str) -> Optional[bytes]:
+    """Return the bytes of the file ``name`` in this program's archive; ``None`` where there is none."""
+    try:
+        return pkgutil.get_data("builder.client", name)
+    except OSError:
+        return None
+
+
+def mirrored(base: str, default: Optional[str]) -> str:
+    """Return the place of the index on the mirror ``base``. Raises ``ConfigError`` where ``base`` is no URL.
+
+    The index is that of the release that the URL ``default`` names, else that of the newest release.
+    """
+    if not is_url(base):
+        what = f"--mirror {_without_login(base)}: a URL is wanted, http or https."
+        raise ConfigError(what, advice="--index also takes folders.")
+    release = _RELEASE.search(default or "")
+    return str(place(f"{base.rstrip('/')}/{release[1] if release else 'latest'}/{INDEX}"))
+
+
+def _offline(text: str) -> Path:
+    """Return the folder or archive of ``--offline``. Raises ``ConfigError`` where it does not exist."""
+    path = None if is_url(text) else absolute(Path(text))
+    if path is None or not path.exists():
+        named = redacted(text)
+        raise ConfigError(f"--offline {named}: a folder with index.json, or a package's archive, is wanted.")
+    return path
+
+
+def place(text: str) -> Union[str, Path]:
+    """Return the URL or absolute path that ``text`` names.
+
+    The URL of a folder becomes the URL of its index. A fragment stays. Raises ``ConfigError`` for a malformed
+    address, ``TransferError`` for a URL that is not fetched.
+    """
+    if not is_url(text):
+        if _SCHEME.match(text):  # as a path it would be shown with its login
+            what = f"{redacted(text)}: only http and https are fetched."
+            raise TransferError(what, advice="A file or folder is named by its path.")
+        return absolute(Path(text))
+    address, _, pin = text.partition("#")
+    if address.endswith("/"):
+        address = urljoin(address, INDEX)
+    return f"{address}#{pin}" if pin else address
+
+
+def is_url(text: str) -> bool:
+    """Return whether ``text`` is an http or https URL.
+
+    Raises ``ConfigError`` for a malformed URL, or an address in a registry.
+    """
+    refuse_registry(text)
+    try:
+        scheme = urlsplit(text).scheme
+        if scheme not in {"http", "https"}:
+            return False
+        if text.partition(":")[2].startswith("//"):
+            return True
+    except ValueError:
+        pass
+    raise ConfigError(f"{_without_login(text)}: not a URL.", advice="Write it like https://HOST/PATH.")
+
+
+def _without_login(text: str) -> str:
+    """Return an address without a login, also where a part of ``://`` is missing."""
+    whole = "://" in text or "@" not in text
+    return redacted(text) if whole else f"…@{text.rpartition('@')[2]}"

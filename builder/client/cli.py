@@ -11,17 +11,20 @@ import json
 import os
 from dataclasses import replace
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Sequence, cast
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence
 
-from builder.client.arguments import AUTO, COMMANDS, READ_INDEX, HelpError, parsed
+from builder.client.arguments import AUTO, COMMANDS, READ_INDEX, HelpError, index_address, parsed, shipped
 from builder.client.commands.environment import library_path, separators
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
-from builder.client.index_address import index_address, shipped
-from builder.client.install.prefix import Prefix, default_prefix
+from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish
+from builder.client.install.prefix import Prefix, default_prefix, state_folder
 from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
-from builder.formats.text import redacted_message, shown
+from builder.formats.text import commandless, printable, redacted_message, shown
+
+FORMAT = 1
+"""The version of every JSON answer."""
 
 INTERRUPTED = 130
 
@@ -40,8 +43,6 @@ _LISTED = {"install", "env"}
 
 Print = Callable[[str], None]
 
-Command = Callable[[CommandContext, ClientOptions], CommandAnswer]
-
 
 def main(
     argv: Sequence[str], context: CommandContext, env: Mapping[str, str], home: Path, out: Print, err: Print
@@ -58,8 +59,13 @@ def main(
             context = quiet(context)
         module, _ = COMMANDS[arguments.command]
         named = f"answer_{arguments.command.replace('-', '_')}"
-        command = getattr(import_module(f"builder.client.commands.{module}"), named)
-        answer = cast("Command", command)(context, _options(arguments, env, home, context.platform))
+        command: Callable[..., CommandAnswer] = getattr(
+            import_module(f"builder.client.commands.{module}"), named
+        )
+        if arguments.json or vars(arguments).get("yes"):
+            context = replace(context, confirm=None)
+        given = _given(arguments, env, home, context.platform)
+        answer = command(context, **{name: given[name] for name in list(signature(command).parameters)[1:]})
     except HelpError as wanted:
         out(str(wanted))
         return 0
@@ -74,8 +80,9 @@ def main(
         return _failed(DiskError.exit_code, _SHORT, argv, as_json, out, err)
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
-    text = "\n".join(answer.lines)
-    out(_json_text(answer.value) if as_json else text if answer.script else shown(text))
+    text = "\n".join(answer.lines if answer.script else map(printable, answer.lines))
+    as_text = text if answer.script else shown(text)
+    out(_json_text(arguments.command, answer.value) if as_json else as_text)
     return answer.code
 
 
@@ -94,44 +101,42 @@ def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Pr
     err(f"ortpacks: {message}")
     if as_json:
         command = next((word for word in argv if word in COMMANDS), "")
-        out(_json_text({**head(command), "error": {"code": code, "message": message}}))
+        out(_json_text(command, {"error": {"code": code, "message": message}}))
     return code
 
 
-def _json_text(value: Mapping[str, object]) -> str:
-    return json.dumps(value, indent=2)  # ASCII: the same in every encoding
+def _json_text(command: str, value: Mapping[str, object]) -> str:
+    whole = {"format": FORMAT, "command": command, **value}
+    return commandless(json.dumps(whole, indent=2))  # ASCII: the same in every encoding
 
 
-def _options(
+def _given(
     arguments: argparse.Namespace, env: Mapping[str, str], home: Path, platform: str
-) -> ClientOptions:
-    """Return the options that the arguments, the environment and the defaults give."""
-    given = vars(arguments)
-    prefix: Path = given.get("prefix") or default_prefix(env, home)
-    return ClientOptions(
-        prefix=Prefix(_checked(absolute(prefix), arguments.command, platform)),
-        index=index_address(given, env)
-        if arguments.command in READ_INDEX and not given.get("installed")
-        else None,
-        variant=given.get("variant"),
-        device=given.get("device"),
-        dialect=given.get("shell"),
-        as_json=given["json"],
-        layout=None if given.get("layout") == AUTO else given.get("layout"),
-        look_in=tuple(_look_in(given.get("look_in") or [], env)),
-        wheels=tuple(_folders(given.get("wheels") or [])),
-        offline=given.get("offline") is not None,
-        unsigned=bool(given.get("trust_unsigned")),
-        check=bool(given.get("check")),
-        root=None if given.get("trust_unsigned") else shipped("root.json"),
-        ask=not (given.get("yes") or given["json"]),
-        explain=bool(given.get("explain")),
-        local=bool(given.get("installed")),
-        old=bool(given.get("old")),
-        models=tuple(given.get("try") or ()),
-        table=given.get("models"),
-        said=given.get("said"),
-    )
+) -> Mapping[str, object]:
+    """Return what commands take, by parameter, from the arguments, the environment and the defaults."""
+    given, command = vars(arguments), arguments.command
+    prefix = Prefix(_checked(absolute(given.get("prefix") or default_prefix(env, home)), command, platform))
+    index = index_address(given, env) if command in READ_INDEX and not given.get("installed") else None
+    unsigned = bool(given.get("trust_unsigned"))
+    values: Dict[str, object] = {
+        "prefix": prefix,
+        "release": ReleaseSource(
+            index,
+            prefix,
+            root=None if unsigned else shipped("root.json"),
+            first_root=shipped("1.root.json"),
+            state=state_folder(env, home),
+            unsigned=unsigned,
+        ),
+        "wish": Wish(given.get("variant"), given.get("device"), given.get("models")),
+        "as_json": given["json"],
+        "layout": None if given.get("layout") == AUTO else given.get("layout"),
+        "look_in": tuple(_look_in(given.get("look_in") or [], env)),
+        "wheels": tuple(_folders(given.get("wheels") or [])),
+        "offline": given.get("offline") is not None,
+        "models": tuple(given.get("try") or ()),
+    }
+    return {**given, **values}
 
 
 def _checked(prefix: Path, command: str, platform: str) -> Path:

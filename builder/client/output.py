@@ -1,4 +1,4 @@
-"""The client writes answers to stdout and everything else to stderr."""
+"""The client writes answers to stdout, and everything else to stderr: messages, and a download's progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Optional, TextIO, Tuple, Union
+from dataclasses import dataclass
+from typing import Callable, Optional, TextIO, Tuple, Union
 
 from builder.formats.text import redacted_message, shown
 
@@ -78,3 +79,64 @@ def _escape(error: UnicodeError) -> Tuple[Union[str, bytes], int]:
     with suppress(UnicodeError):
         return codecs.lookup_error("surrogateescape")(error)
     return codecs.lookup_error("backslashreplace")(error)
+
+
+EVERY_SECONDS = 0.2
+"""The shortest time in seconds between two progress lines."""
+
+SETTLED_SECONDS = 2.0
+"""Seconds before which no rate is shown, because it is not yet stable."""
+
+
+@dataclass
+class Meter:
+    """A progress line that is written over and over on one line of a terminal."""
+
+    write: Callable[[str], None]
+    clock: Callable[[], float]
+    """Seconds since any fixed moment."""
+    columns: Callable[[], int]
+    """The terminal's current width in columns."""
+    _begun: float = 0.0
+    _first: int = 0
+    _written_at: Optional[float] = None
+    _total: int = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        """Write the line, unless the last one is younger than ``EVERY_SECONDS``."""
+        now = self.clock()
+        if total != self._total or done < self._first:
+            self._begun, self._first, self._written_at, self._total = now, done, None, total
+        if done < total and self._written_at is not None and now - self._written_at < EVERY_SECONDS:
+            return
+        self._written_at = now
+        end = "\n" if done == total else ""
+        width = max(self.columns() - 1, 1)
+        line = progress_line(done, total, done - self._first, now - self._begun)
+        self.write(f"\r{line[:width]:<{width}}{end}")
+
+
+def progress_line(done: int, total: int, fresh: int, seconds: float) -> str:
+    """Return the progress line. ``fresh`` of the ``done`` bytes were received within ``seconds``.
+
+    ``total`` is 0 where the server does not say how many bytes there are.
+    """
+    size = total or done
+    line = f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+    if total:
+        line = f"{done * 100 // total:3d} % of {line}"
+    if seconds < SETTLED_SECONDS or fresh <= 0:
+        return line
+    rate = fresh / seconds
+    left = f", {duration((total - done) / rate)} left" if done < total else f" in {duration(seconds)}"
+    return f"{line}, {rate / 2**20:.1f} MiB/s{left}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text: ``8 s``, ``2 min 05 s``, ``1 h 20 min``."""
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004
+        return f"{whole} s"
+    if whole < 3600:  # noqa: PLR2004
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

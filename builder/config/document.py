@@ -1,4 +1,9 @@
-"""This module holds a file's plain values, the line of each value, and every problem of the file.
+"""YAML and JSON text is read into a ``Document``: plain values, their lines, and all their problems.
+
+Numbers such as ``12.9`` and words such as ``yes`` are read neither as text nor as a number or boolean, but as
+``Unread``. Anchors, aliases, merge keys and tags are refused: each value is written where it belongs, and a
+few lines of aliases cannot expand to gigabytes. A key that is twice in a mapping is refused, and a scalar
+that is twice in a list.
 
 pydantic reports what is wrong with a value; here the report becomes a message with file, line, key path, the
 found value, the allowed values and the nearest spelling. Allowed values come from the JSON schema that
@@ -11,16 +16,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TypeVar, cast
 
 import pydantic
+import yaml
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
+from yaml.reader import ReaderError
 
-from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
-from builder.formats.text import nearest
-from builder.project.kinds import TAG, documented
+from builder.config.fields import TAG, Unread
+from builder.errors import CompatibilityError, ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.text import nearest, redacted
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the top of a file to a value."""
@@ -53,7 +59,7 @@ _MESSAGES: Mapping[str, tuple[type[ConfigError], str]] = {
 }
 """Error class and our words for pydantic's types of errors.
 
-Errors of ``project.kinds.wrong`` have their own words.
+Errors of ``config.fields.wrong`` have their own words.
 """
 
 
@@ -64,28 +70,25 @@ class _WithoutTitles(GenerateJsonSchema):
         return False
 
 
-class Reader(Generic[T]):
-    """Reads values of a class from plain data. pydantic compiles the class when a value is first read."""
+_ADAPTERS: dict[type[object], pydantic.TypeAdapter[object]] = {}
 
-    def __init__(self, kind: type[T]) -> None:
-        self._kind = kind
 
-    @cached_property
-    def adapter(self) -> pydantic.TypeAdapter[T]:
-        """Validator of the class; it raises ``pydantic.ValidationError``."""
-        return pydantic.TypeAdapter(self._kind)
+def _adapter(kind: type[object]) -> pydantic.TypeAdapter[object]:
+    """Return the validator of a class, which pydantic compiles when it is first asked for."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = pydantic.TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
-    @cached_property
-    def schema(self) -> dict[str, object]:
-        """JSON schema of the class."""
-        with documented():
-            adapter = pydantic.TypeAdapter(self._kind)
-        return adapter.json_schema(schema_generator=_WithoutTitles)
 
-    def schema_file(self, title: str) -> str:
-        """Return the text of the schema's file in ``docs/schemas``."""
-        dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-        return json.dumps({**dialect, **self.schema, "title": title}, indent=2, ensure_ascii=False) + "\n"
+def schema_of(kind: type[object]) -> dict[str, object]:
+    """Return the JSON schema of a class."""
+    return _adapter(kind).json_schema(schema_generator=_WithoutTitles)
+
+
+def schema_file(kind: type[object], title: str) -> str:
+    """Return the text of a schema's file in ``docs/schemas``."""
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps({**dialect, **schema_of(kind), "title": title}, indent=2, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,11 @@ class Document:
         value = self._value(location)
         return list(value) if isinstance(value, dict) else []
 
-    def is_clean(self, *locations: Location) -> bool:
-        """Return whether there is no problem at, below or above these locations, so that values are valid."""
+    def is_clean(self, location: Location) -> bool:
+        """Return whether there is no problem at, below or above a location, so that its value is valid."""
         return not any(
             problem.location[: len(location)] == location[: len(problem.location)]
             for problem in self.problems
-            for location in locations
         )
 
     def report(
@@ -202,13 +204,13 @@ class Document:
             return
         self.raise_if_any()
 
-    def read(self, reader: Reader[T], location: Location = ()) -> T | None:
+    def read(self, kind: type[T], location: Location = ()) -> T | None:
         """Return the value at a location; ``None`` after reporting all that is wrong with it."""
         try:
-            return reader.adapter.validate_python(self._value(location))
+            return cast("T", _adapter(kind).validate_python(self._value(location)))
         except pydantic.ValidationError as error:
             for detail in error.errors(include_url=False):
-                self._report_detail(detail, location, reader.schema)
+                self._report_detail(detail, location, schema_of(kind))
         return None
 
     def _report_detail(self, detail: ErrorDetails, above: Location, schema: object) -> None:
@@ -257,7 +259,7 @@ def key_path(location: Location) -> str:
         if isinstance(step, int):
             path += f"[{step}]"
         elif _PLAIN_KEY.fullmatch(step) is None:
-            path += f"[{json.dumps(shorten(step))}]"
+            path += f"[{json.dumps(shorten(redacted(step)))}]"
         else:
             path += f".{step}" if path else step
     return path
@@ -269,7 +271,7 @@ def shorten(value: str) -> str:
 
 
 def _is_tag(step: str | int) -> bool:
-    """Return whether a step is pydantic's name of a kind of mapping (``project.kinds.by_key``), not a key."""
+    """Return whether a step is pydantic's name of a kind of mapping (``config.fields.by_key``), not a key."""
     return isinstance(step, str) and step.startswith(TAG)
 
 
@@ -311,3 +313,170 @@ def _as_list(value: object) -> list[object]:
 
 def _as_mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+_DEEPEST = 16
+"""The most levels of nesting; our formats need five. PyYAML and json recurse and crash at thousands."""
+
+_TAG = "tag:yaml.org,2002:"
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def read_yaml(content: str, file: str) -> Document:
+    """Return a YAML document; ``file`` is its name in messages.
+
+    Raises ``ParseError`` with line and column for text that is not YAML.
+    """
+    try:
+        document = Document(file, places={(): Place(1, "")})
+        root = _Composer(content, document).get_single_node()
+        document.raise_if_any()
+        data = _value(root, (), _line(root), document) if root else None
+        return Document(file, data, document.places, document.problems)
+    except yaml.MarkedYAMLError as error:
+        raise ParseError(_syntax_error(error, file)) from None
+    except ReaderError as error:
+        raise ParseError(_forbidden_character(content, error.position, file)) from None
+    except (ValueError, OverflowError):
+        # From chr() of an escape such as "\UFFFFFFFF"; PyYAML reports no line for it
+        raise ParseError(f"{file}: not YAML: an escape names no character (largest: \\U0010FFFF).") from None
+
+
+def read_json(content: str, file: str) -> Document:
+    """Return a JSON document. Raises ``ParseError`` with line and column for text that is not JSON."""
+    try:
+        json.loads(content, parse_int=str, parse_float=str)
+    except json.JSONDecodeError as error:
+        raise ParseError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}.") from None
+    except RecursionError:
+        raise ParseError(f"{file}: not JSON that we read: nested too deep.") from None
+    # JSON is YAML except for tabs, which valid JSON has only between its tokens
+    return read_yaml(content.replace("\t", " "), file)
+
+
+def _value(node: yaml.Node, location: Location, line: int, document: Document) -> object:
+    """Return the plain value of a node.
+
+    The document gets the places of all values in it, and their problems.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        plain = node.style is None and node.tag not in {f"{_TAG}null", f"{_TAG}str"}
+        document.places[location] = Place(line, _scalar_text(node), shorten(node.value) if plain else "")
+        return _scalar(node)
+    noun, read = ("mapping", _mapping) if isinstance(node, yaml.MappingNode) else ("list", _list)
+    document.places[location] = Place(line, f"a {noun}" if node.value else f"an empty {noun}")
+    return read(node, location, document)
+
+
+def _mapping(node: yaml.Node, location: Location, document: Document) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in node.value:
+        line = _line(key)
+        if not isinstance(key, yaml.ScalarNode):
+            message = "a key that is not text. Write a plain word before the colon."
+            document.problems.append(Problem(SchemaError, line, location, message))
+            continue
+        place = (*location, key.value)
+        if key.tag == f"{_TAG}merge":
+            message = "merge keys are not read. Write the entries out."
+            document.problems.append(Problem(SchemaError, line, place, message))
+        elif key.value in found:
+            message = f"this key stands in line {document.line(place)} already. Keep one of the two."
+            document.problems.append(Problem(SchemaError, line, place, message))
+        else:
+            found[key.value] = _value(value, place, line, document)
+    return found
+
+
+def _list(node: yaml.Node, location: Location, document: Document) -> list[object]:
+    first: dict[tuple[str, str], Location] = {}
+    found = []
+    for index, item in enumerate(node.value):
+        place = (*location, index)
+        found.append(_value(item, place, _line(item), document))
+        if isinstance(item, yaml.ScalarNode):
+            earlier = first.setdefault((item.tag, item.value), place)
+            if earlier != place:
+                document.report(ValidationError, place, f"stands in {key_path(earlier)} already")
+    return found
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    value = str(node.value)
+    match node.tag.removeprefix(_TAG):
+        case "str":
+            return value
+        case "null":
+            return None
+        case "int" if _WHOLE_NUMBER.fullmatch(value):
+            return int(value)
+        case "bool" if value in {"true", "false"}:
+            return value == "true"
+    return Unread(value)
+
+
+def _scalar_text(node: yaml.ScalarNode) -> str:
+    if node.tag == f"{_TAG}null" and node.style is None:
+        return "nothing"
+    value = shorten(redacted(str(node.value)))
+    return value if node.style is None and value.isprintable() else json.dumps(value)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+class _Composer(yaml.SafeLoader):
+    """A YAML loader that reports aliases, anchors, tags and deep nesting, which are not read."""
+
+    def __init__(self, content: str, document: Document) -> None:
+        super().__init__(content)
+        self._document = document
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node. PyYAML calls this method for each node, recursively."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        self._refuse(event, _indirection(event))
+        if isinstance(event, yaml.AliasEvent):
+            self.get_event()  # type: ignore[no-untyped-call]
+            return yaml.ScalarNode(f"{_TAG}null", "")
+        event.anchor = None  # PyYAML refuses a second anchor of one name
+        is_collection = isinstance(event, yaml.CollectionStartEvent)
+        if is_collection and self._depth == _DEEPEST:
+            self._refuse(event, f"nested deeper than {_DEEPEST} levels")
+            self._document.raise_if_any()
+        self._depth += is_collection
+        node = super().compose_node(parent, index)
+        self._depth -= is_collection
+        return node
+
+    def _refuse(self, event: yaml.Event, message: str) -> None:
+        if message and event.start_mark:
+            whole = f"{message}. Write the value out where it stands."
+            self._document.problems.append(Problem(SchemaError, event.start_mark.line + 1, (), whole))
+
+
+def _indirection(event: yaml.Event) -> str:
+    if isinstance(event, yaml.AliasEvent):
+        return f"the alias *{event.anchor} is not read"
+    if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+        return f"the anchor &{event.anchor} is not read"
+    if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
+        return f"the tag {event.tag} is not read"
+    return ""
+
+
+def _forbidden_character(content: str, position: int, file: str) -> str:
+    line = content.count("\n", 0, position) + 1
+    return f"{file}:{line}: not YAML: the character U+{ord(content[position]):04X} is not allowed. Remove it."
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, file: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+    since = f" that begins in line {error.context_mark.line + 1}" if error.context_mark else ""
+    context = f", {error.context}{since}" if error.context else ""
+    hint = " YAML is indented with spaces, never with tabs." if "'\\t'" in str(error.problem) else ""
+    return f"{place}: not YAML: {error.problem}{context}.{hint}"

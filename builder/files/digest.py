@@ -7,7 +7,7 @@ import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Deque, Iterable, Iterator, List, Optional, Tuple
+from typing import IO, TYPE_CHECKING, Deque, Iterable, Iterator, List, Optional, Protocol, Tuple
 
 from builder.errors import IntegrityError
 from builder.files.disk import Sync, set_mode
@@ -25,6 +25,9 @@ class Digest:
 
     size: int
     sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes, sha256 {self.sha256}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,14 @@ def _hash(sha256: hashlib._Hash, chunks: Iterable[bytes]) -> None:
         sha256.update(chunk)
 
 
-def chunks_in(stream: IO[bytes], step: int = CHUNK, most: Optional[int] = None) -> Iterator[bytes]:
+class Readable(Protocol):
+    """A stream that is read forwards."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return up to ``size`` bytes; empty at the end."""
+
+
+def chunks_in(stream: Readable, step: int = CHUNK, most: Optional[int] = None) -> Iterator[bytes]:
     """Yield the remaining bytes of a stream, or the next ``most`` of them, ``step`` bytes at a time."""
     left = step if most is None else most
     while chunk := stream.read(min(step, left)):

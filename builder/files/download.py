@@ -9,24 +9,16 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import Dict, Iterator, Optional
 
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import CHUNK, Digest, RunningDigest, other_bytes, require_bytes, size_of
 from builder.files.disk import disk_errors, require_space
-from builder.files.http_client import (
-    SIZE,
-    RangeRefusedError,
-    SlowError,
-    TransientError,
-    Web,
-    retried,
-    send_request,
-)
-from builder.files.http_opener import Response, TooSlowError
-from builder.formats.text import redacted
+from builder.files.http_client import SIZE, Web, retried, send_request
+from builder.files.http_opener import TooSlowError
+from builder.formats.text import redacted, shortened
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
@@ -87,8 +79,9 @@ def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -
         return
     try:
         response = send_request(wanted.url, _conditions(wanted, part, have), web)
-    except RangeRefusedError:
-        forget(part)
+    except TransferError as error:
+        if getattr(error.__cause__, "code", 0) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            forget(part)  # the server's file is shorter than these bytes
         raise
     try:
         start = _start_of(response, wanted, part, have)
@@ -115,16 +108,18 @@ def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
     return {"Range": f"bytes={have}-"} if have and wanted.sha256 is not None else {}
 
 
-def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> int:
+def _start_of(response: HTTPResponse, wanted: WantedFile, part: Path, have: int) -> int:
     """Return the offset at which the response begins: ``have`` for 206, 0 for 200.
 
-    For another range ``part`` is removed and ``TransientError`` raised; for another status without any bytes
-    ``TransferError``; for another size ``IntegrityError``.
+    Raises ``TransferError`` for another range, whose bytes are then forgotten, and for another status without
+    any bytes; ``IntegrityError`` for another size.
     """
     if response.status == HTTPStatus.OK:
         announced = response.headers.get("Content-Length")
         if announced is not None and wanted.size is not None and announced != str(wanted.size):
-            raise other_bytes(f"{wanted.shown}: size differs", f"{wanted.size} bytes", f"{announced} bytes")
+            raise other_bytes(
+                f"{wanted.shown}: size differs", f"{wanted.size} bytes", f"{shortened(announced)} bytes"
+            )
         return 0
     if response.status != HTTPStatus.PARTIAL_CONTENT and not have:
         raise TransferError(f"{wanted.shown}: HTTP {response.status}, an answer without a file.")
@@ -133,30 +128,31 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
     known = {"*", match[2] if match and wanted.size is None else str(wanted.size)}
     if match is None or int(match[1]) != have or match[2] not in known:
         forget(part)
-        raise TransientError(f"{wanted.shown}: asked for bytes {have}-, the server answered {answered!r}")
+        what = f"{wanted.shown}: asked for bytes {have}-, the server answered {answered!r}"
+        raise TransferError(what, retry_after=0.0)
     return have
 
 
-def _length(response: Response) -> int:
+def _length(response: HTTPResponse) -> int:
     """Return the length of the response in bytes; 0 where the server does not give it."""
     text = response.headers.get("Content-Length", "")
     return int(text) if SIZE.fullmatch(text) else 0
 
 
 def _arriving(
-    response: Response, start: int, total: int, wanted: WantedFile, running: RunningDigest, web: Web
+    response: HTTPResponse, start: int, total: int, wanted: WantedFile, running: RunningDigest, web: Web
 ) -> Iterator[bytes]:
     """Yield the response's chunks.
 
-    Raises ``SlowError`` or ``TransientError`` where the connection breaks, and ``IntegrityError`` for more
-    bytes than promised. Chunks yielded before are in the file by then.
+    Raises ``TransferError`` where the connection breaks, and ``IntegrityError`` for more bytes than promised.
+    Chunks yielded before are in the file by then.
     """
     done = start
     while True:
         try:
             chunk = response.read1(CHUNK)
         except TooSlowError as error:
-            raise SlowError(f"{wanted.shown}: {error}") from error
+            raise TransferError(f"{wanted.shown}: {error}", retry_after=0.0) from error
         except (OSError, HTTPException) as error:
             raise _broken_off(wanted, done, total) from error
         if not chunk:
@@ -172,8 +168,9 @@ def _arriving(
         web.progress(done, total)
 
 
-def _broken_off(wanted: WantedFile, done: int, total: int) -> TransientError:
-    return TransientError(f"{wanted.shown}: ended after {done} of {total or 'all'} bytes")
+def _broken_off(wanted: WantedFile, done: int, total: int) -> TransferError:
+    what = f"{wanted.shown}: ended after {done} of {total or 'all'} bytes"
+    return TransferError(what, retry_after=0.0)
 
 
 def _remember(part: Path, headers: HTTPMessage) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from http.client import HTTPException, InvalidURL
+from http.client import HTTPException, HTTPResponse, InvalidURL
 from socket import EAI_NONAME, gaierror
 from threading import Timer
-from typing import Callable, Dict, Iterator, Mapping, Optional, TypeVar
+from typing import Callable, Dict, Iterator, Mapping, Optional, TypeVar, Union
 from urllib.error import HTTPError, URLError
 
 from builder.errors import TransferError
-from builder.files.http_opener import LEAST_BYTES, NO_TLS, TLS_BROKE_OFF, Open, Response
+from builder.files.http_opener import LEAST_BYTES, NO_TLS, TLS_BROKE_OFF, Open, TooSlowError
 from builder.formats.text import redacted
 
 SILENT_SECONDS = 5.0
@@ -51,6 +52,9 @@ _PROXY_REFUSES = re.compile(r"Tunnel connection failed: (\d{3})\b")
 SIZE = re.compile(r"[0-9]{1,18}")
 """A number of bytes in a header."""
 
+Headers = Union[Mapping[str, str], "Message[str, str]"]
+"""The headers of an answer; their names are read in any case."""
+
 T = TypeVar("T")
 
 
@@ -81,27 +85,7 @@ class ForbiddenError(TransferError):
     """The server answered 403, as S3 also does for a missing file of a bucket that nobody may list."""
 
 
-class TransientError(Exception):
-    """A failure that may not happen again; ``wait`` is the server's Retry-After in seconds."""
-
-    def __init__(self, message: str, wait: Optional[float] = None) -> None:
-        super().__init__(message)
-        self.wait = wait
-
-
-class UnknownHostError(TransientError):
-    """The server's name is unknown. Final where no bytes have come from it, else a failure of the network."""
-
-
-class SlowError(TransientError):
-    """The server sends too few bytes per second. The received bytes do not count as progress."""
-
-
-class RangeRefusedError(TransientError):
-    """The server answered 416: its file is shorter than the local part."""
-
-
-def read_body(response: Response, limit: int) -> bytes:
+def read_body(response: HTTPResponse, limit: int) -> bytes:
     """Return the first ``limit`` bytes of a response and close it. Raises ``OSError`` or ``HTTPException``.
 
     A body that ends before its announced length is a ``ConnectionError``.
@@ -124,7 +108,7 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
         try:
             return read_body(response, limit + 1)
         except (OSError, HTTPException) as error:
-            raise TransientError(f"{redacted(url)}: {error}") from error
+            raise TransferError(f"{redacted(url)}: {error}", retry_after=0.0) from error
 
     content = retried(once, lambda: 0, web)
     if len(content) > limit:
@@ -139,40 +123,39 @@ def too_large(shown: str, limit: int, advice: str = "") -> TransferError:
 
 
 def retried(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
-    """Return the result of ``attempt``, which is repeated while it raises ``TransientError``.
+    """Return the result of ``attempt``, which is repeated while its ``TransferError`` has a ``retry_after``.
 
-    ``done`` returns the number of bytes received so far. Raises ``TransferError`` after ``FRUITLESS_TRIES``
-    in a row without more bytes, after ``MEAGRE_TRIES`` in a row with fewer than ``LEAST_BYTES`` each, and for
-    a host that is unknown before any bytes.
+    ``done`` returns the number of bytes received so far; those of a server that is too slow do not count as
+    progress. Ends after ``FRUITLESS_TRIES`` in a row without more bytes, after ``MEAGRE_TRIES`` in a row with
+    fewer than ``LEAST_BYTES`` each, and for a host that is unknown before any bytes. The error then has no
+    ``retry_after``.
     """
     fruitless, meagre, best = 0, 0, done()
     while True:
         try:
             return attempt()
-        except TransientError as error:  # noqa: PERF203 a try a round
-            came = 0 if isinstance(error, SlowError) else done() - best
+        except TransferError as error:  # noqa: PERF203 a try a round
+            if error.retry_after is None:
+                raise
+            came = 0 if isinstance(error.__cause__, TooSlowError) else done() - best
             best = max(best, done())
             fruitless = 0 if came > 0 else fruitless + 1
             meagre = 0 if came >= LEAST_BYTES else meagre + 1
-            if isinstance(error, UnknownHostError) and best == 0:
-                raise TransferError(f"{error}.", advice="Check the name, and the network.") from error
+            if _is_unknown_host(error.__cause__) and best == 0:
+                error.retry_after, error.advice = None, "Check the name, and the network."
+                raise
             if fruitless >= FRUITLESS_TRIES or meagre >= MEAGRE_TRIES:
                 tries = meagre if meagre >= MEAGRE_TRIES else fruitless
-                raise TransferError(
-                    f"{error} (tried {tries} times)",
-                    advice="Check the network. Run the command again: it continues.",
-                ) from error
-            pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
-            pause = min(pause, LONGEST_WAIT_SECONDS)
+                error.retry_after, error.what = None, f"{error.what} (tried {tries} times)"
+                error.advice = "Check the network. Run the command again: it continues."
+                raise
+            pause = min(error.retry_after or 2.0 ** max(fruitless - 1, 0), LONGEST_WAIT_SECONDS)
             web.say(f"{error}; trying again in {pause:.0f} s")
             web.sleep(pause)
 
 
-def send_request(url: str, headers: Dict[str, str], web: Web) -> Response:
-    """Return the response to one request.
-
-    Raises ``TransientError``, or ``TransferError`` where no retry can help.
-    """
+def send_request(url: str, headers: Dict[str, str], web: Web) -> HTTPResponse:
+    """Return the response to one request. Raises ``TransferError``."""
     shown = redacted(url)
     try:
         with _announced(f"{shown}: no answer yet", web):
@@ -183,15 +166,15 @@ def send_request(url: str, headers: Dict[str, str], web: Web) -> Response:
     except URLError as error:
         why = redacted(str(error.reason))
         if isinstance(error.reason, OSError) and not _final(error.reason):
-            unknown = isinstance(error.reason, gaierror) and error.reason.errno == EAI_NONAME
-            raise (UnknownHostError if unknown else TransientError)(f"{shown}: {why}") from error
+            raise TransferError(f"{shown}: {why}", retry_after=0.0) from error
         advice = _CONNECTION if isinstance(error.reason, OSError) else ""
         raise TransferError(f"{shown}: {why}.", advice=advice) from error
     except (ValueError, InvalidURL) as error:
         why = "" if shown != url else f": {error}"  # the error may contain a part of the login
         raise TransferError(f"{shown}: not a URL that can be opened{why}.", advice=_SPELLED) from error
     except (OSError, HTTPException) as error:
-        raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
+        what = f"{shown}: {str(error) or type(error).__name__}"
+        raise TransferError(what, retry_after=0.0) from error
 
 
 @contextmanager
@@ -211,6 +194,11 @@ def _announced(line: str, web: Web) -> Iterator[None]:
         timer.cancel()
 
 
+def _is_unknown_host(error: Optional[BaseException]) -> bool:
+    reason = error.reason if isinstance(error, URLError) else None
+    return isinstance(reason, gaierror) and reason.errno == EAI_NONAME
+
+
 def _final(error: OSError) -> bool:
     """Return whether a retry cannot help: no TLS on the server, a bad certificate, a proxy that refuses.
 
@@ -222,12 +210,11 @@ def _final(error: OSError) -> bool:
     return isinstance(error, (ValueError, *NO_TLS)) and not isinstance(error, TLS_BROKE_OFF)
 
 
-def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
+def _refusal(shown: str, error: HTTPError, web: Web) -> TransferError:
     message = f"{shown}: HTTP {error.code} {redacted(str(error.reason))}"
-    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-        return RangeRefusedError(message)
-    if error.code in TRANSIENT_STATUS:
-        return TransientError(message, _retry_after(error))
+    if error.code in {*TRANSIENT_STATUS, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE}:
+        wait = named_wait(error.headers, sent_at(error.headers))
+        return TransferError(message, retry_after=wait or 0.0)
     if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return NotThereError(message, advice=web.hint)
     if error.code in _LOGINS:
@@ -236,15 +223,32 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
     return TransferError(message, advice=web.hint)
 
 
-def _retry_after(error: HTTPError) -> Optional[float]:
-    """Return the server's Retry-After in seconds; ``None`` where it gives none.
+def named_wait(headers: Headers, now: Optional[float]) -> Optional[float]:
+    """Return the seconds to wait that the headers name; ``None`` if they name none.
 
-    A date is compared with the server's own Date, because this machine's clock may be wrong.
+    ``now`` is Unix time, ``None`` where it is unknown. A point in time, in ``Retry-After`` or
+    ``X-RateLimit-Reset``, gives at least one second.
     """
-    text, now = (error.headers.get(name, "") for name in ("Retry-After", "Date"))
-    if text.isdecimal():
-        return float(text)
+    after = headers.get("Retry-After", "").strip()
+    if after.isdecimal():
+        return float(after)
+    when = _http_date(after)
+    reset = headers.get("X-RateLimit-Reset", "")
+    if when is None and headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
+        when = float(reset)
+    return None if when is None or now is None else max(1.0, when - now)
+
+
+def sent_at(headers: Headers) -> Optional[float]:
+    """Return the Unix time of the answer by the server's clock, to which times in headers refer.
+
+    The result is ``None`` without a ``Date`` header. This machine's clock may be wrong.
+    """
+    return _http_date(headers.get("Date", ""))
+
+
+def _http_date(text: str) -> Optional[float]:
     try:
-        return max((parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds(), 0.0)
+        return parsedate_to_datetime(text).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
         return None

@@ -1,8 +1,9 @@
 """This module opens http and https URLs through urllib: with proxy, login, certificates and a least speed.
 
 Proxies are those of the environment. No redirect leads from https to http, a login in a URL is sent to no
-other host, and reading from a server that sends too little raises ``TooSlowError``. OpenSSL itself reads
-``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+other host, and reading from a server that sends too little of the body raises ``TooSlowError``. What is not
+the body (status lines, headers, chunk sizes, trailers) has a limit. OpenSSL itself reads ``SSL_CERT_FILE``
+and ``SSL_CERT_DIR``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import urllib.request
 from base64 import b64encode
 from functools import partial
 from http.client import HTTPConnection, HTTPMessage, HTTPResponse, InvalidURL
+from math import inf
 from pathlib import Path
-from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type
+from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple, Type
 from urllib.error import URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from builder.errors import TransferError
 
 TIMEOUT_SECONDS = 30.0
 
@@ -28,29 +32,16 @@ _LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
 WINDOW_SECONDS = 30.0
 
 LEAST_BYTES = 30 * 1024
-"""The least bytes in ``WINDOW_SECONDS``: 1 KiB/s, at which a package would take weeks."""
+"""The least bytes of a body in ``WINDOW_SECONDS``: 1 KiB/s, at which a package would take weeks."""
+
+_MOST_LINES, _MOST_PER_BYTE = 2**18, 16
+"""The most bytes of lines around a body: 256 KiB, and 16 for each byte of the body (a chunk may be small)."""
 
 Clock = Callable[[], float]
 """A function that returns seconds since any fixed moment."""
 
 
-class Response(Protocol):
-    """The part of urllib's response that is used."""
-
-    status: int
-    headers: HTTPMessage
-
-    def read(self, amount: int, /) -> bytes:
-        """Return ``amount`` bytes, fewer at the end; where the connection breaks, received bytes are lost."""
-
-    def read1(self, amount: int, /) -> bytes:
-        """Return the received bytes, up to ``amount``; empty at the end."""
-
-    def close(self) -> None:
-        """Close the response, and with it the connection."""
-
-
-Open = Callable[[str, Dict[str, str]], Response]
+Open = Callable[[str, Dict[str, str]], HTTPResponse]
 """A function that sends a request for a URL with headers and returns the response."""
 
 
@@ -65,24 +56,31 @@ def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
 
 def open_url(
     url: str, headers: Dict[str, str], clock: Clock = time.monotonic, certificates: Optional[Path] = None
-) -> Response:
+) -> HTTPResponse:
     """Send a request through the environment's proxies and return its response.
 
-    Reading the response raises ``TooSlowError``. A login in ``headers`` or in ``url`` is sent to no other
-    host. ``certificates`` is the result of ``trusted_certificates``. Raises ``HTTPError`` for 4xx and 5xx,
+    Reading the response raises ``TooSlowError``. A login in ``url`` is sent to no other host.
+    ``certificates`` is the result of ``trusted_certificates``. Raises ``HTTPError`` for 4xx and 5xx,
     ``URLError`` and other ``OSError`` for the network, ``ValueError`` for a malformed URL.
     """
     _require_http(url)
     bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
-    known = {"User-Agent": "ortpacks", **headers}
-    login = known.pop(_LOGIN, login)
-    request = urllib.request.Request(bare, headers=known)  # noqa: S310 checked
+    request = urllib.request.Request(bare, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
     if login:
         request.add_unredirected_header(_LOGIN, login)
     own = (kind(clock, certificates) for kind in _KINDS)
     opener = urllib.request.build_opener(_Proxies(), _Redirects(), *own)
-    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
+    response: HTTPResponse = opener.open(request, timeout=TIMEOUT_SECONDS)
     return response
+
+
+def limit_connections(most: int) -> None:
+    """Give each HTTP connection of this process, in which pip runs, the limits of ``open_url``.
+
+    A body of more than ``most`` bytes raises ``TransferError``.
+    """
+    kind = partial(_PacedResponse, time.monotonic, "The package index", most)
+    HTTPConnection.response_class = staticmethod(kind)  # type: ignore[assignment]  # it is called
 
 
 def _without_login(url: str) -> Tuple[str, str]:
@@ -91,13 +89,9 @@ def _without_login(url: str) -> Tuple[str, str]:
     if parts.username is None:
         return url, ""
     login, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=host)), basic_login(login)
-
-
-def basic_login(login: str) -> str:
-    """Return the value of the header for ``USER:PASSWORD``, escaped as in a URL."""
     user, _, password = login.partition(":")
-    return f"Basic {b64encode(unquote(f'{user}:{password}').encode()).decode()}"
+    basic = f"Basic {b64encode(unquote(f'{user}:{password}').encode()).decode()}"
+    return urlunsplit(parts._replace(netloc=host)), basic
 
 
 def _require_http(url: str) -> None:
@@ -162,11 +156,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> Optional[urllib.request.Request]:
-        try:
-            _require_followable(req.full_url, newurl)
-        except (URLError, ValueError):
-            fp.close()
-            raise
+        fp.close()  # else urllib reads the body to its end, which need not come
+        _require_followable(req.full_url, newurl)
         bare, login = _without_login(newurl)
         request = super().redirect_request(req, fp, code, msg, headers, bare)
         if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:
@@ -185,15 +176,18 @@ class TooSlowError(TimeoutError):
 class _PacedStream(io.RawIOBase):
     """A raw stream whose reads raise ``TooSlowError``.
 
-    Only the time spent waiting for bytes counts, not the reader's own. The first read has only the socket's
-    timeout, because a server may need time to find the file.
+    Only the time spent waiting for bytes counts, not the reader's own, and only bytes of the body count. The
+    first read has only the socket's timeout, because a server may need time to find the file.
     """
 
-    def __init__(self, raw: io.RawIOBase, clock: Clock) -> None:
+    def __init__(self, raw: io.RawIOBase, clock: Clock, host: str, most: float) -> None:
         self._raw = raw
+        self._host = host
+        self._most = most
         self._clock = clock
         self._begun = False
         self._waited, self._came = 0.0, 0
+        self._lines, self._body = 0, 0
 
     def readable(self) -> bool:
         """Return true."""
@@ -203,10 +197,24 @@ class _PacedStream(io.RawIOBase):
         """Read into ``buffer`` as ``io.RawIOBase`` defines. Raises ``TooSlowError``."""
         begin = self._clock()
         count = self._raw.readinto(buffer)
-        if self._begun:
-            self._count(count or 0, self._clock() - begin)
+        self._body += count or 0
+        self._count(count or 0, self._clock() - begin if self._begun else 0.0)
         self._begun = True
+        if self._body > self._most:
+            raise TransferError(f"{self._host} sends more than the {self._most} bytes that a file may have.")
         return count
+
+    def leave_out(self, line: int) -> None:
+        """Count ``line`` bytes that were read as no part of the body. Raises ``TransferError``."""
+        self._lines += line
+        self._body -= line
+        self._came -= line
+        if self._lines > _MOST_LINES + _MOST_PER_BYTE * self._body:
+            raise TransferError(
+                f"{self._host} sends {self._lines} bytes of headers, chunk sizes or trailers, and hardly any "
+                "of the file.",
+                advice="That server is broken or hostile: take the files from another place.",
+            )
 
     def close(self) -> None:
         """Close the stream below too."""
@@ -220,16 +228,37 @@ class _PacedStream(io.RawIOBase):
         if self._waited < WINDOW_SECONDS:
             return
         if self._came < LEAST_BYTES:
-            raise TooSlowError(f"only {self._came} bytes in {self._waited:.0f} s")
+            raise TooSlowError(f"only {max(self._came, 0)} bytes in {self._waited:.0f} s")
         self._waited, self._came = 0.0, 0
+
+
+class _PacedReader(io.BufferedReader):
+    """A reader whose lines are no part of the body: ``http.client`` reads the body in blocks."""
+
+    def __init__(self, stream: _PacedStream) -> None:
+        super().__init__(stream)
+        self._stream = stream
+
+    def readline(self, size: Optional[int] = -1, /) -> bytes:
+        """Return the next line as ``io.BufferedReader`` does. Raises ``TransferError``."""
+        line = super().readline(size)
+        self._stream.leave_out(len(line))
+        return line
 
 
 class _PacedResponse(HTTPResponse):
     """A response whose headers and body are read through ``_PacedStream``."""
 
-    def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
+    def __init__(self, clock: Clock, host: str, most: float, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
-        self.fp = io.BufferedReader(_PacedStream(self.fp.detach(), clock))
+        self.fp = _PacedReader(_PacedStream(self.fp.detach(), clock, host, most))
+
+    def _read_next_chunk_size(self) -> int:
+        """Return what ``http.client`` reads. Raises ``ValueError`` below 0, as for what is no number."""
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]  # not in the stub
+        if size < 0:
+            raise ValueError(size)
+        return size
 
 
 def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
@@ -237,7 +266,7 @@ def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., H
 
     def connect(*arguments: object, **named: object) -> HTTPConnection:
         connection = kind(*arguments, **named)
-        connection.response_class = partial(_PacedResponse, clock)  # type: ignore[assignment]  # it is called
+        connection.response_class = partial(_PacedResponse, clock, connection.host, inf)  # type: ignore[assignment]  # it is called
         return connection
 
     return connect

@@ -15,11 +15,22 @@ NO_PIP = 97
 _TAIL = 6
 """The number of lines of pip's output that an error shows."""
 
+MOST_BYTES = 4 * 2**30
+"""The most bytes of a wheel whose size is not known; PyPI and NVIDIA have none that is as large."""
+
+_PAGE_BYTES = 32 * 2**20
+"""The most bytes of an index's page, which pip keeps in memory; the longest of NVIDIA's has 0.3 MiB."""
+
 # Not ``-m pip``: that would run a pip.py in the current folder. The process ends when its parent does:
 # a download of gigabytes must not continue after the parent was killed. A user's setting that pip installs
-# only into virtual environments is left out, because nothing is installed.
+# only into virtual environments is left out, because nothing is installed. All connections have the limits
+# of ``http_opener``, which is imported from here and no longer on the path when pip begins.
 _START = f"""\
 import importlib.util, os, runpy, sys, threading, time
+sys.path.insert(0, sys.argv.pop(1))
+from builder.files.http_opener import limit_connections
+limit_connections(int(sys.argv.pop(1)))
+del sys.path[0]
 def end_with(parent):
     while os.getppid() == parent:
         time.sleep(0.5)
@@ -40,9 +51,13 @@ _OPTIONS = (
 )
 
 
-def pip_download(python: str, folder: Path, wanted: Sequence[str]) -> List[str]:
-    """Return the command that downloads a wheel to ``folder``; the arguments ``wanted`` name the wheel."""
-    return [python, "-c", _START, "download", *_OPTIONS, f"--dest={folder}", *wanted]
+def pip_download(python: str, folder: Path, wanted: Sequence[str], size: int = MOST_BYTES) -> List[str]:
+    """Return the command that downloads a wheel to ``folder``; the arguments ``wanted`` name the wheel.
+
+    No answer of a server may have more than ``size`` bytes, the wheel's, and those of an index's page.
+    """
+    begin = [python, "-c", _START, str(Path(__file__).parents[2]), str(size + _PAGE_BYTES)]
+    return [*begin, "download", *_OPTIONS, f"--dest={folder}", *wanted]
 
 
 def downloaded(folder: Path, name: str) -> Path:
@@ -60,9 +75,11 @@ def refusal(name: str, output: Sequence[str], advice: str) -> Union[DiskError, I
     host makes pip print its URL as it was given.
     """
     last = [redacted(line.strip()) for line in output if line.strip()][-_TAIL:]
-    tail = "\n".join(f"    {line}" for line in last)
+    if any(line.startswith("Traceback (most") for line in output):  # what pip does not expect
+        last = last[-1:]
+    tail = [f"    {line}" for line in last]
     if "DO NOT MATCH THE HASHES" in " ".join(" ".join(output).split()):
-        return IntegrityError(f"{name}: the package index serves other bytes. pip says:\n{tail}")
+        return IntegrityError(f"{name}: the package index serves other bytes. pip says:", details=tail)
     if says_full(output):
-        return DiskError(f"{name}: the disk is full. Free space and run again. pip says:\n{tail}")
-    return TransferError(f"{name}: pip could not fetch it. {advice} pip says:\n{tail}")
+        return DiskError(f"{name}: the disk is full. Free space and run again. pip says:", details=tail)
+    return TransferError(f"{name}: pip could not fetch it. {advice} pip says:", details=tail)

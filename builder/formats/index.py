@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Iterable, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
-from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, problem_of_text, require_format
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.compatibility import SUPPORT
+from builder.facts.gpu.devices import parse_driver
+from builder.formats.json_values import problem_of_text, read_document, require_valid
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
 from builder.formats.parts import StoredFile, problems_of_file
-from builder.gpu.architectures import Capability
-from builder.gpu.compatibility import SUPPORT
-from builder.gpu.devices import parse_driver
+from builder.formats.text import grouped
 
 FORMAT = 4
 
@@ -112,9 +112,7 @@ def build_index(
 
 def by_support(package: IndexPackage) -> Mapping[str, str]:
     """Return the compute capabilities for each kind of support: ``{"native": "5.0, 5.2"}``."""
-    kinds: Dict[str, List[str]] = {}
-    for capability, support in package.capabilities.items():
-        kinds.setdefault(support, []).append(capability)
+    kinds = grouped((support, capability) for capability, support in package.capabilities.items())
     return {support: ", ".join(capabilities) for support, capabilities in kinds.items()}
 
 
@@ -125,13 +123,16 @@ def loads(text: str, where: str) -> Index:
     or ``ValidationError`` (an unknown format or an invalid value: a file name with a slash, a sha256 that is
     none, a name listed twice).
     """
-    value = parse_json(text, where, "Was a web page saved under this name?")
-    older = "Install with the ortpacks.pyz of the same release."
-    require_format(value, [_WITHOUT_KERNELS, FORMAT], where, older)
-    index = from_json(Index, _upgraded(value), where)
-    problems = list(_problems_of(index))
-    if problems:
-        raise ValidationError([f"{where}: {problem}" for problem in problems])
+    index = read_document(
+        Index,
+        text,
+        where,
+        [_WITHOUT_KERNELS, FORMAT],
+        advice="Was a web page saved under this name?",
+        older="Install with the ortpacks.pyz of the same release.",
+        upgrade=_upgraded,
+    )
+    require_valid(_problems_of(index), where)
     return index
 
 
@@ -219,12 +220,6 @@ def _problems_of_values(package: IndexPackage, where: str) -> Iterator[str]:
     for capability, support in package.capabilities.items():
         if support not in SUPPORT:
             yield f"{where}.capabilities.{capability}: {support!r}; known: {', '.join(SUPPORT)}"
-    yield from _problems_of_versions(package, where)
-
-
-def _problems_of_versions(package: IndexPackage, where: str) -> Iterator[str]:
-    """Yield the values that selection could not compare: invalid capabilities and driver versions."""
-    for capability in package.capabilities:
         yield from problem_of_text(Capability.parse, capability, f"{where}.capabilities")
     if package.driver is not None:
         yield from problem_of_text(parse_driver, package.driver.floor, f"{where}.driver.floor")
@@ -237,12 +232,8 @@ def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
 
     Among the entries of a package, full comes before thin, then zstd before gzip.
     """
-    first: Dict[Tuple[object, ...], IndexPackage] = {}
-    for package in packages:
-        known = first.setdefault(_identity(package), package)
-        if _archive_rank(package) < _archive_rank(known):
-            first[_identity(package)] = package
-    return tuple(first.values())
+    entries = grouped((_identity(package), package) for package in packages)
+    return tuple(min(same, key=_archive_rank) for same in entries.values())
 
 
 def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:

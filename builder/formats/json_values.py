@@ -10,15 +10,14 @@ import json
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
-from functools import cache, partial
-from itertools import takewhile
+from functools import cache
+from itertools import islice, takewhile
 from typing import (
     Callable,
     Dict,
     Iterable,
     Iterator,
     List,
-    Mapping,
     Sequence,
     Tuple,
     Type,
@@ -30,8 +29,8 @@ from typing import (
     get_type_hints,
 )
 
-from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.text import SURROGATE
+from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.text import SURROGATE, printable
 
 T = TypeVar("T")
 
@@ -77,6 +76,13 @@ def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
         raise ParseError(f"{where} is not JSON: {error}. {advice}".rstrip()) from error
 
 
+def value_at(value: object, path: str) -> object:
+    """Return the value under a path of keys, ``a.b.c``; ``None`` if there is none."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
     """Return the pairs as a dictionary. Raises ``ValueError`` for a key that is there twice.
 
@@ -90,19 +96,37 @@ def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
     return found
 
 
-def require_format(value: object, known: Sequence[int], where: str, older: str = "") -> None:
-    """Raise ``ValidationError`` where an object's ``format`` is not in ``known``, oldest first.
+def read_document(
+    kind: Type[T],
+    text: Union[str, bytes],
+    where: str,
+    known: Sequence[int],
+    *,
+    advice: str = "",
+    older: str = "",
+    upgrade: Callable[[object], object] = lambda value: value,
+) -> T:
+    """Return the ``kind`` that a file's JSON text describes; ``where`` names the file in errors.
 
-    An object without ``format`` passes. ``older`` is the advice for a format before the first one known.
+    ``known`` are the formats that are read, oldest first; ``upgrade`` makes the value of the newest from that
+    of an older one. Raises ``ParseError`` (no JSON, with ``advice``), ``ValidationError`` (another format,
+    with the advice ``older`` for one before the first known) and ``SchemaError`` (naming every wrong key).
     """
+    value = parse_json(text, where, advice)
     found = value.get("format") if isinstance(value, dict) else None
-    if found is None or (type(found) is int and found in known):
-        return
-    before = type(found) is int and 0 < found < known[0]
-    raise ValidationError(
-        f"{where} has format {found!r}; this ortpacks reads {' and '.join(map(str, known))}.",
-        advice=older if before and older else "Update ortpacks.",
-    )
+    if found is not None and (type(found) is not int or found not in known):
+        before = type(found) is int and 0 < found < known[0]
+        raise ValidationError(
+            f"{where} has format {found!r}; this ortpacks reads {' and '.join(map(str, known))}.",
+            advice=older if before and older else "Update ortpacks.",
+        )
+    return from_json(kind, upgrade(value), where)
+
+
+def require_valid(problems: Iterable[str], where: str, error: Type[ConfigError] = ValidationError) -> None:
+    """Raise ``error`` with the first ``MOST_PROBLEMS`` problems, each behind ``where``."""
+    if found := [f"{where}: {problem}" for problem in islice(problems, MOST_PROBLEMS)]:
+        raise error(found)
 
 
 def problem_of_text(parse: Callable[[str], object], text: str, where: str) -> Iterator[str]:
@@ -119,34 +143,28 @@ def from_json(kind: Type[T], value: object, where: str) -> T:
     Raises ``SchemaError`` with the paths of the first ``MOST_PROBLEMS`` wrong keys, behind ``where``.
     """
     problems: List[str] = []
-    result = _reader(cast("object", kind))(value, "", problems)
+    result = _read(kind, value, "", problems)
     if problems:
         shown = [*problems[:MOST_PROBLEMS], *(["and more"] if len(problems) > MOST_PROBLEMS else [])]
         raise SchemaError([f"{where}: {problem}" for problem in shown])
     return cast("T", result)
 
 
-_Read = Callable[[object, str, List[str]], object]
-"""``read(value, where, problems)`` returns the value of a type, and adds what is wrong to ``problems``."""
-
-
-@cache
-def _reader(kind: object) -> _Read:
-    """Return the function that reads values of the type ``kind``, which is taken apart only once."""
-    origin = get_origin(kind)
+def _read(kind: object, value: object, where: str, problems: List[str]) -> object:
+    """Return the value of the type ``kind``, and add what is wrong to ``problems``."""
+    origin, parts = get_origin(kind), get_args(kind)
     if origin in _UNIONS:
-        return partial(_read_optional, next(item for item in get_args(kind) if item is not type(None)))
+        item = next(part for part in parts if part is not type(None))
+        return None if value is None else _read(item, value, where, problems)
     if origin is tuple:
-        return partial(_read_list, get_args(kind)[0])
+        return _read_list(parts[0], value, where, problems)
     if origin is AbstractMapping:
-        return partial(_read_map, get_args(kind)[1])
+        found = _as_object(value, where, problems)
+        items = _while_few(found.items(), problems)
+        return {key: _read(parts[1], item, _below(where, key), problems) for key, item in items}
     if isinstance(kind, type) and is_dataclass(kind):
-        return partial(_read_fields, kind)
-    return partial(_read_scalar, kind)
-
-
-def _read_optional(kind: object, value: object, where: str, problems: List[str]) -> object:
-    return None if value is None else _reader(kind)(value, where, problems)
+        return _read_fields(kind, value, where, problems)
+    return _read_scalar(kind, value, where, problems)
 
 
 def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -> object:
@@ -163,9 +181,8 @@ def _read_list(kind: object, value: object, where: str, problems: List[str]) -> 
     if not isinstance(value, list):
         problems.append(f"{where}: a list is wanted, found {_spell(value)}")
         return ()
-    read = _reader(kind)
     items = _while_few(enumerate(value), problems)
-    return tuple(read(item, f"{where}[{index}]", problems) for index, item in items)
+    return tuple(_read(kind, item, f"{where}[{index}]", problems) for index, item in items)
 
 
 def _while_few(items: Iterable[T], problems: Sequence[str]) -> Iterator[T]:
@@ -173,27 +190,21 @@ def _while_few(items: Iterable[T], problems: Sequence[str]) -> Iterator[T]:
     return takewhile(lambda _: len(problems) <= MOST_PROBLEMS, items)
 
 
-def _read_map(kind: object, value: object, where: str, problems: List[str]) -> object:
-    found, read = _as_object(value, where, problems), _reader(kind)
-    items = _while_few(found.items(), problems)
-    return {key: read(item, _below(where, key), problems) for key, item in items}
-
-
 def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> object:
-    found, readers = _as_object(value, where, problems), _field_readers(kind)
+    found, hints = _as_object(value, where, problems), _hints(kind)
     before = len(problems)
-    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in readers]
-    problems += [f"{_below(where, key)}: missing" for key in readers if key not in found]
+    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in hints]
+    problems += [f"{_below(where, key)}: missing" for key in hints if key not in found]
     values = {
-        key: read(found[key], _below(where, key), problems) for key, read in readers.items() if key in found
+        key: _read(hint, found[key], _below(where, key), problems)
+        for key, hint in hints.items()
+        if key in found
     }
     return kind(**values) if len(problems) == before else None
 
 
-@cache
-def _field_readers(kind: type) -> Mapping[str, _Read]:
-    """Return the reader of each field. ``get_type_hints`` compiles every annotation each time it is asked."""
-    return {key: _reader(hint) for key, hint in get_type_hints(kind).items()}
+_hints = cache(get_type_hints)
+"""The types of a dataclass's fields; ``get_type_hints`` compiles every annotation each time it is asked."""
 
 
 def _as_object(value: object, where: str, problems: List[str]) -> Dict[str, object]:
@@ -204,7 +215,7 @@ def _as_object(value: object, where: str, problems: List[str]) -> Dict[str, obje
 
 
 def _below(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key
+    return printable(f"{where}.{key}" if where else key)
 
 
 def _spell(value: object) -> str:

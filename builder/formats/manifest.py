@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
-from typing import Iterator, Mapping, Optional, Tuple, Union
+from typing import Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from builder.errors import SchemaError, ValidationError
+from builder.facts.gpu.architectures import Arch
 from builder.formats.json_values import (
-    MOST_PROBLEMS,
     from_json,
     parse_json,
     problem_of_text,
-    require_format,
+    read_document,
+    require_valid,
     to_json,
 )
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, MANIFEST, problems_of_support
-from builder.gpu.architectures import Arch
+from builder.formats.text import printable
 
 
 @dataclass(frozen=True)
@@ -196,13 +196,10 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     file = f"{where}: {MANIFEST}"
     if len(text) > MANIFEST_LIMIT:
         raise ValidationError(f"{file} has more than the {MANIFEST_LIMIT:,} bytes that are read.")
-    value = parse_json(text, file)
     older = "Build the package again, or take it from a newer release."
-    require_format(value, [_WITHOUT_KERNELS, FORMAT], file, older)
-    manifest = from_json(Manifest, _upgraded(value), file)
-    problems = [f"{file}: {problem}" for problem in islice(_problems_of(manifest), MOST_PROBLEMS)]
-    if problems:
-        raise SchemaError(problems)
+    known = [_WITHOUT_KERNELS, FORMAT]
+    manifest = read_document(Manifest, text, file, known, older=older, upgrade=_upgraded)
+    require_valid(_problems_of(manifest), file, SchemaError)
     return manifest
 
 
@@ -213,7 +210,7 @@ def _problems_of(manifest: Manifest) -> Iterator[str]:
     yield from problems_of_support(manifest.provider, manifest.capabilities, has_driver=has_driver)
     for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
         if bool(value) != (manifest.provider == CUDA):
-            yield f"{key}: {value!r} does not go with provider {manifest.provider}"
+            yield f"{key}: {value!r} does not go with provider {printable(manifest.provider)}"
 
 
 def _upgraded(value: object) -> object:
@@ -229,3 +226,45 @@ def with_missing_kernels(ort: object) -> object:
     profile, version = ort.get("profile"), ort.get("version")
     missing = cannot_run(profile, version) if isinstance(profile, str) and isinstance(version, str) else ()
     return {**ort, "cannot_run": to_json(missing)}
+
+
+_FLOORS = {"vram_mib": 0, "cores": 0, "ram_gib": 0}
+"""The minimums that a line of an application's own table may leave out."""
+
+
+@dataclass(frozen=True)
+class _ModelTable:
+    models: Tuple[ModelRule, ...]
+
+
+def loads_models(text: str, where: str) -> Tuple[ModelRule, ...]:
+    """Return an application's own table of models: a JSON file with ``models`` in the form of ``index.json``.
+
+    Raises ``ParseError``, ``SchemaError`` or ``ValidationError``, each beginning with ``where``.
+    """
+    models = from_json(_ModelTable, _with_floors(parse_json(text, where)), where).models
+    require_valid(_problems_of_table(models), where)
+    return models
+
+
+def _with_floors(table: object) -> object:
+    if not isinstance(table, dict) or not isinstance(table.get("models"), list):
+        return table
+    lines = [{**_FLOORS, **line} if isinstance(line, dict) else line for line in table["models"]]
+    return {**table, "models": lines}
+
+
+def _problems_of_table(models: Sequence[ModelRule]) -> Iterator[str]:
+    if not models:
+        yield "models: the list is empty"
+    for number, rule in enumerate(models):
+        where = f"models[{number}]"
+        if not rule.model:
+            yield f"{where}.model: the name is empty"
+        if rule.device not in {"gpu", "cpu"}:
+            yield f"{where}.device: {rule.device!r}; known: gpu, cpu"
+        if rule.device == "cpu" and rule.vram_mib:
+            yield f"{where}.vram_mib: a cpu line has no floor of GPU memory"
+        for name in _FLOORS:
+            if getattr(rule, name) < 0:
+                yield f"{where}.{name}: {getattr(rule, name)} is below 0"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 from builder.formats.package_names import Host, Profile
 
@@ -105,31 +105,20 @@ def counted(missing: Sequence[MissingKernels]) -> str:
     return ", ".join(f"{len(one.operators) or 'all'} of {one.title}" for one in missing)
 
 
-class OperatorVersion(NamedTuple):
-    """An operator without a kernel, as ONNX Runtime's message names it."""
-
-    domain: str
-    name: str
-    since: str
-
-    def __str__(self) -> str:
-        """Return the operator with its domain: ``com.microsoft.BiasGelu``."""
-        return f"{self.domain}.{self.name}" if self.domain else self.name
-
-
 def operator_without_kernel(message: str, missing: Sequence[MissingKernels]) -> Optional[str]:
     """Return the operator that fails with this message of ONNX Runtime's because of ``missing`` kernels.
 
     ``"an operator"`` where the message names none; ``None`` where it has another cause.
     """
-    found: List[OperatorVersion] = [
-        OperatorVersion(_domain(match["domain"]), match["name"], match["since"])
-        for pattern in _FAILURES
-        for match in pattern.finditer(message)
-    ]
-    for one in found:
-        if any(_is_in(one, entry) for entry in missing):
-            return str(one)
+    found = [match for pattern in _FAILURES for match in pattern.finditer(message)]
+    for match in found:
+        # One of the two messages names ONNX's own domain, the other omits it.
+        domain, name = match["domain"] or ONNX, match["name"]
+        domain = ONNX if domain == _ONNX_TITLE else domain
+        names = {name, f"{name}({match['since']})"}
+        for entry in missing:
+            if domain == entry.domain and (not entry.operators or names & set(entry.operators)):
+                return f"{domain}.{name}" if domain else name
     return "an operator" if missing and not found and _UNNAMED in message else None
 
 
@@ -154,16 +143,6 @@ def missing_kernel_cause(
     """
     operator, found = operator_without_kernel(message, missing), consequence_of(missing, host)
     return Cause(name, operator, found.otherwise) if operator and found else None
-
-
-def _domain(domain: Optional[str]) -> str:
-    """Return the domain as in models: one of the two messages names ONNX's own domain, the other omits it."""
-    return ONNX if domain in (None, ONNX, _ONNX_TITLE) else str(domain)
-
-
-def _is_in(one: OperatorVersion, entry: MissingKernels) -> bool:
-    names = {one.name, f"{one.name}({one.since})"}
-    return one.domain == entry.domain and (not entry.operators or bool(names & set(entry.operators)))
 
 
 _OF_ONNX = (

@@ -10,7 +10,7 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.text import printable, shortened
@@ -122,14 +122,14 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
             if number == _IR_VERSION:
                 begun = True
             elif number == _OPSETS:
-                domain, version = _opset(data, start, end)
-                opsets[domain] = version
+                opsets.update([_opset(data, (start, end))])
             elif number == _GRAPH:
                 graphs.append((start, end))
             elif number == _FUNCTIONS:
                 functions.append((start, end))
         used, external = _contents(data, graphs, functions)
-        imported = dict(_opsets_of_functions(data, reversed(functions)))
+        of_functions = (_parts(data, span, _FUNCTION_OPSETS) for span in reversed(functions))
+        imported = dict(_opset(data, span) for spans in of_functions for span in spans)
         own = {_named(data, span, _FUNCTION_DOMAIN, _FUNCTION_NAME) for span in functions}
     except _CutShortError:
         if not begun:
@@ -155,22 +155,10 @@ def _model_fields(data: Bytes) -> Iterator[_Field]:
         yield field
 
 
-def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
-    domain, version = "", 0
-    for number, _, first, last in _fields(data, start, end):
-        if number == 1:
-            domain = data[first:last].decode(errors="replace")
-        elif number == 2:  # noqa: PLR2004 OperatorSetIdProto.version
-            version = first
-    return domain or _ONNX, version
-
-
-def _opsets_of_functions(data: Bytes, functions: Iterable[_Span]) -> Iterator[Tuple[str, int]]:
-    """Yield the opsets that functions import; a function may import domains that the model does not."""
-    for span in functions:
-        for number, wire, first, last in _fields(data, *span):
-            if (number, wire) == (_FUNCTION_OPSETS, _BYTES):
-                yield _opset(data, first, last)
+def _opset(data: Bytes, span: _Span) -> Tuple[str, int]:
+    """Return domain and version of an ``OperatorSetIdProto``."""
+    versions = [value for number, wire, value, _ in _fields(data, *span) if (number, wire) == (2, _VARINT)]
+    return _text(data, span, 1) or _ONNX, versions[-1] if versions else 0
 
 
 def _contents(
@@ -185,57 +173,40 @@ def _contents(
     left = [(span, _NODES) for span in graphs] + [(span, _FUNCTION_NODES) for span in functions]
     while left:
         span, nodes = left.pop()
-        for number, wire, first, last in _fields(data, *span):
-            if (number, wire) == (nodes, _BYTES):
-                node = _node(data, (first, last))
-                operators.add(node.operator)
-                tensors += node.tensors
-                left += [(inner, _NODES) for inner in node.graphs]
-            elif (number, wire, nodes) == (_INITIALIZERS, _BYTES, _NODES):
-                tensors.append((first, last))
-    return operators, tuple(item for span in tensors for item in _external(data, *span))
-
-
-class _Node(NamedTuple):
-    operator: _Name
-    tensors: List[_Span]
-    graphs: List[_Span]
-
-
-def _node(data: Bytes, span: _Span) -> _Node:
-    tensors: List[_Span] = []
-    graphs: List[_Span] = []
-    for number, wire, first, last in _fields(data, *span):
-        if (number, wire) == (_ATTRIBUTES, _BYTES):
-            for kind, form, begin, finish in _fields(data, first, last):
-                if kind in {_TENSOR, _SUBGRAPH} and form == _BYTES:
-                    (tensors if kind == _TENSOR else graphs).append((begin, finish))
-    return _Node(_named(data, span, _DOMAIN, _OPERATOR), tensors, graphs)
+        for node in _parts(data, span, nodes):
+            operators.add(_named(data, node, _DOMAIN, _OPERATOR))
+            for attribute in _parts(data, node, _ATTRIBUTES):
+                tensors += _parts(data, attribute, _TENSOR)
+                left += [(graph, _NODES) for graph in _parts(data, attribute, _SUBGRAPH)]
+        if nodes == _NODES:
+            tensors += _parts(data, span, _INITIALIZERS)
+    return operators, tuple(item for span in tensors for item in _external(data, span))
 
 
 def _named(data: Bytes, span: _Span, domain: int, name: int) -> _Name:
-    """Return the texts of the two fields with these numbers."""
-    texts = {
-        number: data[first:last].decode(errors="replace")
-        for number, wire, first, last in _fields(data, *span)
-        if wire == _BYTES and number in {domain, name}
-    }
-    return texts.get(domain) or _ONNX, texts.get(name, "")
+    return _text(data, span, domain) or _ONNX, _text(data, span, name)
 
 
-def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
-    name = ""
-    entries: Dict[str, str] = {}
-    for number, wire, first, last in _fields(data, start, end):
-        if (number, wire) == (_NAME, _BYTES):
-            name = data[first:last].decode(errors="replace")
-        elif (number, wire) == (_EXTERNAL, _BYTES):
-            texts = [data[a:b].decode(errors="replace") for _, _, a, b in _fields(data, first, last)]
-            entries.update(zip(texts[::2], texts[1::2]))
+def _external(data: Bytes, span: _Span) -> Iterator[External]:
+    """Yield a ``TensorProto`` whose values are in another file, by its ``StringStringEntryProto`` entries."""
+    entries = {_text(data, one, 1): _text(data, one, 2) for one in _parts(data, span, _EXTERNAL)}
     if "location" in entries:
         offset, size = _number(entries.get("offset") or "0"), _number(entries.get("length", ""))
         ends = None if offset is None or size is None else offset + size
-        yield External(name, entries["location"], ends)
+        yield External(_text(data, span, _NAME), entries["location"], ends)
+
+
+def _text(data: Bytes, span: _Span, number: int) -> str:
+    """Return the text of a message's last field with this number; empty without one."""
+    *_, (first, last) = (0, 0), *_parts(data, span, number)
+    return data[first:last].decode(errors="replace")
+
+
+def _parts(data: Bytes, span: _Span, wanted: int) -> Iterator[_Span]:
+    """Yield a message's fields with this number that are messages or texts."""
+    for number, wire, first, last in _fields(data, *span):
+        if (number, wire) == (wanted, _BYTES):
+            yield first, last
 
 
 def _number(text: str) -> Optional[int]:

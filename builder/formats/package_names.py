@@ -36,7 +36,7 @@ WINDOWS = "win-x64"
 MACOS = "macos-arm64"
 
 PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
-"""The platforms of packages, as ``gpu.devices.platform_of`` returns them."""
+"""The platforms of packages, as ``facts.gpu.devices.platform_of`` returns them."""
 
 MUSL = ""
 """The glibc version of a Linux system with musl; ``None`` stands for an unknown version."""

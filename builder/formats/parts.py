@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterator, Tuple, Union
 
-from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, require_format
+from builder.formats.json_values import read_document, require_valid
 
 FORMAT = 1
 
@@ -55,12 +54,8 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
     Raises ``ParseError`` (no JSON), ``SchemaError`` (naming every wrong key) or ``ValidationError`` (an
     unknown format or an invalid value: a part that is missing or out of order, sizes that do not add up).
     """
-    value = parse_json(text, where, "Download it again.")
-    require_format(value, [FORMAT], where)
-    parts = from_json(Parts, value, where)
-    problems = [f"{where}: {problem}" for problem in _problems_of(parts)]
-    if problems:
-        raise ValidationError(problems)
+    parts = read_document(Parts, text, where, [FORMAT], advice="Download it again.")
+    require_valid(_problems_of(parts), where)
     return parts
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar
+
+from builder.errors import ConfigError, one_line
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _LONGEST = 121
 """The most characters of a name in a message: names in C++ templates have thousands."""
@@ -12,14 +17,22 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 """A code that JSON can spell and UTF-8 cannot; in a path, Python's form of a byte that is not valid text."""
 
 
-def printable(text: str) -> str:
-    """Return the text in one line, with control characters and surrogates as escapes."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+printable = one_line
+"""The function that makes a name of unknown origin one line of text."""
+
+_COMMAND = re.compile(r"((?:^|\r)\s*):(?=:)|#(?=#\[)", re.MULTILINE)
+"""The beginning of a command to GitHub's runner, which reads commands in the output of every program:
+``::name`` at the start of a line, after blanks too, and ``##[name]`` anywhere in it."""
+
+
+def commandless(text: str) -> str:
+    """Return output in which nothing is a command to GitHub's runner; JSON stays the same JSON."""
+    return _COMMAND.sub(lambda found: "\\u0023" if found[1] is None else f"{found[1]}\\u003a", text)
 
 
 def shown(text: str) -> str:
-    """Return the text as ``printable`` does, with its line breaks kept."""
-    return "\n".join(map(printable, text.split("\n")))
+    """Return output as ``printable`` and ``commandless`` do, with its line breaks kept."""
+    return commandless("\n".join(map(printable, text.split("\n"))))
 
 
 def shortened(text: str) -> str:
@@ -32,6 +45,14 @@ def listed(names: Sequence[str], most: Optional[int] = None) -> str:
     rest = len(names) - most if most else 0
     *first, last = [*names[:most], f"{rest:,} more"] if rest > 0 else names or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def grouped(pairs: Iterable[Tuple[K, V]]) -> Dict[K, List[V]]:
+    """Return the second values of pairs by the first ones, both in the order in which they come."""
+    found: Dict[K, List[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def abridged(names: Sequence[str], most: int) -> str:
@@ -77,6 +98,17 @@ def redacted_message(text: str) -> str:
 
 def _unsigned(text: str) -> str:
     return _WORD.sub(lambda word: _SIGNATURE.sub(r"\1…", word[0]) if "://" in word[0] else word[0], text)
+
+
+def refuse_registry(address: str) -> None:
+    """Raise ``ConfigError`` for ``oci://HOST/NAME``, which may have a login."""
+    if address.lower().startswith("oci:"):
+        raise ConfigError(
+            "Addresses like oci://HOST/NAME are not supported",
+            cause="a registry is slow as a compile cache, and oras carries releases through one",
+            advice="Fetch a release by `oras pull HOST/NAME:TAG` and name its folder (docs/mirrors.md, "
+            "Through a registry); a compile cache is a folder, or on Redis or S3.",
+        )
 
 
 def amount(size: int) -> str:

@@ -13,6 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from hashlib import sha256
 from typing import Dict, Mapping, Optional, Tuple, Type, TypeVar
 
 from builder.errors import BuilderError, IntegrityError
@@ -97,6 +98,11 @@ def canonical(value: object) -> bytes:
     return text.encode()
 
 
+def root_id(content: bytes, where: str) -> str:
+    """Return the sha256 of what is signed in a root, whoever has signed it. Raises ``IntegrityError``."""
+    return sha256(_envelope(content, where).message).hexdigest()
+
+
 def read_root(content: bytes, where: str, before: Optional[Root] = None) -> Root:
     """Return the root in a file, signed by its own keys and by those of the version ``before``.
 
@@ -127,7 +133,7 @@ def read_targets(content: bytes, where: str, root: Root) -> SignedRelease:
     Raises ``IntegrityError`` where the keys that ``root`` names have not signed it.
     """
     envelope = _envelope(content, where)
-    _require_signatures(envelope, root.targets, where)
+    _require_signatures(envelope, root.targets, where, f" by {root_name(root.version)}")
     fields = _fields(_TargetsFields, envelope, where)
     return SignedRelease(fields.version, _time(fields.expires, where), fields.targets)
 
@@ -239,7 +245,7 @@ def _role(fields: _RootFields, name: str, where: str) -> Role:
     return Role(keys, role.threshold)
 
 
-def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
+def _require_signatures(envelope: _Envelope, role: Role, where: str, by: str = "") -> None:
     """Raise ``IntegrityError`` unless enough of the role's keys have signed. A key counts once."""
     signers = {
         role.keys[one.keyid]
@@ -248,7 +254,7 @@ def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
     }
     if len(signers) < role.threshold:
         raise IntegrityError(
-            f"{where} is signed by {len(signers)} of the keys that are trusted, "
+            f"{where} is signed by {len(signers)} of the keys that are trusted{by}, "
             f"{role.threshold} {'is' if role.threshold == 1 else 'are'} needed."
         )
 

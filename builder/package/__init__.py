@@ -1,4 +1,1 @@
-"""This package describes one package (contents, manifest, NOTICE, SBOM, provenance, build record).
-
-It also finds the differences of two packages.
-"""
+"""From compiled libraries to archives: the files are gathered where the plan says, and bundled."""

@@ -36,8 +36,8 @@ except BuilderError as error:
 _IMPLY = """\
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from builder.gpu.architectures import Capability
-from builder.gpu.compatibility import implied
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.compatibility import implied
 known = {Capability.parse(name): support for name, support in json.loads(sys.argv[2]).items()}
 print(json.dumps({"support": implied(known, Capability.parse(sys.argv[3]))}))
 """

@@ -12,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.process import ProcessRunner
-from builder.virtualcard.sessions import ALL, CardRuntime, CardSession, ModelToOpen, VirtualCard, open_models
+from builder.io.process import ProcessRunner
+from builder.prove.virtualcard.sessions import (
+    ALL,
+    CardRuntime,
+    CardSession,
+    ModelToOpen,
+    VirtualCard,
+    open_models,
+)
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
@@ -32,7 +39,7 @@ def runtime() -> CardRuntime:
     folder = tempfile.mkdtemp(prefix="ortpacks-virtualcard-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Path(folder) / "libvirtualcard.so"
-    argv: list[str | Path] = ["sh", ROOT / "builder/virtualcard/compile.sh", made]
+    argv: list[str | Path] = ["sh", ROOT / "builder/prove/virtualcard/compile.sh", made]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return CardRuntime(library=made, runner=ProcessRunner(os.environ))

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from builder.project.inputs import Input
+from builder.config.inputs import Input
 from tests.answers.values import DTYPES, Array, Value
 
 ONNX_WHEEL = Input.wheel("onnx==1.17.0")

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from builder.pipeline.selftest import Tensor
-from builder.project.inputs import SELFTEST_MODEL
+from builder.config.inputs import SELFTEST_MODEL
+from builder.prove.sample_models import selftest_trials
 from tests.answers import pairs
 from tests.answers.values import Array
-
-_DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +32,8 @@ def models() -> tuple[Model, ...]:
 
     Silero for both rates has branches that depend on a kernel's result, so it does not run on a virtual card.
     """
-    trials = {trial.name: trial for trial in pairs.shop().trials(pairs.store())}
-    feeds = {name: {item.name: _array(item) for item in trial.inputs} for name, trial in trials.items()}
+    trials = {trial.name: trial for trial in selftest_trials(pairs.store(), pairs.shop().cache / "made")}
+    feeds = {name: {item.name: item.array() for item in trial.inputs} for name, trial in trials.items()}
     at_16k = pairs.store().unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad_16k_op15.onnx"
     both = trials["silero_vad"].model
     return (
@@ -45,7 +41,3 @@ def models() -> tuple[Model, ...]:
         Model(name="silero-16k", path=at_16k, feed=feeds["silero_vad"]),
         *(Model(name=name, path=trials[name].model, feed=feeds[name]) for name in ("magika", "minilm")),
     )
-
-
-def _array(item: Tensor) -> Array:
-    return np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from builder.adapters.store import FileStore
-from builder.builds.wiring import Wiring
+from builder.config.inputs import ort_wheel
 from builder.errors import ConfigError
-from builder.project.inputs import ort_wheel
+from builder.io.store import FileStore
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 HOST = "libonnxruntime.so"

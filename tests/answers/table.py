@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.project.inputs import ort_wheel
+from builder.config.inputs import ort_wheel
 from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.answers.verdict import PASSED

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from builder.virtualcard.capi import LoggedApi, Session, tensor
+from builder.prove.virtualcard.worker import LoggedApi, Session, tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from builder.formats.ort_api import OrtStatusError
-from builder.virtualcard.capi import Session, SessionSettings
+from builder.prove.virtualcard.worker import Session, SessionSettings
 from tests.answers.cases import Sample, samples
 from tests.answers.values import InexpressibleError, Value, ValueApi, ValueSession
 from tests.answers.verdict import PASSED, judge

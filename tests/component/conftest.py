@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.client_zipapp import build_client
+from builder.io.archive.client_zipapp import build_client
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to, times_below
 

@@ -14,8 +14,7 @@ import pytest
         ("client/install/test_faults_disk.py", 35),
         ("client/install/test_faults_kill.py", 58),
         ("client/install/test_faults_tar.py", 52),
-        ("release/test_publish_faults.py", 274),
-        ("release/test_registry_faults.py", 148),
+        ("publish/test_publish_faults.py", 274),
     ],
 )
 def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest, path: str, cases: int) -> None:

@@ -117,6 +117,8 @@ class GitHubDouble:
         self._ids = iter(range(1, 1_000_000))
         self.api = Server(self, "api", port)
         self.storage = Server(self, "storage", 0)
+        self.uploads = self.storage.url
+        """The address that a release's ``upload_url`` begins with."""
         root.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -239,7 +241,7 @@ class GitHubDouble:
 
     def release_json(self, release: StoredRelease) -> dict[str, object]:
         root = f"{self.url}/repos/{self.repository}/releases/{release.id}"
-        upload = f"{self.storage.url}/repos/{self.repository}/releases/{release.id}/assets{{?name,label}}"
+        upload = f"{self.uploads}/repos/{self.repository}/releases/{release.id}/assets{{?name,label}}"
         return {
             "id": release.id,
             "url": root,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.detect import Detection, Surroundings
+from builder.client.doctor.observations import Detection, Probe
+from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
-from builder.findings.observations import Probe
 
 SOURCES = Path(__file__).parent / "driver"
 
@@ -48,7 +48,7 @@ def machine(
 
 def probes(found: Detection) -> dict[str, Probe]:
     """Return probes by name; the name of a file below ``/proc`` or ``/sys`` becomes ``proc`` or ``sys``."""
-    return {re.sub(r".*/(proc|sys)/.*", r"\1", probe.name): probe for probe in found.probes}
+    return {re.sub(r".*/(proc|sys)/.*", r"\1", probe.name): probe for probe in found.replies.values()}
 
 
 def program(folder: Path, script: str) -> str:

@@ -8,6 +8,9 @@ from contextlib import suppress
 
 from tests.doubles.release import Fault, Handler
 
+FLOOD = 2**26
+"""The most bytes of ``floods``: more than the buffers between server and client hold."""
+
 PATIENCE = 400
 """Number of single bytes after which ``dribbles`` stops, 2 ms apart."""
 
@@ -123,6 +126,25 @@ def dribbles(head: bytes) -> Fault:
             for begin in range(PATIENCE):
                 handler.wfile.write(content[begin : begin + 1] if b"SIZE" in head else b"x")
                 time.sleep(0.002)
+        handler.close_connection = True
+
+    return fault
+
+
+def floods(head: bytes, piece: bytes) -> Fault:
+    """Return a fault that sends ``head`` and then ``piece`` over and over, up to ``FLOOD`` bytes.
+
+    ``Server.flooded`` has the number of bytes that were sent before the client hung up.
+    """
+
+    def fault(handler: Handler, content: bytes) -> None:
+        many = piece * (2**16 // len(piece) + 1)
+        with suppress(OSError):
+            handler.wfile.write(head)
+            handler.host.flooded.append(0)
+            while handler.host.flooded[-1] < FLOOD:
+                handler.wfile.write(many)
+                handler.host.flooded[-1] += len(many)
         handler.close_connection = True
 
     return fault

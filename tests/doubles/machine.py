@@ -17,7 +17,6 @@ from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import Work, asker, worker
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
-from builder.files.oci_opener import OciOpener
 from tests.support.schemas import schema
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -70,7 +69,7 @@ class Machine:
 
     def web(self) -> Web:
         return Web(
-            open=OciOpener(open_url),
+            open=open_url,
             sleep=self.waits.append,
             progress=lambda done, total: None,
             say=self._err,

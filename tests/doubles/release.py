@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from posixpath import normpath
+from urllib.parse import unquote, urlsplit
 
 from backports import zstd
 
@@ -262,7 +264,7 @@ def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4)
 class Handler(BaseHTTPRequestHandler):
     """A handler of files with Range and ETag, like GitHub's host of assets.
 
-    Each request for an archive takes the first of ``Server.faults``.
+    Each request for an archive takes the first of ``Server.faults``, any other one that of its path.
     """
 
     protocol_version = "HTTP/1.1"
@@ -275,6 +277,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.host.requests.append((self.path, dict(self.headers)))
         fault = self.host.faults.pop(0) if self.host.faults and ".tar." in self.path else None
+        self.path = normpath("/" + unquote(urlsplit(self.path).path).lstrip("/"))
+        fault = fault or self.host.always.get(self.path.lstrip("/"))
         content = (self.host.folder / self.path.lstrip("/")).read_bytes() if self._exists() else None
         if fault is not None:
             fault(self, content or b"")
@@ -315,7 +319,7 @@ Fault = Callable[[Handler, bytes], None]
 
 
 class Server(ThreadingHTTPServer):
-    """A server of a release folder, with a list of requests and a queue of faults."""
+    """A server of a release folder, with a list of requests, a queue of faults, and faults by path."""
 
     daemon_threads = True
 
@@ -324,6 +328,8 @@ class Server(ThreadingHTTPServer):
         self.folder = folder
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.faults: list[Fault] = []
+        self.always: dict[str, Fault] = {}
+        self.flooded: list[int] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 

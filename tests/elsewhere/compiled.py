@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.builds.wiring import Wiring
+from builder.io.wiring import Wiring
 from tests.elsewhere.systems import DEBIAN_11, run, tar
 from tests.support import ROOT
 

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.github.http import GitHubHttp
-from builder.app.client_for_dist import write_client
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
+from builder.build.own_programs import write_client
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.plan import PlanOptions
+from builder.config.variants import Project
+from builder.contents.integrity import read_checksums, update_checksums
 from builder.formats.package_names import Form
-from builder.package.checksums import read_checksums, update_checksums
-from builder.pipeline.plan import PlanOptions
-from builder.project.variants import Project
-from builder.release.addresses import index_url
-from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions, ReleaseState
-from builder.release.publish import publish_release
+from builder.io.wiring import Wiring
+from builder.publish.github.http import GitHubHttp
+from builder.publish.locations import index_url
+from builder.publish.preflight import Leniency
+from builder.publish.prepare import PublishOptions, ReleaseState
+from builder.publish.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
 from tests.support.factories.publishing import github, ports, project_at

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.docker.buildx import LABEL
-from builder.builds.wiring import Wiring
+from builder.io.docker.engine import LABEL
+from builder.io.wiring import Wiring
 from tests.elsewhere.hidden import hide
 from tests.support import ROOT
 

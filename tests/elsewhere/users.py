@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.docker.buildx import LABEL
-from builder.builds.wiring import Wiring
+from builder.io.docker.engine import LABEL
+from builder.io.wiring import Wiring
 from tests.elsewhere.systems import imported
 from tests.support import ROOT
 

@@ -13,19 +13,17 @@ from pathlib import Path
 from tempfile import mkdtemp
 from zipfile import ZipFile
 
-from builder.adapters.untrusted.image_file import read_tar
-from builder.adapters.untrusted.reading import Scratch
-from builder.adapters.untrusted.zip import read_zip
-from builder.binary.cuobjdump import CuobjdumpError, parse_listings
+from builder.binary.deep import read_payloads
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import FormatError
 from builder.binary.fatbin import read_containers
-from builder.binary.kinds.pe import read_pe
-from builder.binary.kinds.static_library import read_members
-from builder.binary.payloads.deep import read_payloads
+from builder.binary.file_kinds import read_members
+from builder.binary.pe import read_pe
 from builder.binary.pe_macho import read_foreign
+from builder.contents.cuobjdump import CuobjdumpError, Listing, parse_listings
 from builder.errors import BuilderError
-from builder.ports import Completed
+from builder.files.decompression import packing_of
+from builder.inspect.archives import Scratch, read_tar, read_zip
 from tests.fuzz.seeds import synthetic
 from tests.support.factories.archives import files
 from tests.support.fakes.ports import FakeReporter
@@ -73,7 +71,7 @@ def _cuobjdump(data: bytes) -> object:
     first, _, second = data[2:].decode(errors="replace").partition("\0")
     elf, ptx = (codes.get(code, code) for code in data[:2].ljust(2, b"\0"))
     with suppress(CuobjdumpError):
-        return parse_listings(Completed(elf, first, ""), Completed(ptx, second, ""))
+        return parse_listings(Listing(elf, first, ""), Listing(ptx, second, ""))
     return None
 
 
@@ -91,7 +89,7 @@ def _archive(data: bytes) -> object:
     file.write_bytes(data)
     readers: tuple[Callable[[], object], ...] = (
         lambda: read_zip(file, Scratch(unpacked), "it"),
-        lambda: read_tar(file, "it", Scratch(unpacked), FakeReporter()),
+        lambda: read_tar(file, packing_of(data[:8]), "it", Scratch(unpacked), FakeReporter()),
     )
     for read in readers:
         shutil.rmtree(unpacked, ignore_errors=True)

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from itertools import islice
 
 from builder.binary.coverage import cover
+from builder.binary.deep import read_payloads
 from builder.binary.elf import Elf, read_elf
 from builder.binary.elf_headers import FormatError
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
-from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.file_kinds import FileKind
 from builder.binary.library import read_library
-from builder.binary.payloads.deep import read_payloads
-from builder.findings.finding import Code
+from builder.finding import Code
 
 _JOINED, _MAGIC = 0x100, struct.pack("<I", 0xBA55ED50)
 

@@ -99,21 +99,21 @@ EOF
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
-COPY inside/ /ortpacks/builder/inside/
+COPY farm/ /ortpacks/builder/farm/
 COPY --from=ptxas nvidia/cuda_nvcc/bin/ptxas /usr/local/cuda/bin/ptxas-newer
 # nvcc in pieces, each with its own entry in ccache. unit notes what each compile costs.
 RUN <<'EOF'
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
-install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
-install -D --mode=0755 /ortpacks/builder/inside/piece.py /ortpacks/pieces/nvcc
+install --mode=0755 /ortpacks/builder/farm/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/farm/piece.py /ortpacks/pieces/nvcc
 chmod 0755 ptxas-newer
-gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
+gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/farm/unit.c /ortpacks/builder/farm/pool.c
 EOF
 COPY <<'EOF' /src/options.cmake
 # Profile full for legacy
 set(CMAKE_CUDA_ARCHITECTURES "50-real;52-real;60-real;61-real;70-real" CACHE STRING "SASS only" FORCE)
-set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw" CACHE STRING "see builder/inside/nvcc.py" FORCE)
+set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw" CACHE STRING "see builder/farm/nvcc.py" FORCE)
 set(CMAKE_BUILD_TYPE "Release" CACHE STRING "as the official build" FORCE)
 set(onnxruntime_USE_CUDA "ON" CACHE BOOL "the CUDA provider is what we ship" FORCE)
 set(onnxruntime_BUILD_SHARED_LIB "ON" CACHE BOOL "a host library for every language" FORCE)
@@ -218,15 +218,15 @@ for library in /wheels/*/lib*.so.*; do
     ln -sf "$library" "/usr/local/cuda/lib64/$name"
     ln -sf "$library" "/usr/local/cuda/lib64/${name%%.so*}.so"
 done
-python3 -m builder.inside.freshen /src /build/sources.json
+python3 -m builder.farm.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
 find /build -name '*.cu.o.pieces' -prune -exec rm -r {} + # of units that were killed
 if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3.5 --parts /src/parts.tsv \
-    --learned /ccache/ortpacks-unit-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
+python3 -m builder.farm.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3.5 --parts /src/parts.tsv \
+    --learned /ccache/ortpacks-unit-costs$AHEAD.tsv --measured /ortpacks/builder/farm/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
 [ -z "$AHEAD" ] || exit 0

@@ -34,19 +34,19 @@ EOF
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
-COPY inside/ /ortpacks/builder/inside/
+COPY farm/ /ortpacks/builder/farm/
 # nvcc in pieces, each with its own entry in ccache. unit notes what each compile costs.
 RUN <<'EOF'
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
-install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
-install -D --mode=0755 /ortpacks/builder/inside/piece.py /ortpacks/pieces/nvcc
-gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
+install --mode=0755 /ortpacks/builder/farm/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/farm/piece.py /ortpacks/pieces/nvcc
+gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/farm/unit.c /ortpacks/builder/farm/pool.c
 EOF
 COPY <<'EOF' /src/options.cmake
 # Profile full for legacy
 set(CMAKE_CUDA_ARCHITECTURES "50-real;52-real;60-real;61-real;70-real" CACHE STRING "SASS only" FORCE)
-set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw" CACHE STRING "see builder/inside/nvcc.py" FORCE)
+set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw" CACHE STRING "see builder/farm/nvcc.py" FORCE)
 set(CMAKE_BUILD_TYPE "Release" CACHE STRING "as the official build" FORCE)
 set(onnxruntime_USE_CUDA "ON" CACHE BOOL "the CUDA provider is what we ship" FORCE)
 set(onnxruntime_BUILD_SHARED_LIB "ON" CACHE BOOL "a host library for every language" FORCE)
@@ -85,13 +85,14 @@ ARG AHEAD=""
 ARG ANEW=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
-    --mount=type=cache,id=ortpacks-legacy-full-wheel-3e72a05a$AHEAD,target=/build,sharing=locked \
+    --mount=type=cache,id=ortpacks-legacy-full-wheel-bd666a31$AHEAD,target=/build,sharing=locked \
     --mount=type=ssh,id=compile-cache,target=/run/compile-cache \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
     --mount=type=bind,from=cufft-lib,source=nvidia/cufft/lib,target=/wheels/cufft \
     --mount=type=bind,from=curand-lib,source=nvidia/curand/lib,target=/wheels/curand \
     --mount=type=bind,from=cudnn-lib,source=nvidia/cudnn/lib,target=/wheels/cudnn \
+    --mount=type=bind,from=nvrtc-lib,source=nvidia/cuda_nvrtc/lib,target=/wheels/nvrtc \
     <<'EOF'
 export PYTHONPATH=/ortpacks
 # What compiles, by its bytes: another compiler must find neither this Ninja tree nor these cache entries.
@@ -104,7 +105,7 @@ fi
 # Depend mode for CUDA units: otherwise ccache preprocesses first, and only as the device compiler sees it: an edit
 # under #ifndef __CUDA_ARCH__ would give the old object. C++ units are preprocessed first (--unset): variants and
 # profiles differ in -D, and share every unit whose text is the same.
-export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=3e72a05a
+export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=bd666a31
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
 # C++ units and pieces are the same by whatever program in nvcc's place.
 export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
@@ -118,15 +119,15 @@ for library in /wheels/*/lib*.so.*; do
     ln -sf "$library" "/usr/local/cuda/lib64/$name"
     ln -sf "$library" "/usr/local/cuda/lib64/${name%%.so*}.so"
 done
-python3 -m builder.inside.freshen /src /build/sources.json
+python3 -m builder.farm.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
 find /build -name '*.cu.o.pieces' -prune -exec rm -r {} + # of units that were killed
 if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-3e72a05a$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
-    --learned /ccache/ortpacks-unit-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
+python3 -m builder.farm.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-legacy-full-wheel-bd666a31$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
+    --learned /ccache/ortpacks-unit-costs$AHEAD.tsv --measured /ortpacks/builder/farm/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
 [ -z "$AHEAD" ] || exit 0

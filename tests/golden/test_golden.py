@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.quality import check_golden, goldens
-from builder.builds.wiring import Wiring
+from builder.build.verbs.maintenance import check_golden, goldens
 from builder.errors import CheckFailedError
+from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeReporter
 
 
@@ -29,7 +29,7 @@ def test_no_golden_file_is_left_over(shop: Wiring, root: Path) -> None:
 def test_drift_fails_and_shows_the_line(shop: Wiring, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, text = next(goldens(shop))
     changed = text.replace("FROM", "FRMO", 1)
-    monkeypatch.setattr("builder.app.quality.goldens", lambda _: iter([(name, changed)]))
+    monkeypatch.setattr("builder.build.verbs.maintenance.goldens", lambda _: iter([(name, changed)]))
     with pytest.raises(CheckFailedError, match="FRMO") as caught:
         check_golden(shop, refresh=False)
     assert caught.value.exit_code == 6

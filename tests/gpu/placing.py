@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import LoggedApi, Session, SessionSettings
+from builder.prove.virtualcard.worker import LoggedApi, Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.gpu.architectures import Capability
+from builder.facts.gpu.architectures import Capability
 from tests.answers import pairs
 from tests.answers.card import place
 from tests.answers.cases import ONNX_WHEEL, find_cases

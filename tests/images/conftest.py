@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.images.runtime_image import ImageOptions, RuntimeImage
-from builder.builds.wiring import Wiring
-from builder.formats.package_names import LINUX
-from builder.package.archive import manifest_of
-from builder.pipeline.image import local_tags
-from builder.project.build_plan import Workplace
+from builder.build.runtime_image import RuntimeImage
+from builder.config.build_plan import Workplace
+from builder.io.archive.unpacking import manifest_of
+from builder.io.wiring import Wiring
+from builder.publish.image import local_tags
 from tests.support import ROOT
 from tests.support.containers import image_made_here
 from tests.support.fakes.verbs import invoke
@@ -55,10 +54,10 @@ def image(kind: str, variant: str, dist: Path, request: pytest.FixtureRequest) -
     if kind in FULL:
         package = full_package(variant)
         wiring = Wiring(ROOT, dist=dist)
-        (name,) = local_tags(manifest_of(package, wiring.archive(wiring.reporter)), service=False)
+        (name,) = local_tags(manifest_of(package), service=False)
         with image_made_here(name, dist):
             place = Workplace(dist / kind)
-            RuntimeImage(wiring, place, ImageOptions(), LINUX, wiring.reporter).make(package)
+            RuntimeImage(wiring, place, package, None, wiring.reporter).make()
             yield name
         return
     if variant != "cpu":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.project.variants import Project
+from builder.config.variants import Project
 from tests.support.containers import Served, docker, free_port, image_made_here
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.selftest_graphs import minilm
-from builder.builds.wiring import Wiring
-from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.rules.dependencies import check_ldd, waits_for_driver
+from builder.config.inputs import SELFTEST_TRANSFORMER, ort_wheel
+from builder.contents.rules.dependencies import check_ldd, waits_for_driver
+from builder.io.wiring import Wiring
+from builder.prove.sample_models import minilm
 from tests.images import embed_by_c_api
 from tests.images.test_arm64_image import SIMILARITIES
 from tests.support import ROOT

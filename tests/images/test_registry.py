@@ -1,4 +1,4 @@
-"""Tests of images and releases in Debian's ``docker-registry``: push, pull, install, refusals.
+"""Tests of images in Debian's ``docker-registry``: push, pull, refusals.
 
 Docker's own tools read the results.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,21 +19,9 @@ from typing import Any
 import pytest
 from packageurl import PackageURL
 
-from builder.adapters.signing_keys import VARIABLE
-from builder.app.releases.releasing import registry_releases
-from builder.builds.wiring import Wiring
-from builder.files.digest import LocalFile, file_digest
-from builder.formats.oci import parse_address
-from builder.release.assets import ReleasePlan
-from builder.release.prepare import ROOTS, PublishOptions
-from builder.release.publish import converge_release
 from tests.support import ROOT
 from tests.support.cache_servers import BCRYPT, registry_server
 from tests.support.containers import docker, image_made_here
-from tests.support.factories.project_copy import copied_to
-from tests.support.factories.publishing import ports
-from tests.support.factories.signing import FIRST, pem
-from tests.support.fakes.ports import FakeReporter
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
@@ -206,76 +192,6 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
         assert {one.qualifiers["arch"] for one in purls if one.type == "deb"} == {arch, "all"}
         parameters = made[f"linux/{arch}"]["SLSA"]["buildDefinition"]["externalParameters"]
         assert parameters["platform"] == f"linux/{arch}"
-
-
-def test_a_release_is_an_artifact_that_others_read_and_clients_install(
-    dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The release has the package for the CPU alone and is signed, and the registry requires a login."""
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    monkeypatch.setenv(VARIABLE, pem("ci"))
-    project = tmp_path / "project"
-    (project / ROOTS).mkdir(parents=True)
-    copied_to(project)
-    shutil.copytree(ROOT / "runtime", project / "runtime")
-    (project / ROOTS / "1.root.json").write_bytes(FIRST)
-    alone, known = tmp_path / "dist", tmp_path / "htpasswd"
-    known.write_text(f"ada:{BCRYPT}\n")
-    assert invoke("build", "--variant", "cpu", "--base", "assembled", "--dist", dist).returncode == 0
-    alone.mkdir()
-    for file in dist.glob("ortpacks-cpu-*"):
-        (alone / file.name).hardlink_to(file)
-    sums = (dist / "SHA256SUMS").read_text().splitlines(keepends=True)
-    (alone / "SHA256SUMS").write_text("".join(line for line in sums if "ortpacks-cpu-" in line))
-    auth = f"auth: {{htpasswd: {{realm: x, path: {known}}}}}"
-    with registry(tmp_path, auth) as at:
-        flags = ("--to", f"oci://{at}/team/packs", "--tag", "v1", "--allow-partial", "--dist", alone)
-        done = invoke("mirror", *flags, root=project)
-        assert (done.returncode, "docker login" in done.stderr) == (10, True)
-        login = ["docker", "login", "--username=ada", "--password-stdin", at]
-        subprocess.run(login, input=b"secret", capture_output=True, check=True)
-        done = invoke("mirror", *flags, root=project)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        assert "nothing to do" in invoke("mirror", *flags, root=project).stdout
-        raw = json.loads(docker("buildx", "imagetools", "inspect", "--raw", f"{at}/team/packs:v1"))
-        titles = {
-            one["annotations"]["org.opencontainers.image.title"]: one["digest"] for one in raw["layers"]
-        }
-        assert titles == {
-            file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-            for file in alone.iterdir()
-            if file.is_file()
-        }
-        client = [sys.executable, "-I", str(alone / "ortpacks.pyz"), "install", "--variant", "cpu", "--yes"]
-        index = f"oci://ada:secret@{at}/team/packs:v1"
-        done = subprocess.run(
-            [*client, "--prefix", str(tmp_path / "prefix"), "--index", index],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Its libraries load here: ONNX Runtime 1.21.0" in done.stdout
-        assert "secret" not in done.stdout + done.stderr
-        tamper(f"oci://{at}/team/packs", alone)
-        done = subprocess.run(
-            [*client, "--prefix", str(tmp_path / "other"), "--index", index],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, "index.json is not what was signed" in done.stderr) == (7, True), done.stderr
-
-
-def tamper(repository: str, dist: Path) -> None:
-    """Replace the release's index by another one, as whoever may write to the registry can."""
-    index = dist / "index.json"
-    index.write_text(index.read_text().replace('"models"', '"models" '))
-    digests = {path: file_digest(path) for path in sorted(dist.iterdir()) if path.is_file()}
-    files = tuple(LocalFile(path, found.size, found.sha256) for path, found in digests.items())
-    host = registry_releases(Wiring(ROOT, reporter=FakeReporter()), parse_address(repository))
-    plan = ReleasePlan("v1", "", "", files)
-    converge_release(plan, ports(host, FakeReporter()), PublishOptions(replace=True))
 
 
 def test_a_registry_that_is_not_there_is_told(push: Push) -> None:

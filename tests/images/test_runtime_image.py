@@ -13,8 +13,8 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.pipeline.selftest import silero_inputs
-from builder.project.variants import Project
+from builder.config.variants import Project
+from builder.prove.sample_models import silero_inputs
 from tests.doubles.gpus import library
 from tests.images.conftest import FULL, SERVICE
 from tests.integration.test_portability import readelf

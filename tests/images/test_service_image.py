@@ -17,7 +17,7 @@ import pytest
 import testinfra
 from ortpacks_service.options import EMBEDDER
 
-from builder.project.variants import Project
+from builder.config.variants import Project
 from tests.component.runtime.test_session import model as matrix_model
 from tests.images.conftest import SERVICE
 from tests.support import ROOT

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +66,18 @@ def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
         subprocess.run(["umount", folder], check=True)
 
 
+_NO_NETWORK = ("--bridge=none",)
+
+
 @contextmanager
-def dying_engine(data: Path | None = None) -> Iterator[Engine]:
+def dying_engine(
+    data: Path | None = None, network: Sequence[str] = _NO_NETWORK, before: Sequence[str | Path] = ()
+) -> Iterator[Engine]:
     """Run a second dockerd inside the block, with a socket, data and containerd of its own.
 
     Its data are in the folder ``data``, or in a temporary folder. It has namespaces of its own too, since a
-    dockerd with ``--bridge=none`` deletes any ``docker0`` that it sees. The test is skipped where no second
-    engine can run.
+    dockerd with ``--bridge=none`` deletes any ``docker0`` that it sees. ``network`` are its flags of the
+    network, and the command ``before`` starts it. The test is skipped where no second engine can run.
     """
     need_root("starts an engine of its own")
     if not (shutil.which("dockerd") and shutil.which("unshare")):
@@ -83,18 +88,20 @@ def dying_engine(data: Path | None = None) -> Iterator[Engine]:
         process = subprocess.Popen(
             [
                 *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+                *before,
                 "dockerd",
                 f"--host={host}",
                 f"--data-root={data or folder / 'data'}",
                 f"--exec-root={folder}/exec",
                 f"--pidfile={folder}/pid",
-                "--bridge=none",
+                *network,
                 *("--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false"),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            cwd=ROOT,
         )
     try:
         _await(host, process, folder / "log")

@@ -14,17 +14,16 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from builder.adapters.docker.engine import DockerEngine
-from builder.adapters.process import ProcessRunner
-from builder.adapters.shared_cache.cache_server import served
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.compile_cache import CompileCaches, served
+from builder.compile.plan import PlanOptions
+from builder.compile.stages import StageBuild, export
+from builder.config.build_plan import Workplace
+from builder.contents.build_record import CompileRecord, loads_compile
 from builder.formats.package_names import Profile
-from builder.package.build_record import CompileRecord, loads_compile
-from builder.pipeline.compile import StageBuild, export
-from builder.pipeline.plan import PlanOptions
-from builder.ports import CompileCaches
-from builder.project.build_plan import Workplace
+from builder.io.docker.engine import DockerEngine
+from builder.io.process import ProcessRunner
+from builder.io.wiring import Wiring
 from tests.integration.faults_world import configured_tree, narrow, replace
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
@@ -52,19 +51,13 @@ class Watching(FakeReporter):
 
 
 class Machine:
-    """A machine with an empty ccache that compiles the project in ``root`` on ``base``.
+    """A machine with an empty ccache, whose Ninja tree has what CMake found out and never an object."""
 
-    Its Ninja tree has what CMake found out, or nothing if ``new`` is set, and never an object.
-    """
-
-    def __init__(
-        self, folder: Path, root: Path = ROOT, base: str = "assembled", *, new: bool = False
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.name = f"ortpacks-test-{uuid.uuid4().hex[:8]}"
         self.runner = ProcessRunner(os.environ)
         self._engine = DockerEngine(self.runner, os.environ)
         self._folder = folder / self.name
-        self._root, self._base, self._new = root, base, new
 
     def compile(
         self,
@@ -81,8 +74,8 @@ class Machine:
         It has a record, and the files ``keep`` of the Ninja tree in place of libraries. With the
         architectures ``ahead`` only their device code is compiled, and the folder is empty.
         """
-        shop = Wiring(self._root, dist=self._folder / "dist", reporter=reporter)
-        plan_options = PlanOptions(base=self._base, profile=Profile.MINIMAL)
+        shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
+        plan_options = PlanOptions(base="assembled", profile=Profile.MINIMAL)
         build = VariantBuild(
             shop, shop.project.variants["legacy"], BuildOptions(plan_options=plan_options), reporter
         )
@@ -90,13 +83,11 @@ class Machine:
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)
         narrow(place.dockerfile, target)
-        drive = "python3 -m builder.inside.drive"
+        drive = "python3 -m builder.farm.drive"
         replace(place.dockerfile, drive, before + drive)
         kept = " ".join(f"/build/{file}" for file in ("record.json", *keep))
         replace(place.dockerfile, "cp /build/record.json /out/", f"cp {kept} /out/")
-        text = place.dockerfile.read_text(encoding="utf-8")
-        if not self._new:
-            text = configured_tree(text)
+        text = configured_tree(place.dockerfile.read_text(encoding="utf-8"))
         # BuildKit's key of a step has its command and environment, not the names of mounts.
         step = "RUN --mount=type=cache,id=ortpacks-ccache,"
         assert text.count(step) == 1

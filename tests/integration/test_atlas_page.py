@@ -8,9 +8,8 @@ from urllib.parse import quote
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.report.atlas import atlas_of
-from builder.report.atlas_page import atlas_page
-from builder.report.wheel_record import WheelRecord
+from builder.inspect.atlas import atlas_of, atlas_page
+from builder.inspect.report.wheel_record import WheelRecord
 from tests.support import ROOT
 from tests.support.browser import Browser, needs_browser
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record

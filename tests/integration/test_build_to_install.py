@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
+from builder.compile.plan import PROVIDERS_IN_WHEELS
+from builder.config.inputs import ort_wheel
 from builder.formats.package_names import LINUX
-from builder.pipeline.plan import PROVIDERS_IN_WHEELS
-from builder.project.inputs import ort_wheel
+from builder.io.wiring import Wiring
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
 from tests.support.fakes.verbs import invoke, thin_of
@@ -42,6 +42,19 @@ def test_a_package_holds_every_library_as_a_real_file(legacy_package: Path, mode
         assert rows[0].endswith("/manifest.json")
         names = {row.rsplit("/", maxsplit=1)[1] for row in rows if "/lib/" in row}
         assert names == libraries
+
+
+def test_packages_have_the_bytes_they_had_before(modern_package: Path, dist: Path, root: Path) -> None:
+    """A change that is meant to change packages changes ``packages.sha256`` too, and its author says why.
+
+    A compiled package names the state of Debian's archive, so its bytes change with that.
+    """
+    golden = root / "tests/golden/packages.sha256"
+    argv = ["sha256sum", "--check", "--ignore-missing", str(golden)]
+    done = subprocess.run(argv, cwd=dist, capture_output=True, text=True, check=False)
+    told = done.stdout.splitlines()
+    assert f"{modern_package.name}: OK" in told
+    assert all(line.endswith(": OK") for line in told)
 
 
 def test_legacy_runs_where_no_official_build_does(legacy_package: Path) -> None:

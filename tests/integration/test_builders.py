@@ -1,8 +1,7 @@
 """Tests of builders with two real engines: one dies, one has a full disk, some are absent.
 
 Where an engine dies, variants are folders of Abseil, compiled by ``drive.py`` with a cache on Redis: ORT's
-toolchain on two more engines would take minutes (``benchmarks.two_engines`` has it). Else a small stage
-replaces the compile.
+toolchain on two more engines would take minutes. Else a small stage replaces the compile.
 """
 
 from __future__ import annotations
@@ -18,20 +17,18 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.docker.engine import DockerEngine
-from builder.adapters.process import ProcessRunner
-from builder.adapters.shared_cache.cache_server import served
-from builder.builds.builders import Builders, named_builders
-from builder.builds.side_by_side import side_by_side
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.builders import Builders, named_builders
+from builder.compile.compile_cache import CompileCaches, served
+from builder.compile.plan import PlanOptions
+from builder.compile.stages import StageBuild, export
+from builder.config.build_plan import NOTHING_RENDERED, Workplace
+from builder.contents.build_record import CompileRecord
 from builder.errors import DiskError, ToolMissingError, ValidationError, VariantsFailedError
 from builder.formats.package_names import Profile
-from builder.package.build_record import CompileRecord
-from builder.pipeline.compile import StageBuild, export
-from builder.pipeline.plan import PlanOptions
-from builder.ports import CompileCaches
-from builder.project.build_plan import NOTHING_RENDERED, Workplace
+from builder.io.docker.engine import DockerEngine
+from builder.io.process import ProcessRunner, side_by_side
+from builder.io.wiring import Wiring
 from tests.integration.faults_world import dying_engine, need_root, small_disk
 from tests.integration.machines import Watching, finished, record
 from tests.support import ROOT
@@ -53,10 +50,10 @@ COMPILE = """\
 FROM scratch AS build
 ADD compilers.tar /
 SHELL ["/bin/sh", "-euc"]
-COPY inside/ /ortpacks/builder/inside/
+COPY farm/ /ortpacks/builder/farm/
 RUN --mount=type=bind,source=sources,target=/sources <<'EOF'
 mkdir /src && tar -xf /sources/abseil_*.tar.gz -C /src --strip-components=1
-cd /ortpacks/builder/inside
+cd /ortpacks/builder/farm
 gcc-12 -std=c11 -D_DEFAULT_SOURCE -O2 -o /usr/local/bin/unit unit.c pool.c
 EOF
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \\
@@ -76,9 +73,9 @@ RULE
 for unit in $units; do echo "build $unit.o: CXX_COMPILER__absl /src/$unit"; done >>/build/build.ninja
 echo build {name}: phony $(printf '%s.o ' $units) >>/build/build.ninja
 touch /build/parts.tsv
-python3 -m builder.inside.drive --tree /build --pool /pool --shared /run/compile-cache --name {name} \\
+python3 -m builder.farm.drive --tree /build --pool /pool --shared /run/compile-cache --name {name} \\
     --jobs 1 --memory 0 --architectures 1 --parts /build/parts.tsv --learned /ccache/costs.tsv \\
-    --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json {name}
+    --measured /ortpacks/builder/farm/costs.tsv --record /build/record.json {name}
 mkdir /out
 cp /build/record.json /out/
 cd /build
@@ -171,18 +168,18 @@ class Farm:
         place.context = context
         place.dockerfile.write_text(stage)
 
-        def on(builder: str | None) -> None:
-            reporter.say(f"on {builder}")
-            means = StageBuild(
-                engine=self.engine,
-                store=FakeStore(self.folder),
-                reporter=reporter,
-                builder=builder,
-                served=partial(served, self.caches, reporter) if self.caches.readable else None,
-            )
+        means = StageBuild(
+            engine=self.engine,
+            store=FakeStore(self.folder),
+            reporter=reporter,
+            served=partial(served, self.caches, reporter) if self.caches.readable else None,
+        )
+
+        def on(means: StageBuild) -> None:
+            reporter.say(f"on {means.builder}")
             export("artifact", place.artifact, NOTHING_RENDERED, place, means)
 
-        return lambda: builders.compile(on, home, engine=self.engine, reporter=reporter)
+        return lambda: builders.compile(on, home, means)
 
     def place(self, name: str) -> Workplace:
         return Workplace(self.folder / "dist" / name)

@@ -16,13 +16,19 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.binary.cuobjdump import KNOWN_IMAGES, ImageCounts, count_images, disagreements, parse_listings
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
-from builder.binary.payloads.payload_bytes import Compression
-from builder.gpu.architectures import Arch
-from builder.pipeline.inspect import read_file
-from builder.ports import Completed
+from builder.binary.payloads import Compression
+from builder.contents.cuobjdump import (
+    KNOWN_IMAGES,
+    ImageCounts,
+    Listing,
+    count_images,
+    disagreements,
+    parse_listings,
+)
+from builder.contents.reading import read_file
+from builder.facts.gpu.architectures import Arch
 from tests.support import ROOT
 from tests.support.factories.binaries import elf
 from tests.support.factories.nvidia import (
@@ -231,9 +237,9 @@ def _words(ptx: bytes) -> list[bytes]:
     return re.sub(rb"//[^\n]*", b"", ptx.rstrip(b"\0")).split()
 
 
-def _run(*argv: str | Path) -> Completed:
+def _run(*argv: str | Path) -> Listing:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    return Listing(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 def test_the_known_file_holds_what_cuobjdump_and_the_native_reader_count(

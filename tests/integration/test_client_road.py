@@ -14,8 +14,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from builder.builds.wiring import Wiring
-from builder.project.inputs import ort_wheel
+from builder.config.inputs import ort_wheel
+from builder.io.wiring import Wiring
 from tests.doubles.github import GitHubDouble
 from tests.elsewhere import users
 from tests.elsewhere.release_for_users import address, cpu_packages, released

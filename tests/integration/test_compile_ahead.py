@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.shared_cache.compile_cache import compile_cache
-from builder.ports import CompileCache, CompileCaches
+from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
 from tests.integration.machines import Machine, Watching, record
 from tests.support.fakes.verbs import invoke
 

@@ -1,32 +1,28 @@
-"""Tests of compile caches on Redis, moto's S3 and Debian's registry, and of damaged or false objects."""
+"""Tests of compile caches on Redis and moto's S3, and of damaged or false objects."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.shared_cache.compile_cache import compile_cache
 from builder.binary.library import read_library
 from builder.binary.library_names import PROVIDER
-from builder.builds.wiring import Wiring
+from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
+from builder.contents.rules.device_code import check_provider
 from builder.errors import TransferError, ValidationError
-from builder.findings.finding import Code, Finding, Severity
-from builder.ports import CompileCache, CompileCaches
-from builder.rules.device_code import check_provider
-from tests.component.adapters.test_compile_cache import KEY, ccache
+from builder.finding import Code, Finding, Severity
+from builder.io.wiring import Wiring
+from tests.component.compile.test_compile_cache import KEY, ccache
 from tests.integration.test_nvcc import Toolchain, container, toolchain
 from tests.support import ROOT
 from tests.support.cache_servers import (
-    BCRYPT,
     BUCKET,
     PASSWORD,
     Server,
     redis_server,
-    registry_server,
     s3_environment,
     s3_server,
 )
@@ -50,16 +46,11 @@ class Place:
         return compile_cache(self.address, "--compile-cache", self.env)
 
 
-@pytest.fixture(params=["redis", "s3", "oci"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(params=["redis", "s3"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     if request.param == "redis":
         with redis_server() as server:
             yield Place(server, f"redis://127.0.0.1:{server.port}/2", {"REDISCLI_AUTH": PASSWORD})
-        return
-    if request.param == "oci":
-        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-        with registry_server(tmp_path) as server:
-            yield Place(server, f"oci://127.0.0.1:{server.port}/team/compiled", {})
         return
     with s3_server() as server:
         for name, value in s3_environment(server).items():
@@ -87,7 +78,7 @@ def test_a_server_that_is_cut_off_is_told_once(place: Place) -> None:
         place.server.kill()
         assert [one.ask("GET", KEY)[0], one.ask("PUT", KEY, b"made")[0]] == [404, 201]
     (warned,) = [line for line in reporter.lines if line[0] == "!"]
-    assert warned.startswith(f"! {place.address.removeprefix('oci://')} does not answer: ")
+    assert warned.startswith(f"! {place.address} does not answer: ")
     assert warned.endswith(" The build goes on without it.")
     with pytest.raises(TransferError, match="does not answer"):
         place.cache().require()
@@ -110,21 +101,6 @@ def test_a_server_that_refuses_is_told_with_the_variables(monkeypatch: pytest.Mo
             monkeypatch.setenv(name, value)
         with pytest.raises(ValidationError, match=r"s3://nobodys refuses: 404 Not Found: NoSuchBucket\. "):
             compile_cache("s3://nobodys", "--into", {}).require()
-
-
-def test_a_registry_wants_docker_login_and_takes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The login is written into the configuration in the form of the Docker CLI."""
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    known = tmp_path / "htpasswd"
-    known.write_text(f"ada:{BCRYPT}\n")
-    with registry_server(tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as server:
-        host = f"127.0.0.1:{server.port}"
-        with pytest.raises(ValidationError, match=rf"refuses: 401 Unauthorized: .*`docker login {host}`"):
-            compile_cache(f"oci://{host}/compiled", "--into", {}).require()
-        (tmp_path / "config.json").write_text(json.dumps({"auths": {host: {"auth": "YWRhOnNlY3JldA=="}}}))
-        cache = compile_cache(f"oci://{host}/compiled", "--into", {})
-        cache.put(KEY, b"made")
-        assert cache.get(KEY) == b"made"
 
 
 def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> None:

@@ -39,8 +39,8 @@ STALE = PATCH.replace("-    ORT_ENFORCE(dst_data != src_data)", "-    ORT_ENFORC
 """Patch that removes a line which the source lacks; differences in context lines alone would be tolerated."""
 MINUTES_15 = 900
 NINJA = re.compile(r" \[(\d+)/(\d+)\] ")
-DRIVE = "python3 -m builder.inside.drive"
-FRESHEN = "python3 -m builder.inside.freshen"
+DRIVE = "python3 -m builder.farm.drive"
+FRESHEN = "python3 -m builder.farm.freshen"
 
 
 class World:

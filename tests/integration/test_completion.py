@@ -1,4 +1,4 @@
-"""Tests of the completion of ``./run`` in zsh and fish, in a container that has both."""
+"""Tests of the completion of ``./run`` in zsh, in a container that has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
+from builder.io.wiring import Wiring
 from tests.elsewhere.systems import imported
 from tests.elsewhere.users import Computer, computer
 from tests.support import ROOT
@@ -27,14 +27,15 @@ PACKAGES = Path(sysconfig.get_path("purelib")).resolve()
 
 RUN = f"""\
 #!/bin/sh
-cd {ROOT} && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={PACKAGES} exec {PYTHON} -m builder.app.command_line "$@"
+cd {ROOT}
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={PACKAGES} exec {PYTHON} -m builder.build.verbs.command_line "$@"
 """
 """A ``./run`` that makes no .venv."""
 
 TYPED = """
 zmodload zsh/zpty
 zpty shell zsh -f
-zpty -w shell "{before}"
+zpty -w shell "autoload -Uz compinit; compinit -u"
 zpty -w shell 'eval "$(./run --print-completion-script zsh)"; echo rea""dy'
 zpty -r shell out "*ready*"
 zpty -w -n shell $'{words}\\t'
@@ -55,19 +56,12 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Computer]:
     (folder / "some-wheel.whl").touch()
     here = [ROOT, PACKAGES, *([Path(sys.base_prefix)] if sys.base_prefix != "/usr" else [])]
     mounts = {"/home/somebody": folder, **{str(path): path for path in here}}
-    tar = wiring.rootfs(wiring.reporter).tar("bookworm", ["fish", "python3", "zsh"])
+    tar = wiring.rootfs(wiring.reporter).tar("bookworm", ["python3", "zsh"])
     with imported(tar, "shells") as image, computer(image, mounts) as found:
         yield found
 
 
-@pytest.mark.parametrize("before", ["", "autoload -Uz compinit; compinit -u"])
 @pytest.mark.parametrize(("words", "wanted"), COMPLETED)
-def test_zsh_completes_verbs_flags_and_files(shells: Computer, before: str, words: str, wanted: str) -> None:
-    program = TYPED.format(before=before, words=f"./run {words}", wanted=wanted)
+def test_zsh_completes_verbs_flags_and_files(shells: Computer, words: str, wanted: str) -> None:
+    program = TYPED.format(words=f"./run {words}", wanted=wanted)
     shells.sh(f"cd /home/somebody; timeout 30 zsh -f <<'END'\n{program}\nEND")
-
-
-@pytest.mark.parametrize(("words", "wanted"), COMPLETED)
-def test_fish_completes_verbs_flags_and_files(shells: Computer, words: str, wanted: str) -> None:
-    program = f"./run --print-completion-script fish | source; complete -C './run {words}'"
-    assert shells.sh(f'cd /home/somebody; fish --no-config --command "{program}"').split() == [wanted]

@@ -17,8 +17,8 @@ import pytest
 from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import SECTIONS, Container, Kind
-from builder.gpu.architectures import Capability
-from builder.gpu.table import CAPABILITIES
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.table import CAPABILITIES
 from tests.support.factories import cudnn928
 from tests.support.factories.payloads import unpacked
 

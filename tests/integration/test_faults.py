@@ -130,8 +130,8 @@ def test_a_kill_while_2_9_gb_are_packed_leaves_nothing_half_made(
 
 
 def _assert_ended_by(run: Run, number: signal.Signals) -> None:
-    """Assert that the run ends within 10 seconds by the signal, and with it all its processes."""
-    code = run.wait(timeout=10)
+    """Assert that the run and all its processes end by the signal, soon even on a loaded machine."""
+    code = run.wait(timeout=30)
     if number is INTERRUPT:
         assert code == 130, run.text
         assert run.lines[-1] == "interrupted; the same command goes on from here"
@@ -213,7 +213,7 @@ def other_project(tmp_path: Path) -> Path:
     new = f"[ -e {mine} ] || {{ {NO_OBJECTS} && rm -rf /ccache/* && touch {mine}; }}"
     replace(template, "type=cache,id=ortpacks-ccache", f"type=cache,id={tree}-ccache")
     replace(template, "cmake -C /src/options.cmake", f"{new}\ncmake -C /src/options.cmake")
-    _cheapest_first(project / "builder/inside/costs.tsv")
+    _cheapest_first(project / "builder/farm/costs.tsv")
     return project
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.binary.cuobjdump import count_images, disagreements, parse_listings
-from builder.binary.kinds.file_kinds import FileKind
-from builder.builds.wiring import Wiring
+from builder.binary.file_kinds import FileKind
+from builder.config.inputs import Input, Lock, Pin
+from builder.contents.cuobjdump import Listing, count_images, disagreements, parse_listings
+from builder.contents.reading import read_file
 from builder.formats.package_names import LINUX, WINDOWS
-from builder.pipeline.inspect import read_file
-from builder.ports import Completed
-from builder.project.inputs import Input, Lock, Pin
+from builder.io.wiring import Wiring
 from tests.integration.test_relocatable_real import listing
 from tests.support import ROOT
 from tests.support.factories.nvidia import unpack_cuobjdump
@@ -61,7 +60,7 @@ def test_cuobjdump_counts_the_same_in_a_static_library(tmp_path: Path) -> None:
     assert (found.kind, found.machine, len(found.containers)) == (FileKind.ARCHIVE, "x86-64", 1)
     program = unpack_cuobjdump(tmp_path)
     said = [listing(program, flag, library) for flag in ("--list-elf", "--list-ptx")]
-    images = (Completed(one.code, _without_members(one.stdout), one.stderr) for one in said)
+    images = (Listing(one.code, _without_members(one.stdout), one.stderr) for one in said)
     assert disagreements(count_images(found.containers), parse_listings(*images)) == []
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from builder.binary.library import read_library
-from builder.builds.check_tools import CheckTools
-from builder.builds.wiring import Wiring
-from builder.project.bases import UnpackedToolkit
+from builder.build.check_tools import CheckTools
+from builder.config.variants import UnpackedToolkit
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.cubins import kernels
 
@@ -87,7 +87,7 @@ rm /unit/ptxas.$$
 CLAIMED = """\
 python3 -c '
 from pathlib import Path
-from builder.inside.pool import BLOCK_MIB, Pool
+from builder.farm.pool import BLOCK_MIB, Pool
 print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB)
 ' >>/unit/claimed-by-$(basename $0)
 """
@@ -95,10 +95,10 @@ print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB
 INSTALL = """\
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
-install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
-install -D --mode=0755 /ortpacks/builder/inside/piece.py /ortpacks/pieces/nvcc
+install --mode=0755 /ortpacks/builder/farm/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/farm/piece.py /ortpacks/pieces/nvcc
 cp /ptxas-newer .
-gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
+gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /ortpacks/builder/farm/unit.c /ortpacks/builder/farm/pool.c
 """
 ENVIRONMENT = """\
 export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
@@ -172,7 +172,7 @@ def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
     mounts = [
         f"{folder}:/unit",
-        f"{ROOT}/builder/inside:/ortpacks/builder/inside:ro",
+        f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro",
         f"{ptxas}:/ptxas-newer:ro",
     ]
     volumes = [f"--volume={mount}" for mount in mounts]

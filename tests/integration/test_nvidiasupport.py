@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from builder.binary.library_names import is_named_like_a_library
-from builder.builds.wiring import Wiring
-from builder.pipeline.inspect import read_file
-from builder.project.inputs import Input
-from builder.rules.nvidia_libraries import MISSING, missing_in
+from builder.config.inputs import Input
+from builder.config.toolkits import MISSING, missing_in
+from builder.contents.reading import read_file
+from builder.io.wiring import Wiring
 
 pytestmark = pytest.mark.integration
 

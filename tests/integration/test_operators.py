@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.operator_schemas import definitions
-from builder.builds.operator_query import operator_table
+from builder.facts.ort.operators import ONNX, Kernels, OperatorTable
 from builder.formats import manifest as manifest_format
 from builder.formats.missing_kernels import MissingKernels, cannot_run
-from builder.onnxruntime.operators import ONNX, Kernels, OperatorTable
+from builder.io.archive.unpacking import manifest_bytes
+from builder.prove.operator_query import definitions, operator_table
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.packages import built
@@ -116,9 +116,7 @@ def package(request: pytest.FixtureRequest) -> Path:
 def test_a_packages_manifest_says_what_its_bytes_lack(
     package: Path, asked: OperatorTable, tmp_path: Path
 ) -> None:
-    manifest = manifest_format.loads(
-        pairs.shop().archive(pairs.shop().reporter).read_manifest(package), package.name
-    )
+    manifest = manifest_format.loads(manifest_bytes(package), package.name)
     if manifest.onnxruntime.version != asked.onnxruntime:
         pytest.skip(f"ONNX Runtime {manifest.onnxruntime.version}: compared with 1.21.0's")
     ours = table_of(pairs.ours(package, tmp_path))

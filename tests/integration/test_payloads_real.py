@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from builder.binary.deep import DeepReading, read_payloads
 from builder.binary.fatbin import read_containers
-from builder.binary.payloads.deep import DeepReading, read_payloads
-from builder.builds.wiring import Wiring
-from builder.pipeline.inspect import read_file
-from builder.project.inputs import Input
+from builder.config.inputs import Input
+from builder.contents.reading import read_file
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.factories.nvidia import ARCHES, compiled, packed, unpack_cuobjdump
 
@@ -34,7 +34,7 @@ def test_a_guarded_body_is_a_stub_on_every_architecture(arch: str, guard: str) -
     whole, guarded = KERNELS % WORK, KERNELS % guard
     fatbin = packed([compiled(guarded, arch)[0], compiled(whole, other)[0]], "-compress-all")
     _containers, found = read_payloads(fatbin, read_containers(fatbin))
-    assert found.damages == ()
+    assert found.damages == []
     assert [(one.kernel, str(one.on[0])) for one in found.stubs] == [("guarded", f"sm_{arch}")]
     assert found.idle == 1
 
@@ -60,7 +60,7 @@ def test_cuobjdump_names_the_same_kernels(wheel: str, library: str, tmp_path: Pa
     file = shop.store(shop.lock).unpack(Input.wheel(wheel)) / library
     found = read_file(file.name, file, symbols=False, deep=True).deep
     assert found is not None
-    assert found.damages == ()
+    assert found.damages == []
     said = _symbols(unpack_cuobjdump(tmp_path), file)
     assert sum(said.values()) > 600
     ours = {(arch, name) for name, targets in found.names.items() for arch in map(str, targets)}

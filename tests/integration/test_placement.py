@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from builder.formats.package_names import PackageName
 from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
-from builder.virtualcard.sessions import ALL, BASIC, CardSession
+from builder.prove.virtualcard.sessions import ALL, BASIC, CardSession
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, needs_compiler, place
 from tests.answers.cases import ONNX_WHEEL, samples

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 pytestmark = [

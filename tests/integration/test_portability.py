@@ -16,10 +16,10 @@ import pytest
 
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import MappedFile
-from builder.builds.check_tools import CheckTools
-from builder.builds.wiring import Wiring
-from builder.pipeline.selftest import SelftestBench
-from builder.project.inputs import ort_wheel
+from builder.build.check_tools import CheckTools
+from builder.config.inputs import ort_wheel
+from builder.io.wiring import Wiring
+from builder.prove.selftest import SelftestBench
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run, tar
 from tests.integration.test_tampered_packages import FAILED_CHECK, check, replace

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from builder.binary.coverage import Support
-from builder.binary.cuobjdump import count_images, disagreements, parse_listings
-from builder.builds.wiring import Wiring
-from builder.gpu.architectures import Capability
-from builder.pipeline.inspect import read_file
-from builder.ports import Completed
-from builder.project.inputs import Input, Lock, Pin
+from builder.config.inputs import Input, Lock, Pin
+from builder.contents.cuobjdump import Listing, count_images, disagreements, parse_listings
+from builder.contents.reading import read_file
+from builder.facts.gpu.architectures import Capability
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.factories.nvidia import unpack_cuobjdump
 
@@ -62,7 +61,7 @@ def test_cuobjdump_counts_what_is_linked_and_not_its_inputs(folder: Path, tmp_pa
     assert disagreements(count_images(read_file(library.name, library).containers), listed) == []
 
 
-def listing(program: Path, flag: str, library: Path) -> Completed:
+def listing(program: Path, flag: str, library: Path) -> Listing:
     """Run cuobjdump with a flag on a library."""
     done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
-    return Completed(done.returncode, done.stdout, done.stderr)
+    return Listing(done.returncode, done.stdout, done.stderr)

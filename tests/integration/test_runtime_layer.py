@@ -17,9 +17,9 @@ import pytest
 from onnx import TensorProto, helper
 from ortpacks_service.options import EMBEDDER
 
-from builder.adapters.archive.client_zipapp import build_client
-from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.virtualcard.sessions import VirtualCard, environment_of
+from builder.config.inputs import SELFTEST_TRANSFORMER, ort_wheel
+from builder.io.archive.client_zipapp import build_client
+from builder.prove.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models

@@ -22,8 +22,8 @@ from ortpacks_service.embedding import Embedder
 from ortpacks_service.options import DETECTOR, EMBEDDER
 from ortpacks_service.speech import Segments
 
-from builder.adapters.test_models.service_models import write_models
-from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
+from builder.config.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
+from builder.prove.sample_models import write_models
 from tests.answers import pairs
 from tests.component.service.test_process import Running, resident, service
 from tests.component.service.test_speech import wav

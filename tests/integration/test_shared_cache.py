@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pytest
 from redis import Redis
 
-from builder.inside.drive import SHARED
-from builder.package.build_record import CompileRecord
-from builder.ports import CompileCaches
+from builder.compile.compile_cache import CompileCaches
+from builder.contents.build_record import CompileRecord
+from builder.farm.drive import SHARED
 from tests.integration.machines import Machine, Watching, finished, record
 from tests.support.cache_servers import PASSWORD, Server, redis_cache, redis_server
 

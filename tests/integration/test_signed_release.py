@@ -1,4 +1,4 @@
-"""Test of a signed release on GitHub's double, in a folder and in Debian's ``docker-registry``.
+"""Test of a signed release on GitHub's double and in a folder.
 
 A client that has only its root installs from each, and refuses each after somebody has changed it. The
 packages are small ones of a factory; signing, publishing, registry and client are real.
@@ -16,26 +16,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from docker.auth import AuthConfig
 
-from builder.adapters.archive.client_zipapp import build_client
-from builder.adapters.docker.registry import Registry
-from builder.adapters.github.http import GitHubHttp
-from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.folder_host import FolderHost
-from builder.adapters.mirror.registry_host import RegistryHost
-from builder.adapters.retries import Retrier
 from builder.files.digest import LocalFile, file_digest
 from builder.formats.trust import TARGETS
-from builder.release.assets import ReleaseHost, ReleasePlan
-from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions
-from builder.release.publish import converge_release, publish_release
+from builder.io.archive.client_zipapp import build_client
+from builder.publish.assets import ReleaseHost, ReleasePlan
+from builder.publish.github.http import GitHubHttp
+from builder.publish.mirror import MirrorFolder
+from builder.publish.preflight import Leniency
+from builder.publish.prepare import PublishOptions
+from builder.publish.publish import converge_release, publish_release
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.loopback import static_server
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
-from tests.support.cache_servers import registry_server
 from tests.support.factories.publishing import TAG, github, of_two_variants, ports, project_at
 from tests.support.factories.releases import TEXTS, FakeTime, append_sum
 from tests.support.factories.signing import FIRST, signing
@@ -87,19 +81,9 @@ def github_shop(folder: Path) -> Iterator[Shop]:
 
 @contextmanager
 def folder_shop(folder: Path) -> Iterator[Shop]:
-    mirror = MirrorFolder(folder)
-    host = FolderHost(mirror, FakeReporter())
-    with static_server(folder) as url, mirror.locked(lambda: None):
-        yield Shop(host, f"{url}/latest/index.json", mirror.finish)
-
-
-@contextmanager
-def registry_shop(folder: Path) -> Iterator[Shop]:
-    with registry_server(folder) as server:
-        name = f"127.0.0.1:{server.port}/owner/name"
-        repeater = Retrier(reporter=FakeReporter(), sleep=FakeTime().sleep, host="The registry")
-        registry = Registry(name, AuthConfig({}), insecure=True)
-        yield Shop(RegistryHost(registry, name, FakeReporter(), repeater), f"oci://{name}:latest")
+    mirror = MirrorFolder(folder, FakeReporter())
+    with static_server(folder) as url, mirror.locked():
+        yield Shop(mirror, f"{url}/latest/index.json", mirror.finish)
 
 
 @dataclass(frozen=True)
@@ -140,7 +124,7 @@ def flipped(dist: Path, folder: Path, name: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("shop_in", [github_shop, folder_shop, registry_shop])
+@pytest.mark.parametrize("shop_in", [github_shop, folder_shop])
 def test_a_client_with_its_root_alone_takes_a_signed_release_and_no_changed_one(
     shop_in: Callable[[Path], AbstractContextManager[Shop]], tmp_path: Path
 ) -> None:

@@ -5,23 +5,27 @@ The trees are hard links to one unpacked package, so a fault replaces a file ins
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builder.binary.library_names import PROVIDER
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import cudnn928
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import LIBRARIES, MINIMAL, unpack
+from tests.support.runner_commands import NAMES, commands
 
 pytestmark = pytest.mark.integration
 
-FAILED_CHECK = 6
+FAILED_CHECK, DAMAGED = 6, 7
 IMAGE = struct.Struct("<HHIQI8xI")
 """Image header: kind, version, sizes of header and payload, …, architecture. Source: jiegec/fatbinary."""
 
@@ -106,6 +110,51 @@ def test_one_image_deleted_from_the_only_container(legacy: Path, tampered: Calla
     code, errors, said = check(package)
     assert (code, errors) == (FAILED_CHECK, {"A001", BYTES, CLAIM}), said
     assert "no SASS for sm_52 in any of 1 containers" in said
+
+
+def packed(package: Path, folder: Path) -> Path:
+    """Pack a package anew, its manifest first, and return the archive."""
+    archive = folder / f"{package.name}.tar.zst"
+    folder.mkdir()
+    files = sorted(path.relative_to(package.parent) for path in package.rglob("*") if path.is_file())
+    names = [package.relative_to(package.parent) / "manifest.json", *files]
+    tar = ["tar", "--zstd", "-C", str(package.parent), "-cf", str(archive), "--null", "-T", "-"]
+    subprocess.run(tar, input="\0".join(map(str, dict.fromkeys(names))), text=True, check=True)
+    return archive
+
+
+@pytest.mark.parametrize("name", [NAMES[3], NAMES[4]])
+def test_a_package_cannot_speak_through_verify_and_publish(
+    legacy_package: Path, legacy: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command to GitHub's runner as a member's name, as a path of the manifest, and as one of its texts."""
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    top = legacy_package.name.removesuffix(".tar.zst")
+    honest = json.loads((legacy / "manifest.json").read_bytes())
+    listed = [{**honest["files"][0], "path": f"lib/{name}"}, *honest["files"][1:]]
+    odd = {
+        "member": honest,
+        "path": {**honest, "files": listed},
+        "text": {**honest, "base": {**honest["base"], "reason": name}},
+    }
+    with GitHubDouble(tmp_path / "github").running() as github:
+        for what, manifest in odd.items():
+            package = shutil.copytree(legacy, tmp_path / f"of {what}" / top, copy_function=os.link)
+            replace(package / "manifest.json", json.dumps(manifest).encode())
+            if what == "member":
+                (package / "lib" / name.replace("/", "_")).write_bytes(b"")
+            archive = packed(package, tmp_path / what)
+            to = ("--api", github.url, "--repository", REPOSITORY, "--tag", "gpu-libs-test")
+            for words in (
+                ("verify", archive, "--base", "assembled"),
+                ("verify", archive, "--base", "assembled", "--json"),
+                ("publish", "--dist", archive.parent, *to, "--dry-run", "--allow-lean", "--allow-partial"),
+            ):
+                done = invoke(*words)
+                said = done.stdout + done.stderr
+                assert commands(said) == [], (what, words)
+                assert "Traceback" not in said
+                assert what == "text" or done.returncode in (FAILED_CHECK, DAMAGED), said
 
 
 def test_a_cudnn_that_dropped_maxwell(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
-from builder.gpu.architectures import Arch
-from builder.gpu.cuda_toolkits import compilable, compiles
-from builder.gpu.table import COMPILED, SUFFIXES
-from builder.project.bases import UnpackedToolkit
+from builder.config.variants import UnpackedToolkit
+from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.compatibility import compilable, compiles
+from builder.facts.gpu.table import COMPILED, SUFFIXES
+from builder.io.wiring import Wiring
 
 pytestmark = pytest.mark.integration
 

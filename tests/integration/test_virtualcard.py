@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.contents.card_grid import Grid, grid_name, loads
+from builder.facts.gpu.table import CAPABILITIES
 from builder.formats.session_log import CUDA_PROVIDER
-from builder.gpu.table import CAPABILITIES
-from builder.report.card_grid import Grid, grid_name, loads
-from builder.virtualcard.sessions import CardSession
+from builder.prove.virtualcard.sessions import CardSession
 from tests.answers import pairs
 from tests.answers.card import place
 from tests.answers.models import models

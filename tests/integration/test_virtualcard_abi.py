@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.project.bases import UnpackedToolkit
+from builder.config.variants import UnpackedToolkit
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler
 from tests.support import ROOT
@@ -78,7 +78,7 @@ def compiled(folder: Path, ours: str, theirs: str, *, cuda13: bool = False) -> b
         f'#include "cuda_abi.h"\n_Static_assert((size_t)({ours}) == (size_t)({theirs}), "");\n'
     )
     headers = includes_13() if cuda13 else includes()
-    here = f"-I{ROOT / 'builder/virtualcard'}"
+    here = f"-I{ROOT / 'builder/prove/virtualcard'}"
     argv = [COMPILER, "-std=c11", "-fsyntax-only", "-w", here, *headers, str(program)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or "static assertion failed" in done.stderr, done.stderr

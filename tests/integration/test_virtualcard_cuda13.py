@@ -9,11 +9,11 @@ import pytest
 
 from builder.binary.coverage import LibraryCoverage
 from builder.binary.library_names import PROVIDER
-from builder.builds.virtual_cards import _libraries
-from builder.gpu.architectures import Capability
-from builder.pipeline.inspect import read_file
-from builder.report.card_grid import CardRow, disagreements
-from builder.virtualcard.sessions import CardSession, ModelToOpen, VirtualCard, open_models
+from builder.contents.card_grid import CardRow, disagreements
+from builder.contents.reading import read_file
+from builder.facts.gpu.architectures import Capability
+from builder.prove.cards import _libraries
+from builder.prove.virtualcard.sessions import CardSession, ModelToOpen, VirtualCard, open_models
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models

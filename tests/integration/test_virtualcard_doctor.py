@@ -14,12 +14,12 @@ import pytest
 
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
+from builder.client.doctor.advice import MachineFinding
+from builder.client.doctor.check_cuda import cpu_fallback, numbered_failures
+from builder.client.doctor.observations import Observations, SessionTrial
 from builder.client.probe.processes import asker
 from builder.client.trials.try_out import OrtTrials
-from builder.findings.check_cuda import cpu_fallback, numbered_failures
-from builder.findings.finding import Finding
-from builder.findings.observations import Observations, SessionTrial
-from builder.virtualcard.sessions import VirtualCard, environment_of
+from builder.prove.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.pairs import PROVIDER
@@ -57,7 +57,7 @@ def on_card(host: Path, card: VirtualCard) -> Iterator[OrtTrials]:
         yield OrtTrials(asker(env), sys.executable)
 
 
-def tried(host: Path, capability: str, driver: str) -> tuple[SessionTrial, list[Finding]]:
+def tried(host: Path, capability: str, driver: str) -> tuple[SessionTrial, list[MachineFinding]]:
     with on_card(host, VirtualCard(capability=capability, driver=driver)) as sessions:
         trial = sessions.compute(host, "cuda")
     seen = Observations(trial=trial)
@@ -76,14 +76,14 @@ def test_the_official_provider_where_it_cannot_run(
 ) -> None:
     trial, findings = tried(stock, capability, driver)
     assert (trial.code, trial.on_cpu) == (number, True)
-    assert [one.code.name for one in findings] == [code, "D403"]
+    assert [one.code for one in findings] == [code, "D403"]
     assert advice in findings[0].do
 
 
 def test_ptx_that_is_newer_than_the_driver(ptx_alone: Path) -> None:
     trial, findings = tried(ptx_alone, "9.0", "525.60.13")
     assert (trial.code, trial.on_cpu) == (222, True)
-    assert [one.code.name for one in findings] == ["D023", "D403"]
+    assert [one.code for one in findings] == ["D023", "D403"]
     assert "Update the driver" in findings[0].do
     assert tried(ptx_alone, "9.0", "580.65.06")[0].code is None
 
@@ -92,4 +92,4 @@ def test_no_card_for_the_driver_is_no_failure_of_cuda(stock: Path) -> None:
     """Driver branch 590 does not support Maxwell."""
     trial, findings = tried(stock, "5.2", "590.44.01")
     assert (trial.code, trial.on_cpu) == (100, True)
-    assert [one.code.name for one in findings] == ["D403"]
+    assert [one.code for one in findings] == ["D403"]

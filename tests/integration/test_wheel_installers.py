@@ -13,13 +13,13 @@ from zipfile import ZipFile
 
 import pytest
 
+from builder.client.selection.select import select
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, loads
 from builder.formats.manifest import Driver
-from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device
-from builder.selection.select import select
-from builder.wheels.variant_properties import CARDS
-from tests.component.wheels.test_index import DRIVERS, FLOORS, MAPS
+from builder.publish.wheels.index import CARDS
+from tests.component.publish.wheels.test_index import DRIVERS, FLOORS, MAPS
 from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.doubles.loopback import static_server
 from tests.support import ROOT

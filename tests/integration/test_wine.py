@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.client_zipapp import build_client
-from builder.adapters.test_models.selftest_graphs import minilm
-from builder.app.client_for_dist import make_client
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
+from builder.build.own_programs import make_client
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.plan import PlanOptions
+from builder.config.inputs import SELFTEST_TRANSFORMER, ort_wheel
+from builder.config.variants import Project
 from builder.formats.package_names import Form, Layout
-from builder.pipeline.plan import PlanOptions
-from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.project.variants import Project
+from builder.io.archive.client_zipapp import build_client
+from builder.io.wiring import Wiring
+from builder.prove.sample_models import minilm
 from tests.doubles.release import archive, entry, manifest_of, write_index
 from tests.elsewhere import load_dlls
 from tests.elsewhere.wine import Wine, there, windows

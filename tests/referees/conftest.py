@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.builds.wiring import Wiring
+from builder.io.wiring import Wiring
 from tests.referees.cut import cut
 from tests.referees.install import Referees, UnavailableError, install
 from tests.referees.openapi import Json

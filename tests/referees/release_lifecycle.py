@@ -6,11 +6,10 @@ import hashlib
 import time
 from pathlib import Path
 
-from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.releases import GitHub
-from builder.adapters.retries import RetryPolicy
 from builder.files.digest import LocalFile
-from builder.release.assets import Release
+from builder.publish.assets import Release
+from builder.publish.github.http import GitHubHttp, RetryPolicy
+from builder.publish.github.releases import GitHub
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs/v1.31.1+full"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.app.test_workflow_linters import INJECTED
+from tests.component.build.test_workflow_linters import INJECTED
 from tests.referees.install import HERE, Referees
 
 pytestmark = pytest.mark.referees
@@ -49,7 +49,7 @@ def workflows(root: Path, tmp_path: Path) -> Path:
 
 
 def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
-    assert len(list(workflows.glob("*.yml"))) == 3
+    assert len(list(workflows.glob("*.yml"))) == 4
     assert complaints(referees, workflows) == []
 
 
@@ -76,5 +76,6 @@ def test_it_objects_to_what_github_would_not_take(
 ) -> None:
     for file in workflows.glob("*.yml"):
         file.write_text(file.read_text().replace(*change))
-    (said,) = complaints(referees, workflows)
-    assert rule in said
+    said = complaints(referees, workflows)
+    assert said
+    assert [one for one in said if rule not in one] == []

@@ -17,8 +17,8 @@ from unittest.mock import Mock
 import pytest
 import requests
 
-from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError
+from builder.publish.github.releases import GitHub
 from tests.referees.install import Referees
 from tests.referees.openapi import Json, query_names, template
 from tests.referees.recording_proxy import Exchange, Front, Request

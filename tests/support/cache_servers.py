@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from builder.adapters.shared_cache.compile_cache import compile_cache
-from builder.ports import CompileCache
+from builder.compile.compile_cache import CompileCache, compile_cache
 from tests.support.containers import free_port
 from tests.support.debian import debian_program
 from tests.support.pypi_programs import pypi_program

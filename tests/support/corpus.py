@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.project.inputs import Pin
+from builder.config.inputs import Pin
 from tests.support import ROOT
 
 CORPUS = ROOT / "tests" / "corpus.txt"

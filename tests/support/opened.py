@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.untrusted.opener import Opener
 from builder.errors import IntegrityError
+from builder.inspect.opener import Opener
 from tests.support.factories.binaries import elf, sass
 
 LIBRARY = elf({".nv_fatbin": sass(75)})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
 from builder.files.file_lock import exclusive
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 UV = (

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.selftest_graphs import stock_outputs
-from builder.builds.wiring import Wiring
+from builder.config.inputs import SELFTEST_MODEL
 from builder.formats.package_names import REDUCED
-from builder.pipeline.selftest import silero_inputs
-from builder.project.inputs import SELFTEST_MODEL
+from builder.io.wiring import Wiring
+from builder.prove.sample_models import silero_inputs
+from builder.prove.selftest import stock_outputs
 from tests.support import ROOT
 
 MINIMAL = {

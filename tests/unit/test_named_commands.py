@@ -17,10 +17,10 @@ from invoke.collection import Collection as Tasks
 from invoke.program import Program
 
 import tasks
-from builder.builds.wiring import Wiring
 from builder.client import arguments
+from builder.config.variants import Origin
 from builder.formats.package_names import Host, Profile
-from builder.project.variants import Origin
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 LEAST_COMMANDS = 100
@@ -205,7 +205,7 @@ def test_the_paths_and_flags_of_pytest_are_there() -> None:
 
 
 def test_the_flags_of_the_inspector_are_there() -> None:
-    source = ROOT / "builder/inspector/__main__.py"
+    source = ROOT / "builder/inspect/__main__.py"
     found = named(_INSPECTOR)
     assert [(where, flag) for where, words in found for flag in missing(words.split(), [source])] == []
 

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.documentation.page_parts import FILES, PARTS
-from builder.app.documentation.pages import pages, rendered
-from builder.builds.wiring import Wiring
+from builder.build.verbs.pages import FILES, PARTS, pages, rendered
 from builder.client import arguments
+from builder.contents.card_grid import page as grid_page
 from builder.errors import BuilderError, ConfigError
-from builder.gpu.architectures import Capability
-from builder.gpu.compatibility import NATIVE, implied
-from builder.gpu.table import LISTED_GPUS
-from builder.package.build_record import builds_page
-from builder.report.card_grid import page as grid_page
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.compatibility import NATIVE, implied
+from builder.facts.gpu.table import LISTED_GPUS
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
 
@@ -45,12 +43,6 @@ def test_made_parts_are_as_made(path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_made_files_are_as_made(name: str) -> None:
     assert FILES[name](wiring()) == (ROOT / name).read_text(encoding="utf-8"), "./run docs"
-
-
-def test_the_table_of_builds_is_as_its_verb_writes_it() -> None:
-    """``./run builds`` keeps the rows of other commands: with no new row it changes nothing."""
-    page = (ROOT / "docs/builds.md").read_text(encoding="utf-8")
-    assert builds_page([], page) == page
 
 
 def test_the_grid_of_cards_has_todays_head_and_a_row_for_each_listed_gpu() -> None:
@@ -186,3 +178,15 @@ def test_the_readme_names_the_command_that_pins_what_a_release_needs() -> None:
     release = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Release\n")[2]
     commands = release.partition("```sh\n")[2].partition("```")[0]
     assert commands.startswith("./run lock --missing ")
+
+
+def test_the_tags_in_examples_are_what_the_first_base_makes() -> None:
+    """README's build commands take the first base of variants.yaml; R018 refuses a tag of another version."""
+    project = wiring().project
+    (first, *_) = project.bases.values()
+    made = project.publish.tag.replace("{version}", first.ort_version)
+    prefix, _, suffix = project.publish.tag.partition("{version}")
+    named = re.compile(rf"{re.escape(prefix)}[0-9][0-9.]*[0-9]{re.escape(suffix)}")
+    found = {path: set(named.findall(path.read_text(encoding="utf-8"))) for path in PAGES}
+    assert {path: tags for path, tags in found.items() if tags - {made}} == {}
+    assert found[ROOT / "README.md"] == found[ROOT / "docs/releasing.md"] == {made}

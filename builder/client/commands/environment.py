@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import struct
-from typing import Callable, Dict, List, Mapping
+from typing import Callable, Dict, List, Mapping, Optional
 
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
+from builder.client.context import CommandAnswer, CommandContext
 from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
 from builder.errors import ValidationError
@@ -69,12 +69,14 @@ SHELLS: Mapping[str, Line] = {
 }
 
 
-def answer_env(context: CommandContext, options: ClientOptions) -> CommandAnswer:
-    """Print the variables that an application needs, as statements of a shell."""
-    values = variables(options.prefix, context.platform)
-    shell = options.dialect or ("powershell" if context.platform.startswith("win") else "sh")
-    statements = () if options.as_json else lines(values, shell, context.platform)
-    return CommandAnswer({**head("env"), "variables": values}, tuple(statements), script=True)
+def answer_env(
+    context: CommandContext, prefix: Prefix, shell: Optional[str], *, as_json: bool
+) -> CommandAnswer:
+    """Print the variables that an application needs, as statements of a shell, by default the platform's."""
+    values = variables(prefix, context.platform)
+    shell = shell or ("powershell" if context.platform.startswith("win") else "sh")
+    statements = () if as_json else lines(values, shell, context.platform)
+    return CommandAnswer({"variables": values}, tuple(statements), script=True)
 
 
 JIT_CACHE_BYTES = 4 * 2**30

@@ -3,100 +3,90 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
 
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select_package import (
-    PackageSelection,
     choice_value,
     choose,
     explained,
     note_verdict,
     read_release_and_gpus,
-    remember,
 )
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
-from builder.client.install.complete import (
-    CompletionMeans,
-    Nearby,
-    Wheels,
-    library_folders,
-    site_packages,
-)
+from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish, require_yes
+from builder.client.install.complete import Libraries, library_folders, site_packages
 from builder.client.install.current import require_ours
-from builder.client.install.installer import InstallJob, InstallResult, install
+from builder.client.install.installer import Installation, InstallResult
 from builder.client.install.pip import Pip
+from builder.client.install.prefix import Prefix
 from builder.client.trials.try_out import OrtTrials
 from builder.formats.index import IndexPackage, offers
 from builder.formats.package_names import WINDOWS
-from builder.formats.text import amount
-from builder.selection.choice import PackageChoice
+from builder.formats.text import amount, printable
 
 
-def answer_install(context: CommandContext, options: ClientOptions) -> CommandAnswer:
-    """Install the package that fits. Where no package does, nothing is installed and the exit code is 0."""
-    selection = read_release_and_gpus(context, options)
-    choice = choose(selection, options.variant)
+def answer_install(
+    context: CommandContext,
+    release: ReleaseSource,
+    wish: Wish,
+    *,
+    layout: Optional[str],
+    look_in: Sequence[Path],
+    wheels: Sequence[Path],
+    offline: bool,
+    as_json: bool,
+) -> CommandAnswer:
+    """Install the package that fits. Where no package does, nothing is installed and the exit code is 0.
+
+    ``layout`` is ``full`` or ``thin``, ``None`` where the client chooses. ``look_in`` are environments that
+    may hold NVIDIA's libraries, ``wheels`` folders that may hold their wheels.
+    """
+    prefix, selection = release.prefix, read_release_and_gpus(context, release, wish)
+    choice = choose(selection, wish.variant)
+    verdict = by_table(choice, selection, context)
     if choice.package is None:
-        return _nothing(context, options, selection, choice)
-    for line in () if options.as_json else explained(choice, selection):
-        context.say(line)
-    job = _job(context, options, choice, choice.package, selection)
-    _ask(context, options, job, choice.package)
-    result = install(job)
-    remember(context, options, selection.located.shown, selection.located.signed)
+        note_verdict(context, prefix, selection, choice, verdict)
+        value = {**choice_value(choice), "installed": None}
+        lines = (*explained(choice, selection), "Nothing was installed: use ONNX Runtime's own CPU build.")
+        return CommandAnswer(value, lines)
+    for line in () if as_json else explained(choice, selection):
+        context.say(printable(line))
+    offered = offers(selection.index.packages, choice.package)
+    _ask(context, prefix, offered, choice.package)
+    around = context.around
+    libraries = Libraries(
+        prefix,
+        environments=(*site_packages(look_in), *context.environments),
+        folders=library_folders(around.root, around.env.get("CONDA_PREFIX"), look_in),
+        wheels=tuple(wheels),
+        pip=None if offline else _pip(context),
+    )
+    trials = OrtTrials(around.ask, around.python)
+    installation = Installation(
+        selection.located, choice, libraries, context.web, trials, context.free, context.now
+    )
+    result = installation.run(offered, layout)
+    selection.located.remember()
     choice = replace(choice, package=result.package)
-    note_verdict(context, options, selection, choice, by_table(choice, selection, context))
-    value = {**head("install"), **choice_value(choice), "installed": _value(result)}
+    note_verdict(context, prefix, selection, choice, verdict)
+    value = {**choice_value(choice), "installed": _value(result)}
     return CommandAnswer(value, tuple(_result_lines(result)))
 
 
-def _nothing(
-    context: CommandContext, options: ClientOptions, selection: PackageSelection, choice: PackageChoice
-) -> CommandAnswer:
-    note_verdict(context, options, selection, choice, by_table(choice, selection, context))
-    value = {**head("install"), **choice_value(choice), "installed": None}
-    lines = (*explained(choice, selection), "Nothing was installed: use ONNX Runtime's own CPU build.")
-    return CommandAnswer(value, lines)
-
-
-def _job(
-    context: CommandContext,
-    options: ClientOptions,
-    choice: PackageChoice,
-    package: IndexPackage,
-    selection: PackageSelection,
-) -> InstallJob:
-    environments = (*site_packages(options.look_in), *context.environments)
-    around = context.around
-    libraries = library_folders(around.root, around.env.get("CONDA_PREFIX"), options.look_in)
+def _pip(context: CommandContext) -> Pip:
     pythons = (context.around.python, "python3", "python", *(["py"] if context.platform == WINDOWS else []))
-    pip = Pip(tuple(dict.fromkeys(pythons)), context.around.work)
-    means = CompletionMeans(
-        prefix=options.prefix,
-        nearby=Nearby(options.prefix, environments, libraries),
-        wheels=Wheels(options.wheels, None if options.offline else pip),
-        say=context.say,
-        free=context.free,
-    )
-    return InstallJob(
-        choice=choice,
-        offers=offers(selection.index.packages, package),
-        layout=options.layout,
-        located=selection.located,
-        means=means,
-        web=context.web,
-        now=context.now,
-        trials=OrtTrials(context.around.ask, context.around.python),
-    )
+    return Pip(tuple(dict.fromkeys(pythons)), context.around.work)
 
 
-def _ask(context: CommandContext, options: ClientOptions, job: InstallJob, package: IndexPackage) -> None:
+def _ask(
+    context: CommandContext, prefix: Prefix, offered: Sequence[IndexPackage], package: IndexPackage
+) -> None:
     """Ask the user before anything is fetched, unless the folder of an offered package exists already."""
-    require_ours(options.prefix)
-    if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
+    require_ours(prefix)
+    if not any(prefix.folder(offer).is_dir() for offer in offered):
         room = f"{amount(package.size)} to fetch at most, {amount(package.installed_size)} on the disk"
-        require_yes(context, options, f"Install {package.name} under {options.prefix.root} ({room})?")
+        require_yes(context, f"Install {package.name} under {prefix.root} ({room})?")
 
 
 def _result_lines(result: InstallResult) -> List[str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import List, Tuple
 
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
+from builder.client.context import CommandAnswer, CommandContext, require_yes
 from builder.client.install.current import (
     detach,
     folder_in_use,
@@ -29,12 +29,11 @@ from builder.files.disk import remove
 from builder.formats.text import amount
 
 
-def answer_verify(context: CommandContext, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+def answer_verify(context: CommandContext, prefix: Prefix) -> CommandAnswer:  # noqa: ARG001 every command has this shape
     """Hash the files of the package in use; exit code 7 where one differs from the manifest."""
-    verdict = verify(installed(options.prefix))
+    verdict = verify(installed(prefix))
     good = f"{verdict.manifest.name}: {len(verdict.manifest.files)} files are as the manifest says"
     value = {
-        **head("verify"),
         "name": verdict.manifest.name,
         "folder": str(verdict.folder),
         "files": len(verdict.manifest.files),
@@ -45,11 +44,10 @@ def answer_verify(context: CommandContext, options: ClientOptions) -> CommandAns
     return CommandAnswer(value, (good,))
 
 
-def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandAnswer:
+def answer_rollback(context: CommandContext, prefix: Prefix) -> CommandAnswer:
     """Switch back to the package that was in use before, after every file of it is verified."""
-    prefix = options.prefix
     now, target = installed(prefix).name, _target(prefix)
-    require_yes(context, options, f"Go back from {now} to {target.name}?")
+    require_yes(context, f"Go back from {now} to {target.name}?")
     require_ours(prefix)
     with changing(prefix, context.say):
         empty(prefix.parts)
@@ -61,32 +59,30 @@ def answer_rollback(context: CommandContext, options: ClientOptions) -> CommandA
                 advice="`install --index` with the index of its release installs it again.",
             )
         switch(prefix, target)
-    value = {**head("rollback"), "from": now, "to": target.name, "folder": str(target)}
+    value = {"from": now, "to": target.name, "folder": str(target)}
     return CommandAnswer(value, (f"In use, every file verified: {target}", f"No longer in use: {now}"))
 
 
-def answer_uninstall(context: CommandContext, options: ClientOptions) -> CommandAnswer:
-    """Remove all packages, or with ``--old`` those that are not in use. Other programs' files stay."""
-    prefix = options.prefix
+def answer_uninstall(context: CommandContext, prefix: Prefix, *, old: bool) -> CommandAnswer:
+    """Remove all packages, or the ``old`` ones, those that are not in use. Other programs' files stay."""
     if folder_in_use(prefix) is None and not versions(prefix) and not prefix.state.is_dir():
         raise NothingToDoError(
             f"No package is installed under {prefix.root}.",
             advice="Name the folder that has one with --prefix.",
         )
-    what = "all packages that are not in use" if options.old else "all packages"
-    require_yes(context, options, f"Remove {what} under {prefix.root}?", default=False)
+    what = "all packages that are not in use" if old else "all packages"
+    require_yes(context, f"Remove {what} under {prefix.root}?", default=False)
     require_ours(prefix)
     with changing(prefix, context.say):
         arrived = size_of_trees((prefix.parts, prefix.downloads))
         empty(prefix.parts)
         empty(prefix.downloads)
         now = in_use(prefix)
-        gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
-        freed = arrived + (remove_packages(prefix, gone) if options.old else _remove_all(prefix))
+        gone = [folder for folder in versions(prefix) if not old or folder.name != now]
+        freed = arrived + (remove_packages(prefix, gone) if old else _remove_all(prefix))
         now, names = in_use(prefix), [folder.name for folder in gone]
-        left = [] if options.old else _left(prefix)
+        left = [] if old else _left(prefix)
     value = {
-        **head("uninstall"),
         "removed": names,
         "freed": freed,
         "in_use": now,

@@ -14,20 +14,20 @@ from builder.client.commands.select_package import (
     read_release_and_gpus,
 )
 from builder.client.commands.show_gpus import profile_value
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
+from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish
 from builder.client.install.current import installed
+from builder.client.install.prefix import Prefix
 from builder.client.install.unpack import verify
+from builder.client.selection.reasons import limits
+from builder.client.selection.select import PackageChoice, fitting, recommend, usable_vram
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
 from builder.errors import IntegrityError, ValidationError
-from builder.files.package_tar import bad_package
+from builder.files.safe_paths import bad_package
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import missing_kernel_cause
 from builder.formats.package_names import CPU
 from builder.formats.session_log import CPU_PROVIDER, Placement, explanation_of
 from builder.formats.text import printable
-from builder.selection.choice import PackageChoice
-from builder.selection.reasons import limits
-from builder.selection.select import recommend, usable_vram
 
 GPU = "gpu"
 
@@ -44,26 +44,34 @@ class Attempt:
     model needs; ``None`` for any other reason."""
 
 
-def answer_recommend(context: CommandContext, options: ClientOptions) -> CommandAnswer:
+def answer_recommend(
+    context: CommandContext, release: ReleaseSource, wish: Wish, models: Sequence[str]
+) -> CommandAnswer:
     """Recommend a model for this machine.
 
-    With ``--try`` model files are opened in the installed package, and ``gpu-info.json`` gets the result.
+    ``models``, each ``PATH`` or ``NAME=PATH``, are opened in the installed package, and ``gpu-info.json``
+    gets the result.
     """
-    selection = read_release_and_gpus(context, options)
-    choice = choose(selection, options.variant)
+    selection = read_release_and_gpus(context, release, wish)
+    choice = choose(selection, wish.variant)
     verdict = by_table(choice, selection, context)
     attempts: Sequence[Attempt] = ()
-    if options.models:
-        rules = tuple(_fitting(selection.index.models, verdict.vram_mib, context))
+    if models:
+        rules = tuple(fitting(selection.index.models, verdict.vram_mib, context.cores, context.ram_gib))
         trials = OrtTrials(context.around.ask, context.around.python)
-        attempts = tuple(_try_models(rules, _files(options.models, rules, selection), options, trials))
+        attempts = tuple(_try_models(rules, _files(models, rules, selection), release.prefix, trials))
         verdict = _by_trial(rules, attempts, verdict)
-        note_verdict(context, options, selection, choice, verdict)
+        note_verdict(context, release.prefix, selection, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
     profile = profile_value(choice.device if choice.on_gpu else None)
     value = {
-        **head("recommend"),
-        **_value(verdict, attempts, context),
+        "model": verdict.model,
+        "device": verdict.device,
+        "tested": verdict.tested,
+        "attempts": [_attempt(attempt) for attempt in attempts],
+        "vram_mib": verdict.vram_mib,
+        "cores": context.cores,
+        "ram_gib": context.ram_gib,
         "profile": profile,
         "notes": list(notes),
     }
@@ -76,13 +84,6 @@ def by_table(choice: PackageChoice, selection: PackageSelection, context: Comman
     vram = usable_vram(context.platform, context.ram_gib * 1024, own)
     rule = recommend(selection.index.models, vram, context.cores, context.ram_gib)
     return ModelVerdict(rule.model if rule else None, rule.device if rule else None, vram)
-
-
-def _fitting(
-    models: Sequence[ModelRule], vram: Optional[int], context: CommandContext
-) -> Iterator[ModelRule]:
-    """Return every line of the table whose minimums this machine meets, in the table's order."""
-    return (rule for rule in models if recommend([rule], vram, context.cores, context.ram_gib) is not None)
 
 
 def _files(
@@ -110,14 +111,14 @@ def _files(
 
 
 def _try_models(
-    rules: Sequence[ModelRule], files: Mapping[str, Path], options: ClientOptions, trials: OrtTrials
+    rules: Sequence[ModelRule], files: Mapping[str, Path], prefix: Prefix, trials: OrtTrials
 ) -> Iterator[Attempt]:
     """Open models in the table's order until one opens, or a model has no file.
 
     Where no line of the table fits, all files are opened with the package's provider. Raises
     ``IntegrityError`` or ``NothingToDoError`` where the installed package cannot be used.
     """
-    host, manifest = _runtime(options)
+    host, manifest = _runtime(prefix)
     if not rules:
         for model, file in files.items():
             yield _tried(trials, host, manifest, model, file, manifest.provider)
@@ -149,13 +150,13 @@ def _tried(
     )
 
 
-def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
+def _runtime(prefix: Prefix) -> Tuple[Path, Manifest]:
     """Return the installed host library and its manifest.
 
     Raises ``IntegrityError`` where the package is damaged or lists no host library, ``NothingToDoError``
     where no package is installed.
     """
-    verdict = verify(installed(options.prefix))
+    verdict = verify(installed(prefix))
     if verdict.problems:
         first, *others = verdict.problems
         raise IntegrityError(first, details=others, advice="Run install again.")
@@ -214,18 +215,6 @@ def _summary(verdict: ModelVerdict, context: CommandContext) -> str:
     how = "tried out, " if verdict.tested else ""
     model = verdict.model or "no model of the table fits"
     return f"{model}: {how}{memory}, {context.cores} cores, {context.ram_gib} GiB of RAM"
-
-
-def _value(verdict: ModelVerdict, attempts: Sequence[Attempt], context: CommandContext) -> Dict[str, object]:
-    return {
-        "model": verdict.model,
-        "device": verdict.device,
-        "tested": verdict.tested,
-        "attempts": [_attempt(attempt) for attempt in attempts],
-        "vram_mib": verdict.vram_mib,
-        "cores": context.cores,
-        "ram_gib": context.ram_gib,
-    }
 
 
 def _attempt(attempt: Attempt) -> Dict[str, object]:

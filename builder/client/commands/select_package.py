@@ -1,46 +1,53 @@
-"""The command ``select`` chooses the package that fits this machine."""
+"""``select`` chooses the package that fits this machine; ``list`` shows those offered and installed."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.client.commands.show_gpus import device_line, device_value
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
-from builder.client.install.prefix import changing, write_json
+from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, Wish
+from builder.client.doctor.observations import Detection, Outcome
+from builder.client.install.current import in_use, previous_package, size_of_files, versions
+from builder.client.install.prefix import Prefix, changing, read_info, write_json
 from builder.client.install.source import Located, locate
-from builder.client.probe.detect import Detection, detect
-from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
-from builder.findings.observations import Outcome
-from builder.formats import model_table
+from builder.client.probe.detect import detect
+from builder.client.selection.reasons import lacking, limits, refusal
+from builder.client.selection.select import PackageChoice, only, select
+from builder.client.selection.table import lines as table_lines
+from builder.errors import (
+    DiskError,
+    IntegrityError,
+    NoCompatiblePackageError,
+    TransferError,
+    ValidationError,
+)
+from builder.facts.gpu.compatibility import JIT
+from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, distinct
-from builder.formats.manifest import ModelRule
+from builder.formats.manifest import ModelRule, loads_models
 from builder.formats.package_names import COREML, DIRECTML
-from builder.gpu.compatibility import JIT
-from builder.gpu.devices import Device
-from builder.selection.choice import PackageChoice
-from builder.selection.choice import lines as table_lines
-from builder.selection.reasons import lacking, limits, refusal
-from builder.selection.select import only, select
+from builder.formats.text import amount
 
 if TYPE_CHECKING:  # as in builder.client.context
     from builder.client.install.signed import Trust
-    from builder.formats.trust import SignedRelease
 
 
-def answer_select(context: CommandContext, options: ClientOptions) -> CommandAnswer:
+def answer_select(
+    context: CommandContext, release: ReleaseSource, wish: Wish, *, explain: bool
+) -> CommandAnswer:
     """Show the package that this machine should run, and the reason against each other package."""
-    selection = read_release_and_gpus(context, options)
-    choice = choose(selection, options.variant)
+    selection = read_release_and_gpus(context, release, wish)
+    choice = choose(selection, wish.variant)
     lines = explained(choice, selection)
-    if options.explain:
+    if explain:
         lines += [
             "",
             *table_lines(choice, selection.devices, selection.index, selection.platform, selection.glibc),
         ]
-    return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(lines))
+    return CommandAnswer(choice_value(choice), tuple(lines))
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class PackageSelection:
 
     @property
     def glibc(self) -> Optional[str]:
-        """Return the system's glibc version, in the form that ``selection.select`` takes."""
+        """Return the system's glibc version, in the form that ``client.selection.select`` takes."""
         return self.found.system.glibc
 
     @property
@@ -64,46 +71,36 @@ class PackageSelection:
         return self.located.index
 
 
-def release(context: CommandContext, options: ClientOptions) -> Located:
+def located(context: CommandContext, release: ReleaseSource) -> Located:
     """Return the release that the user named, with its signatures verified if the client has a root."""
-    return locate(options.index, context.web, trust_of(context, options))
+    return locate(release.index, context.web, trust_of(context, release))
 
 
-def remember(
-    context: CommandContext, options: ClientOptions, place: str, signed: Optional[SignedRelease]
-) -> None:
-    """Store the version of the signed release that was taken from ``place``."""
-    trust = trust_of(context, options)
-    if trust is not None and signed is not None:
-        with changing(options.prefix, context.say):
-            trust.remember(place, signed)
-
-
-def trust_of(context: CommandContext, options: ClientOptions) -> Optional[Trust]:
+def trust_of(context: CommandContext, release: ReleaseSource) -> Optional[Trust]:
     """Return the keys that a release must be signed by; ``None`` where no signature is required."""
-    if options.root is None:
+    if release.root is None:
         return None
-    from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it
+    from builder.client.install.signed import Trust, kept_root  # noqa: PLC0415 only a signed release needs it
 
-    return Trust(options.root, context.now(), options.prefix)
+    kept = kept_root(release.state, release.first_root or release.root) if release.state else None
+    return Trust(release.root, context.now(), release.prefix, kept, context.say)
 
 
-def read_release_and_gpus(context: CommandContext, options: ClientOptions) -> PackageSelection:
+def read_release_and_gpus(context: CommandContext, release: ReleaseSource, wish: Wish) -> PackageSelection:
     """Read the index and detect the GPUs."""
-    located = release(context, options)
-    if options.table is not None:
-        models = _models(options.table)
-        located = replace(located, index=replace(located.index, models=models))
+    there = located(context, release)
+    if wish.table is not None:
+        there = replace(there, index=replace(there.index, models=_models(wish.table)))
     found = detect(context.around)
-    devices = only(found.devices, options.device) if options.device else found.devices
-    return PackageSelection(found, located, devices, context.platform)
+    devices = only(found.devices, wish.device) if wish.device else found.devices
+    return PackageSelection(found, there, devices, context.platform)
 
 
 def _models(file: Path) -> Tuple[ModelRule, ...]:
     """Return the table in ``file``. Raises ``ConfigError``."""
     try:
         # Editors on Windows write a byte order mark.
-        return model_table.loads(file.read_text(encoding="utf-8-sig"), str(file)).models
+        return loads_models(file.read_text(encoding="utf-8-sig"), str(file))
     except OSError as error:
         raise ValidationError(f"--models {file}: {error.strerror}.", advice="Check the path.") from error
     except UnicodeDecodeError as error:
@@ -173,13 +170,12 @@ class ModelVerdict:
 
 def note_verdict(
     context: CommandContext,
-    options: ClientOptions,
+    prefix: Prefix,
     selection: PackageSelection,
     choice: PackageChoice,
     verdict: ModelVerdict,
 ) -> None:
     """Write ``gpu-info.json``, whole or not at all. Where it cannot be written, the user gets a message."""
-    prefix = options.prefix
     try:
         with changing(prefix, context.say):
             write_json(prefix, prefix.gpu_info, _gpu_info(choice, selection.found, verdict, context.now()))
@@ -231,7 +227,7 @@ def explained(choice: PackageChoice, selection: PackageSelection) -> List[str]:
             "  the first start takes minutes: the driver compiles the code for this GPU, and keeps it"
         )
     if not choice.on_gpu and not selection.found.devices:
-        missed = (probe for probe in selection.found.probes if probe.outcome is not Outcome.FOUND)
+        missed = (probe for probe in selection.found.replies.values() if probe.outcome is not Outcome.FOUND)
         lines += [f"  {probe.name}: {probe.detail}" for probe in missed]
     lines += [f"  also here: {device_line(device)}" for device in choice.others if choice.on_gpu]
     lines += [f"  {note}" for note in choice.notes]
@@ -264,3 +260,72 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "sha256": package.sha256,
         "cannot_run": [asdict(missing) for missing in package.onnxruntime.cannot_run],
     }
+
+
+def answer_list(context: CommandContext, release: ReleaseSource) -> CommandAnswer:
+    """List the packages of the release, if one is named, and the installed ones. No file is hashed.
+
+    The exit code is 10 where the release cannot be fetched; the installed packages are listed then too.
+    """
+    missed, prefix = None, release.prefix
+    try:
+        index = located(context, release).index if release.index else None
+    except TransferError as error:
+        index, missed = None, error
+    here = list(_versions(prefix))
+    offered = index.packages if index else ()
+    value: Dict[str, object] = {
+        "prefix": str(prefix.root),
+        "tag": index.tag if index else None,
+        "offered": [_offer_value(package, prefix) for package in offered],
+        "installed": here,
+    }
+    lines = [
+        f"installed under {prefix.root}:",
+        *(map(_version_line, here) if here else ["  nothing"]),
+    ]
+    if index:
+        lines += [f"release {index.tag}:", *(_offer_line(package, prefix) for package in offered)]
+    if missed is None:
+        return CommandAnswer(value, tuple(lines))
+    value["error"] = {"code": missed.exit_code, "message": str(missed)}
+    return CommandAnswer(value, (*lines, f"release: {missed}"), missed.exit_code)
+
+
+def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:
+    """Yield a description of each package under the prefix, whose files are not verified."""
+    roles = {previous_package(prefix): "previous", in_use(prefix): "current"}
+    for folder in versions(prefix):
+        try:
+            info = read_info(folder)
+        except IntegrityError:
+            info = {}
+        name, version, when = (_text(info.get(key)) for key in ("name", "version", "installedAt"))
+        yield {
+            "name": name or folder.name,
+            "folder": str(folder),
+            "onnxruntime": version,
+            "installed_at": when,
+            "size": size_of_files(folder),
+            "role": roles.get(folder.name),
+        }
+
+
+def _text(value: object) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
+def _version_line(version: Mapping[str, object]) -> str:
+    role = f", {version['role']}" if version["role"] else ""
+    return f"  {Path(str(version['folder'])).name}: {amount(int(str(version['size'])))}{role}"
+
+
+def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
+    own = {"platform": package.platform, "onnxruntime": package.onnxruntime.version}
+    sizes = {"installed_size": package.installed_size, "here": prefix.folder(package).is_dir()}
+    return {**package_value(package), **own, **sizes}
+
+
+def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
+    here = ", here" if prefix.folder(package).is_dir() else ""
+    return f"  {package.file}: {amount(package.size)}, {amount(package.installed_size)} installed{here}"

@@ -6,29 +6,31 @@ is not read, because a newer release may have an index of a format that this cli
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import zipfile
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Dict, Optional, Union
+from typing import TYPE_CHECKING, Dict, Optional
 
 from builder.client import __version__
-from builder.client.commands.select_package import remember, trust_of
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head, require_yes
-from builder.client.install.source import FilesBeside, beside, shown_place
+from builder.client.commands.select_package import trust_of
+from builder.client.context import CommandAnswer, CommandContext, ReleaseSource, require_yes
+from builder.client.install.source import FilesBeside, shown_place
 from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
+from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import Digest, require_bytes, sha256_of
-from builder.files.disk import disk_errors, rename, sync_file
-from builder.files.download import WantedFile, fetch
+from builder.files.disk import disk_errors, remove, rename, sync_file
+from builder.files.file_lock import exclusive
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
 from builder.formats.parts import SHA256
-from builder.formats.trust import SignedRelease, parse_root
-from builder.gpu.cuda_toolkits import version_of
+from builder.formats.trust import SignedRelease
+
+if TYPE_CHECKING:  # as in builder.client.context
+    from builder.client.install.signed import Trust
 
 _VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
 
@@ -45,22 +47,25 @@ _SECONDS = 60.0
 class _OfferedClient:
     """The client of a release."""
 
-    place: Union[str, Path]
+    files: FilesBeside
     shown: str
     """The release's place, without a login."""
     sha256: str
     size: Optional[int]
     signed: Optional[SignedRelease]
+    trust: Optional[Trust]
 
 
-def answer_self_update(context: CommandContext, options: ClientOptions) -> CommandAnswer:
-    """Replace this program by that of the newest release, after verifying it; a copy of this one is kept."""
+def answer_self_update(context: CommandContext, release: ReleaseSource, *, check: bool) -> CommandAnswer:
+    """Replace this program by that of the newest release, after verifying it; a copy of this one is kept.
+
+    With ``check`` it is only said whether there is another one.
+    """
     own = _own(context)
     web = context.web
-    offer = _offer(context, options, web)
+    offer = _offer(context, release, web)
     same = sha256_of(own) == offer.sha256
     value: Dict[str, object] = {
-        **head("self-update"),
         "program": str(own),
         "release": offer.shown,
         "from": __version__,
@@ -70,12 +75,13 @@ def answer_self_update(context: CommandContext, options: ClientOptions) -> Comma
     }
     if same:
         return CommandAnswer(value, (f"{own} is the release's own: {__version__}.",))
-    if options.check:
+    if check:
         what = f"The release has another {CLIENT} than this {__version__}. `self-update` installs it."
         return CommandAnswer(value, (what,))
-    require_yes(context, options, f"Replace {own} by that of {offer.shown}?")
-    remember(context, options, offer.shown, offer.signed)  # a disk that refuses it stops before the program
-    version = _replace(context, own, offer, web, options.root)
+    require_yes(context, f"Replace {own} by that of {offer.shown}?")
+    if offer.trust and offer.signed:
+        offer.trust.remember(offer.shown, offer.signed)  # a disk that refuses it stops before the program
+    version = _replace(context, own, offer)
     before = _previous(own)
     lines = (
         f"{own} is {version} now; it was {__version__}.",
@@ -102,26 +108,26 @@ def _own(context: CommandContext) -> Path:
     return own
 
 
-def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _OfferedClient:
+def _offer(context: CommandContext, source: ReleaseSource, web: Web) -> _OfferedClient:
     """Return the client of the release.
 
     Raises ``ConfigError`` where no release is named, ``IntegrityError`` for a release that is not signed,
     ``TransferError`` for a release that is not there.
     """
-    if options.index is None:
+    if source.index is None:
         raise ConfigError("No release: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
-    index = options.index
+    index = source.index
     if isinstance(index, Path) and index.is_dir():
         index /= INDEX
     files, shown = FilesBeside(index, web), shown_place(index)
-    trust = trust_of(context, options)
+    trust = trust_of(context, source)
     if trust is not None:
         release = trust.require_release(shown, files)
         found = release.files.get(CLIENT)
         if found is None:
             raise IntegrityError(f"{shown}: the signed release has no {CLIENT}.")
-        return _OfferedClient(beside(index, CLIENT), shown, found.hashes.sha256, found.length, release)
-    if not options.unsigned:
+        return _OfferedClient(files, shown, found.hashes.sha256, found.length, release, trust)
+    if not source.unsigned:
         raise IntegrityError(
             f"{shown}: this client has no keys, so it cannot verify another one.",
             advice="Download it from the project's own page, or pass --trust-unsigned.",
@@ -129,7 +135,7 @@ def _offer(context: CommandContext, options: ClientOptions, web: Web) -> _Offere
     sums = files(CHECKSUMS)
     if sums is None:
         raise TransferError(f"{shown}: there is no {CHECKSUMS} beside it.", advice=web.hint)
-    return _OfferedClient(beside(index, CLIENT), shown, _listed(sums, shown), None, None)
+    return _OfferedClient(files, shown, _listed(sums, shown), None, None, None)
 
 
 def _listed(sums: bytes, shown: str) -> str:
@@ -140,47 +146,59 @@ def _listed(sums: bytes, shown: str) -> str:
     raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="That release has no client.")
 
 
-def _replace(
-    context: CommandContext, own: Path, offer: _OfferedClient, web: Web, root: Optional[bytes]
-) -> str:
+def _replace(context: CommandContext, own: Path, offer: _OfferedClient) -> str:
     """Fetch and verify the new client, replace this program by it, and return its version.
 
-    Raises ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
+    One at a time does so. The next one removes what a killed one left, and finds the work done. Raises
+    ``DiskError``, ``IntegrityError``, ``TransferError`` or ``LoadError``.
     """
-    with disk_errors(own), TemporaryDirectory(prefix=f"{own.name}.", dir=own.parent) as folder:
-        fresh = Path(folder) / own.name
-        _bring(offer, fresh, web)
-        version = _newer(fresh, offer.shown, root)
-        shutil.copymode(own, fresh)
-        _try(context, fresh)
-        sync_file(fresh)
-        _keep(own)
-        rename(fresh, own)
+    work, lock = (own.with_name(f"{own.name}.{end}") for end in ("new", "lock"))
+    with disk_errors(own), exclusive(lock, lambda: context.say("Waiting for another update to finish.")):
+        try:
+            if sha256_of(own) == offer.sha256:
+                return _newer(own, offer)
+            remove(work)
+            work.mkdir()
+            fresh = work / own.name
+            _bring(offer, fresh)
+            version = _newer(fresh, offer)
+            shutil.copymode(own, fresh)
+            _try(context, fresh)
+            sync_file(fresh)
+            kept = work / _previous(own).name
+            shutil.copy2(own, kept)
+            sync_file(kept)
+            rename(kept, _previous(own))
+            rename(fresh, own)
+        finally:
+            remove(work)
+            with suppress(PermissionError):  # Windows keeps the lock while it is held
+                lock.unlink()
     return version
 
 
-def _bring(offer: _OfferedClient, fresh: Path, web: Web) -> None:
-    if isinstance(offer.place, str):
-        fetch(WantedFile(offer.place, offer.size, offer.sha256), fresh, web)
-    elif offer.place.is_file():
-        shutil.copyfile(offer.place, fresh)
-    else:
-        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
+def _bring(offer: _OfferedClient, fresh: Path) -> None:
+    content = offer.files(CLIENT)
+    if content is None:
+        raise TransferError(f"{offer.shown}: its {CLIENT} is not there.", advice="It lies beside index.json.")
+    fresh.write_bytes(content)
     promised = Digest(offer.size or fresh.stat().st_size, offer.sha256)
     require_bytes(fresh, promised, f"{offer.shown}: {CLIENT}")
 
 
-def _newer(fresh: Path, shown: str, root: Optional[bytes]) -> str:
+def _newer(fresh: Path, offer: _OfferedClient) -> str:
     """Return the new client's version.
 
     It may be this one's version: a client has its release's address and root inside. Raises
-    ``IntegrityError`` where the file is no client, or is older than this one, or has an older root.
+    ``IntegrityError`` where the file is no client, or is older than this one, or has a root that does not
+    follow this one's.
     """
+    shown, trust = offer.shown, offer.trust
     try:
         with zipfile.ZipFile(fresh) as archive:
             found = _VERSION.search(archive.read("builder/client/__init__.py"))
-            theirs = archive.read(_ROOT) if root is not None else b""
-    except (zipfile.BadZipFile, KeyError, OSError) as error:
+            theirs = archive.read(_ROOT) if trust else b""
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError, OSError) as error:
         raise IntegrityError(f"{shown}: its {CLIENT} is no client: {error}.") from error
     version = found[1].decode() if found else "0.0.0"
     if version_of(version) < version_of(__version__):
@@ -188,9 +206,12 @@ def _newer(fresh: Path, shown: str, root: Optional[bytes]) -> str:
             f"{shown}: its {CLIENT} is {version}, older than this {__version__}.",
             advice=_KEPT_FROM_YOU,
         )
-    if root is not None and parse_root(theirs, _ROOT).version < parse_root(root, _ROOT).version:
-        what = f"{shown}: the keys in its {CLIENT} are older than this one's."
-        raise IntegrityError(what, advice=_KEPT_FROM_YOU)
+    if trust:
+        try:
+            trust.require_successor(theirs, _ROOT, offer.files)
+        except IntegrityError as error:
+            what = f"{shown}: the keys in its {CLIENT} do not follow this one's"
+            raise IntegrityError(what, cause=error.what, advice=_KEPT_FROM_YOU) from error
     return version
 
 
@@ -206,16 +227,6 @@ def _try(context: CommandContext, fresh: Path) -> None:
         raise LoadError(
             f"The new {CLIENT} does not start with {around.python}, so this one stays", cause=said
         )
-
-
-def _keep(own: Path) -> None:
-    """Give this client a second name, which remains when the new client takes the first one."""
-    before = _previous(own)
-    before.unlink(missing_ok=True)
-    with suppress(OSError):
-        os.link(own, before)
-        return
-    shutil.copy2(own, before)
 
 
 def _previous(own: Path) -> Path:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, Optional
 
-from builder.client.context import ClientOptions, CommandAnswer, CommandContext, head
+from builder.client.context import CommandAnswer, CommandContext
 from builder.client.probe.detect import detect
-from builder.gpu.device_profiles import profile_of
-from builder.gpu.devices import Device
+from builder.facts.gpu.devices import Device, profile_of
 
 
-def answer_detect(context: CommandContext, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+def answer_detect(context: CommandContext) -> CommandAnswer:
     """Show the GPUs and the answer of each probe."""
     found = detect(context.around)
     devices = [device_line(device) for device in found.devices] or ["no NVIDIA GPU"]
-    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
+    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.replies.values()]
     value = {
-        **head("detect"),
         "platform": context.platform,
         "driver": found.driver,
         "cuda": found.cuda,
@@ -31,7 +29,7 @@ def answer_detect(context: CommandContext, options: ClientOptions) -> CommandAns
                 "code": probe.code,
                 "error": probe.error,
             }
-            for probe in found.probes
+            for probe in found.replies.values()
         ],
     }
     return CommandAnswer(value, (*devices, f"driver {found.driver or 'unknown'}", "probes:", *probes))

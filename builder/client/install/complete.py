@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.client.install.pip import Pip
 from builder.client.install.prefix import Prefix, make_folder
 from builder.errors import ConfigError, DiskError, TransferError
+from builder.files.archive_reader import opened_zip
 from builder.files.digest import (
     Digest,
     chunks_in,
@@ -28,7 +27,7 @@ from builder.files.digest import (
     write_new,
 )
 from builder.files.disk import is_folder, rename, sync_file
-from builder.files.package_tar import bad_package, parts_of
+from builder.files.safe_paths import OTHER_RELEASE, bad_package, parts_of
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, file_mode
 from builder.formats.text import amount
@@ -43,44 +42,35 @@ _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*-([a-z0-9_]+)(?:\.[a-z0-9_.]+)?
 _OR_FULL = ", or take what has NVIDIA's libraries inside: --layout full"
 
 
-@dataclass(frozen=True)
-class CompletionMeans:
-    """The sources of a package's missing libraries, and the functions to report and to measure space with."""
-
-    prefix: Prefix
-    nearby: Nearby
-    wheels: Wheels
-    say: Callable[[str], None]
-    free: Callable[[Path], int]
-    """``free(path)``: free bytes on the file system of ``path``."""
-
-
-def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
+def complete(
+    manifest: Manifest,
+    folder: Path,
+    libraries: Libraries,
+    say: Callable[[str], None],
+    free: Callable[[Path], int],
+) -> None:
     """Bring every absent file of ``manifest`` into ``folder``, each verified by its sha256.
 
     Libraries that were unpacked from wheels stay under the prefix until the install ends, so that a run after
-    an interruption takes them from there. Raises ``DiskError``, ``IntegrityError``, ``ToolMissingError`` (no
-    pip) or ``TransferError``.
+    an interruption takes them from there. ``free(path)`` returns the free bytes on the file system of
+    ``path``. Raises ``DiskError``, ``IntegrityError``, ``ToolMissingError`` (no pip) or ``TransferError``.
     """
     if not manifest.absent:
         return
-    found = survey(manifest.absent, means.nearby)
+    found = libraries.survey(manifest.absent)
     missing = [entry for entry in manifest.absent if entry not in found]
     wheels = _wheels(missing, manifest)
-    _require_space(found, missing, wheels, means)
+    copied = [entry for entry, place in found.items() if not place.ours]
+    largest = max((wheel.size for wheel in wheels if libraries.wheel_here(wheel) is None), default=0)
+    needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest  # pip copies a fetched wheel
+    require_disk_space(libraries.prefix, needed, "for NVIDIA's libraries and the wheels they come in", free)
     if found:
-        means.say(f"{len(found)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
+        say(f"{len(found)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
     for wheel in wheels:
-        _take_from(wheel, [entry for entry in missing if entry.source == wheel.source], means)
+        _take_from(wheel, [entry for entry in missing if entry.source == wheel.source], libraries, say)
     for entry in manifest.absent:
-        waiting = Found(means.prefix.library(entry.sha256), ours=True)
+        waiting = Found(libraries.prefix.library(entry.sha256), ours=True)
         _place(found.get(entry, waiting), entry, folder)
-
-
-def survey(entries: Iterable[FileEntry], nearby: Nearby) -> Dict[FileEntry, Found]:
-    """Return the files on this machine whose bytes are those of ``entries``, by entry."""
-    places = ((entry, nearby.find(entry)) for entry in entries)
-    return {entry: found for entry, found in places if found is not None}
 
 
 def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry]:
@@ -92,59 +82,43 @@ def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry
     return [known[source] for source in sorted({entry.source for entry in missing})]
 
 
-def _require_space(
-    found: Mapping[FileEntry, Found],
-    missing: Iterable[FileEntry],
-    wheels: Iterable[WheelEntry],
-    means: CompletionMeans,
-) -> None:
-    """Require space for the libraries and twice the largest wheel, because pip copies a fetched wheel.
-
-    Raises ``DiskError``.
-    """
-    copied = [entry for entry, place in found.items() if not place.ours]
-    largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
-    needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest
-    require_disk_space(means, needed, "for NVIDIA's libraries and the wheels they come in")
-
-
-def require_disk_space(means: CompletionMeans, needed: int, what: str) -> None:
+def require_disk_space(prefix: Prefix, needed: int, what: str, free: Callable[[Path], int]) -> None:
     """Raise ``DiskError`` unless ``needed`` bytes and ``SPARE_BYTES`` are free under the prefix.
 
     ``what`` completes the message's "bytes are needed …".
     """
-    root, needed = means.prefix.root, needed + SPARE_BYTES
-    free = means.free(root)
-    if free < needed:
+    needed, there = needed + SPARE_BYTES, free(prefix.root)
+    if there < needed:
         raise DiskError(
-            f"{root}: {needed} bytes are needed {what} ({amount(needed)}), {free} are free ({amount(free)}).",
+            f"{prefix.root}: {needed} bytes are needed {what} ({amount(needed)}), {there} are free "
+            f"({amount(there)}).",
             advice="Free some space or choose another place with --prefix.",
         )
 
 
-def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: CompletionMeans) -> None:
+def _take_from(
+    wheel: WheelEntry, entries: Sequence[FileEntry], libraries: Libraries, say: Callable[[str], None]
+) -> None:
     """Fetch one wheel, unpack its libraries and remove it, so that at most one wheel is on the disk."""
-    work = means.prefix.part("wheel")
+    work = libraries.prefix.part("wheel")
     work.mkdir()
     try:
-        path = means.wheels.bring(wheel, work, means.say)
+        path = libraries.wheel_here(wheel) or _fetched(wheel, libraries.pip, work, say)
         for entry in entries:
             part = work / entry.sha256
             _unzip(path, wheel, entry, part)
-            rename(part, means.prefix.library(entry.sha256))
+            rename(part, libraries.prefix.library(entry.sha256))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> None:
+    what = f"{wheel.file}: {entry.member}"
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(str(entry.member)) as source:
-            digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
+        with opened_zip(path, what, OTHER_RELEASE) as archive, archive.open(str(entry.member)) as source:
+            _write(source, target, entry, what)
     except KeyError as error:
         raise bad_package(wheel.file, f"it does not hold {entry.member}") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise bad_package(wheel.file, f"{entry.member} cannot be read: {error}") from error
-    _require_digest(f"{wheel.file}: {entry.member}", entry, digest)
 
 
 def _place(found: Found, entry: FileEntry, folder: Path) -> None:
@@ -155,8 +129,7 @@ def _place(found: Found, entry: FileEntry, folder: Path) -> None:
     target = home / name
     if not (found.ours and _linked(found.path, target)):
         with found.path.open("rb") as source:
-            digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
-        _require_digest(str(found.path), entry, digest)
+            _write(source, target, entry, str(found.path))
 
 
 def _linked(source: Path, target: Path) -> bool:
@@ -168,7 +141,9 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def _require_digest(where: str, entry: FileEntry, digest: str) -> None:
+def _write(source: IO[bytes], target: Path, entry: FileEntry, where: str) -> None:
+    """Write a new file with the bytes of ``entry``; ``where`` names the source in an ``IntegrityError``."""
+    digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
     if digest != entry.sha256:
         raise other_bytes(f"{where}: sha256 differs from the manifest", entry.sha256, digest)
 
@@ -190,31 +165,49 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Nearby:
-    """The places where NVIDIA's libraries may lie, with a cache of the sha256 of files read there."""
+class Libraries:
+    """The places of NVIDIA's libraries: files on this machine first, then wheels, last pip.
+
+    The sha256 of the files that were read is kept.
+    """
 
     prefix: Prefix
     environments: Tuple[Path, ...]
     """The ``site-packages`` folders."""
-    libraries: Tuple[Path, ...] = ()
+    folders: Tuple[Path, ...]
     """Folders that hold libraries directly: conda's and the system's."""
+    wheels: Tuple[Path, ...]
+    """Folders that may hold NVIDIA's wheels."""
+    pip: Optional[Pip]
+    """``None`` where nothing may be fetched."""
     _digests: Dict[Tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
-    def may_have_libraries(self) -> bool:
-        """Return whether any place may hold NVIDIA's libraries, without reading a file."""
+    def may_have_some(self) -> bool:
+        """Return whether any place on this machine may hold a library, without reading a file."""
         versions = self.prefix.versions
-        there = any(is_folder(folder / NVIDIA) for folder in self.environments) or bool(self.libraries)
+        there = any(is_folder(folder / NVIDIA) for folder in self.environments) or bool(self.folders)
         return there or (versions.is_dir() and any(versions.iterdir()))
 
-    def find(self, entry: FileEntry) -> Optional[Found]:
-        """Return a file with exactly the entry's bytes; ``None`` where there is none.
+    def survey(self, entries: Iterable[FileEntry]) -> Dict[FileEntry, Found]:
+        """Return the files on this machine whose bytes are those of ``entries``, by entry.
 
         The client's own files are compared before those of environments and of the system.
         """
-        for found in self._candidates(entry):
-            if self._matches(found, entry):
-                return found
-        return None
+        places = (
+            (entry, next((found for found in self._candidates(entry) if self._matches(found, entry)), None))
+            for entry in entries
+        )
+        return {entry: found for entry, found in places if found is not None}
+
+    def wheel_here(self, wheel: WheelEntry) -> Optional[Path]:
+        """Return a file in ``wheels`` with exactly the wheel's bytes; ``None`` where there is none.
+
+        The name of the file does not matter; files with the wheel's name are compared first.
+        """
+        named = [folder / wheel.file for folder in self.wheels]
+        others = (path for folder in self.wheels for path in sorted(folder.glob("*.whl")))
+        wanted = Digest(wheel.size, wheel.sha256)
+        return next((path for path in dict.fromkeys((*named, *others)) if has_bytes(path, wanted)), None)
 
     def _candidates(self, entry: FileEntry) -> Iterator[Found]:
         yield Found(self.prefix.library(entry.sha256), ours=True)
@@ -224,7 +217,7 @@ class Nearby:
         if entry.member is not None:
             member = parts_of(entry.member, MANIFEST)
             yield from (Found(folder.joinpath(*member), ours=False) for folder in self.environments)
-            yield from (Found(folder / place[-1], ours=False) for folder in self.libraries)
+            yield from (Found(folder / place[-1], ours=False) for folder in self.folders)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:
         """Return whether a file has the entry's size and sha256; false for an unreadable file."""
@@ -300,45 +293,25 @@ def _has_cuda(folder: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Wheels:
-    """The sources of wheels: folders first, then ``pip``, which is ``None`` where nothing may be fetched."""
+def _fetched(wheel: WheelEntry, pip: Optional[Pip], work: Path, say: Callable[[str], None]) -> Path:
+    """Fetch a wheel into the empty folder ``work`` and return its path, with its sha256 verified.
 
-    folders: Tuple[Path, ...]
-    pip: Optional[Pip]
-
-    def bring(self, wheel: WheelEntry, work: Path, say: Callable[[str], None]) -> Path:
-        """Return the path of the wheel, with its sha256 verified.
-
-        ``work`` is an empty folder for a fetched wheel. Raises ``TransferError`` where no folder has the
-        wheel and nothing may be fetched, and the errors of ``Pip.download``.
-        """
-        path = self.find(wheel)
-        if path is not None:
-            return path
-        if self.pip is None:
-            raise TransferError(
-                f"{wheel.file}: not here, and --offline fetches nothing.",
-                advice=f"Put it into a folder for --wheels{_OR_FULL}.",
-            )
-        say(f"Fetching {wheel.file} ({amount(wheel.size)}) through pip.")
-        requirement, platform = _requirement(wheel), _platform(wheel.file)
-        return self.pip.download(requirement, [wheel.sha256], work, platform=platform, otherwise=_OR_FULL)
-
-    def find(self, wheel: WheelEntry) -> Optional[Path]:
-        """Return a file in ``folders`` with exactly the wheel's bytes; ``None`` where there is none.
-
-        The name of the file does not matter; files with the wheel's name are compared first.
-        """
-        return next(
-            (path for path in self._candidates(wheel) if has_bytes(path, Digest(wheel.size, wheel.sha256))),
-            None,
+    Raises ``TransferError`` where nothing may be fetched, and the errors of ``Pip.download``.
+    """
+    if pip is None:
+        raise TransferError(
+            f"{wheel.file}: not here, and --offline fetches nothing.",
+            advice=f"Put it into a folder for --wheels{_OR_FULL}.",
         )
-
-    def _candidates(self, wheel: WheelEntry) -> Iterator[Path]:
-        yield from (folder / wheel.file for folder in self.folders)
-        for folder in self.folders:
-            yield from sorted(path for path in folder.glob("*.whl") if path.name != wheel.file)
+    say(f"Fetching {wheel.file} ({amount(wheel.size)}) through pip.")
+    return pip.download(
+        _requirement(wheel),
+        [wheel.sha256],
+        work,
+        platform=_platform(wheel.file),
+        otherwise=_OR_FULL,
+        size=wheel.size,
+    )
 
 
 def _requirement(wheel: WheelEntry) -> str:

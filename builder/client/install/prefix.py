@@ -12,21 +12,17 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Union
 
 from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
 from builder.files.disk import disk_errors, remove, rename, resolved, set_mode, sync_file
 from builder.files.file_lock import exclusive
-from builder.formats.package_names import FOLDER_MODE, LIB, PROVIDER_LIBRARIES, stem
+from builder.formats.package_names import FOLDER_MODE, stem
 
 if TYPE_CHECKING:  # as in builder.client.context
-    from datetime import datetime
-
     from builder.formats.index import IndexPackage
-    from builder.formats.manifest import Manifest
     from builder.formats.parts import StoredFile
-    from builder.selection.choice import PackageChoice
 
 INFO = "gpu-package-info.json"
 
@@ -80,6 +76,15 @@ def default_prefix(env: Mapping[str, str], home: Path) -> Path:
     """Return ``$XDG_DATA_HOME/ortpacks``, by default ``~/.local/share/ortpacks``."""
     base = Path(env.get("XDG_DATA_HOME", ""))
     return (base if base.is_absolute() else home / ".local" / "share") / "ortpacks"
+
+
+def state_folder(env: Mapping[str, str], home: Path) -> Path:
+    """Return the folder of what this user's clients remember of projects, whatever the prefix.
+
+    It is ``ortpacks`` in ``$XDG_STATE_HOME``, on Windows ``%LOCALAPPDATA%``, else ``~/.local/state``.
+    """
+    named = (Path(env.get(name, "")) for name in ("XDG_STATE_HOME", "LOCALAPPDATA"))
+    return next((path for path in named if path.is_absolute()), home / ".local" / "state") / "ortpacks"
 
 
 def make_folders(prefix: Prefix) -> None:
@@ -143,48 +148,6 @@ def write_text(prefix: Prefix, path: Path, text: str) -> None:
     part.unlink(missing_ok=True)
     write_new([text.encode(errors="surrogateescape")], part, 0o644, sync_file)
     rename(part, path)
-
-
-def write_info(
-    prefix: Prefix,
-    where: Path,
-    package: IndexPackage,
-    manifest: Manifest,
-    choice: PackageChoice,
-    now: datetime,
-) -> None:
-    """Write ``gpu-package-info.json``, whose keys docs/client.md explains.
-
-    ``where`` is the package's folder, or one that will be renamed to it.
-    """
-    home = prefix.folder(package) if prefix.pointer.is_file() else prefix.current.absolute()
-    device = choice.device
-    capability = device.capability if device else None
-    info = {
-        "format": 1,
-        "name": package.name,
-        "variant": package.variant,
-        "provider": package.provider,
-        "layout": package.layout,
-        "architectures": _architectures(manifest),
-        "smVersion": capability.number if capability else None,
-        "computeCap": str(capability) if capability else None,
-        "gpuName": device.name if device else None,
-        "support": choice.support,
-        "cudaVisibleDevices": choice.visible,
-        "version": package.onnxruntime.version,
-        "libsPath": str(home / LIB),
-        "installedAt": now.isoformat(timespec="seconds"),
-        "sha256": package.sha256,
-    }
-    write_json(prefix, where / INFO, info)
-
-
-def _architectures(manifest: Manifest) -> List[str]:
-    """Return the architectures with native code in the CUDA provider, as ``sm_75``."""
-    path = f"{LIB}{PROVIDER_LIBRARIES.get(manifest.platform)}"
-    found = (item.sass for item in manifest.coverage if item.path == path)
-    return [f"sm_{sm}" for sm in next(found, ())]
 
 
 def read_info(folder: Path) -> Dict[str, object]:

@@ -1,30 +1,38 @@
 """A release must be signed by the keys in the client's root (docs/security.md).
 
 Beside an index lie ``targets.json``, which names every file of the release, and the roots newer than the
-client's. The highest version taken from each place is stored below the prefix: an older release from there is
-refused.
+client's. The newest root is stored for each project, and is where the next client begins. The highest version
+taken from each place is stored below the prefix: an older release from there is refused.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import posixpath
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Callable, Dict, Optional
+from urllib.parse import unquote, urlsplit
 
-from builder.client.install.prefix import Prefix, write_json
-from builder.errors import IntegrityError
-from builder.files.digest import other_bytes, sha256_of
+from builder.client.install.prefix import Prefix, changing, write_json
+from builder.errors import DiskError, IntegrityError
+from builder.files.digest import other_bytes, sha256_of, write_new
+from builder.files.disk import disk_errors, rename, sync_file
+from builder.files.file_lock import exclusive
 from builder.files.http_client import ForbiddenError
+from builder.formats.package_names import CLIENT
 from builder.formats.trust import (
     TARGETS,
     Root,
     SignedRelease,
+    parse_root,
     read_root,
     read_targets,
     require_fresh,
+    root_id,
     root_name,
 )
 
@@ -46,6 +54,9 @@ class Trust:
     now: datetime
     prefix: Prefix
     """The folder with the file that has the highest version that was taken from each place."""
+    kept: Optional[Path] = None
+    """The file of ``kept_root``; ``None`` where no root is stored."""
+    say: Callable[[str], None] = lambda _: None
 
     def require_signed(self, name: str, content: bytes, place: str, beside: Beside) -> SignedRelease:
         """Return the release at ``place``, in which the file ``name`` is signed with this ``content``.
@@ -77,8 +88,10 @@ class Trust:
             raise IntegrityError(what, advice=_ADVICE)
 
     def remember(self, place: str, targets: SignedRelease) -> None:
-        """Store the version of a release that was taken from ``place``. The lock must be held."""
-        write_json(self.prefix, self.prefix.signed, {**self._versions(), place: targets.version})
+        """Store the version of a release that was taken from ``place``. Raises ``DiskError``."""
+        with changing(self.prefix, self.say):
+            versions = {**self._versions(), _known_as(place): targets.version}
+            write_json(self.prefix, self.prefix.signed, versions)
 
     def require_release(self, place: str, beside: Beside) -> SignedRelease:
         """Return the release that is signed at ``place``.
@@ -89,15 +102,16 @@ class Trust:
         content = beside(TARGETS)
         if content is None:
             raise IntegrityError(f"{place} is not signed: there is no {TARGETS} beside it.", advice=_ADVICE)
+        kept = self._kept_root()
         try:
-            root = self._newest(beside)
+            root = self._newest(beside, kept)
             found = read_targets(content, TARGETS, root)
         except IntegrityError as error:
             raise IntegrityError(f"{place}: {error}", advice=_ADVICE) from error
         require_fresh(root.expires, self.now, root_name(root.version))
         require_fresh(found.expires, self.now, TARGETS)
         self._require_past(found, place)
-        before = self._versions().get(place, 0)
+        before = self._versions().get(_known_as(place), 0)
         if found.version < before:
             raise IntegrityError(
                 f"{place} is older than the release that was taken from there before: version "
@@ -116,12 +130,23 @@ class Trust:
                 advice="Is this machine's clock right? --trust-unsigned takes the release as it is.",
             )
 
-    def _newest(self, beside: Beside) -> Root:
-        """Return the newest root beside the index, each verified with the root before it.
+    def require_successor(self, content: bytes, where: str, beside: Beside) -> None:
+        """Raise ``IntegrityError`` unless a root is the client's own, the newest, or signed as the next."""
+        own, newest = parse_root(self.root, _OWN), self._newest(beside, self._kept_root())
+        if parse_root(content, where) not in (own, newest):
+            read_root(content, where, newest)
 
-        Raises ``TransferError`` where the server does not say whether there is a newer one.
+    def _newest(self, beside: Beside, kept: Optional[Root]) -> Root:
+        """Return the newest root beside the index, each verified with the root before it, and store it.
+
+        The first is that of the client or the ``kept`` one. Raises ``TransferError`` where the server does
+        not say whether there is a newer one.
         """
-        root = read_root(self.root, "the root in ortpacks.pyz")
+        root = read_root(self.root, _OWN)
+        if kept is not None and kept.version > root.version:
+            root = kept
+        elif kept is None or kept.version < root.version:
+            self._keep(self.root, root.version)
         for _ in range(_MOST_ROOTS):
             name = root_name(root.version + 1)
             try:
@@ -131,19 +156,89 @@ class Trust:
             if content is None:
                 break
             root = read_root(content, name, root)
+            self._keep(content, root.version)
         return root
 
+    def _kept_root(self) -> Optional[Root]:
+        """Return the stored root; ``None`` where none is or, which is told, where it cannot be read."""
+        try:
+            return self._stored()
+        except OSError as error:
+            self.say(f"{self.kept} cannot be read ({error.strerror}). {_REVOKED}")
+            return None
+
+    def _stored(self) -> Optional[Root]:
+        """Return the stored root. Raises ``IntegrityError`` for a damaged one, ``OSError`` for no answer."""
+        if self.kept is None:
+            return None
+        try:
+            return read_root(self.kept.read_bytes(), str(self.kept))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IntegrityError as error:
+            what = "The newest keys seen here are lost"
+            raise IntegrityError(what, cause=error.what, advice=f"{_REVOKED} {_LOST}") from error
+
+    def _keep(self, content: bytes, version: int) -> None:
+        """Store a root, unless a newer one is there. A folder that cannot be written is told."""
+        if self.kept is None:
+            return
+        try:
+            with disk_errors(self.kept), exclusive(self.kept.with_name("lock"), lambda: None):
+                there = self._stored()  # what cannot be read may be newer
+                if there is None or there.version < version:
+                    part = self.kept.with_suffix(".part")
+                    part.unlink(missing_ok=True)
+                    write_new([content], part, 0o644, sync_file)
+                    rename(part, self.kept)
+        except DiskError as error:
+            self.say(f"The project's newest root is not kept: {error.headline}. {_REVOKED}")
+
     def _versions(self) -> Dict[str, int]:
-        """Return the stored versions by place; empty where the file cannot be read.
+        """Return the stored versions by place; empty, and told, where the file cannot be read.
 
         A missing file is accepted: a user who can remove it could also replace the client.
         """
+        found: Dict[str, int] = {}
         try:
-            value = json.loads(self.prefix.signed.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        found = value.items() if isinstance(value, dict) else ()
-        return {str(place): version for place, version in found if isinstance(version, int)}
+            for place, version in json.loads(self.prefix.signed.read_text(encoding="utf-8")).items():
+                if isinstance(version, int):
+                    found[_known_as(place)] = max(version, found.get(_known_as(place), 0))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except (OSError, ValueError, RecursionError, AttributeError) as error:
+            why = f"{self.prefix.signed} cannot be read ({type(error).__name__})."
+            self.say(f"{why} A release older than one before would not be noticed. `install` writes it anew.")
+        return found
 
+
+def kept_root(state: Path, first: bytes) -> Path:
+    """Return the file of the newest verified root of the project whose first root is ``first``.
+
+    It is the same for each place and each client. Raises ``IntegrityError`` for what is no root.
+    """
+    return state / "roots" / f"{root_id(first, _OWN)}.json"
+
+
+def _known_as(place: str) -> str:
+    """Return a path, or a URL without login, query and fragment, in one of its spellings."""
+    if "://" not in place:
+        return os.path.normpath(place)
+    try:
+        parts = urlsplit(place)
+        port = parts.port or 0
+    except ValueError:
+        return place
+    end = "" if port in (0, 80 if parts.scheme == "http" else 443) else f":{port}"
+    host = unquote(parts.hostname or "").lower().rstrip(".")
+    path = posixpath.normpath("/" + unquote(parts.path).lstrip("/"))
+    return f"{parts.scheme}://{host}{end}{path}"
+
+
+_OWN = "the root in ortpacks.pyz"
+
+_REVOKED = "Without it a mirror can bring back keys that were revoked after this client was made."
+
+_LOST = f"Take the newest {CLIENT} from the project's own page, then remove the file."
 
 _ADVICE = "Take it from the project's own release. For a mirror of your own: --trust-unsigned."

@@ -1,4 +1,4 @@
-"""An index is read from a URL, a registry, a file or a folder, and names the places of its packages.
+"""An index is read from a URL, a file or a folder, and names the places of its packages.
 
 A single archive gets an index of its own, made from the manifest inside.
 """
@@ -16,7 +16,6 @@ from builder.errors import ConfigError, ParseError, TransferError, ValidationErr
 from builder.files.digest import other_bytes
 from builder.files.http_client import NotThereError, Web, read_small, too_large
 from builder.formats.index import INDEX_LIMIT, Index, loads
-from builder.formats.oci import is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import redacted
 
@@ -39,11 +38,18 @@ class Located:
     """Whether ``place`` is the archive of the one package, whatever the file's name is."""
     signed: Optional[SignedRelease] = None
     """The signed metadata of the release; ``None`` where no signature is required."""
+    trust: Optional[Trust] = None
+    """The keys that have signed the release."""
 
     @property
     def shown(self) -> str:
         """Return the place as messages show it, without a login."""
         return shown_place(self.place)
+
+    def remember(self) -> None:
+        """Store the version of the signed release that was taken from here. Raises ``DiskError``."""
+        if self.trust and self.signed:
+            self.trust.remember(self.shown, self.signed)
 
     def asset(self, name: str) -> Place:
         """Return the URL or path of an archive, or of one of its parts."""
@@ -69,7 +75,7 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         found = index_of(place, form)
         if trust and signed:  # the archive was read again
             trust.require_named(place, found.packages[0].sha256, signed)
-        return Located(found, place, is_archive=True, signed=signed)
+        return Located(found, place, is_archive=True, signed=signed, trust=trust)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
     where = shown_place(place)
     signed = trust.require_signed(INDEX, content, where, FilesBeside(place, web)) if trust else None
@@ -81,7 +87,7 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
             f"{where}: {why}.", advice="Name an index.json, or the folder it is in."
         ) from error
     try:
-        return Located(loads(text, where), place, signed=signed)
+        return Located(loads(text, where), place, signed=signed, trust=trust)
     except ParseError as error:
         if isinstance(place, Path) or urlsplit(place).path.endswith(".json"):
             raise
@@ -93,8 +99,7 @@ def beside(place: Place, name: str) -> Place:
     """Return the URL or path of the release's file ``name`` beside ``place``."""
     if isinstance(place, Path):
         return place.parent / name
-    url = urldefrag(place).url
-    return f"{url.rpartition('/')[0]}/{name}" if is_oci(url) else urljoin(url, name)  # urljoin knows no oci
+    return urljoin(urldefrag(place).url, name)
 
 
 def shown_place(place: Place) -> str:

@@ -1,35 +1,39 @@
 """A package's files are unpacked from an archive into a new folder, and verified again once installed.
 
 Only files that the manifest lists are unpacked. Their names, types, number, sizes and sha256 must be those of
-``manifest.json``, the archive's first member. ``tarfile``'s own filters are not in every Python 3.9.
+``manifest.json``, the archive's first member.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import tarfile
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path, PurePosixPath
+from threading import Thread
 from typing import IO, Dict, Iterator, List, Optional, Tuple
+from unicodedata import normalize
 
-from builder.client.install.decompress import AGAIN, open_tar
 from builder.client.install.prefix import INFO
-from builder.errors import ConfigError, IntegrityError, ParseError, SchemaError, TransferError
-from builder.files.digest import chunks_in, sha256_of, size_of, write_new
-from builder.files.disk import Sync, disk_errors, paths_below, set_mode, sync_file
-from builder.files.package_tar import (
-    NO_TAR,
-    bad_package,
-    forward_tar,
-    inside,
-    is_plain,
-    parts_of,
-    place_in,
-    plain_file,
+from builder.errors import ConfigError, DiskError, IntegrityError, ParseError, SchemaError, TransferError
+from builder.files.archive_reader import TarMember, UnpackLimits, plain_file, tar_members
+from builder.files.decompression import CheckedStream, decompressed, packing_in
+from builder.files.digest import (
+    Digest,
+    Readable,
+    RunningDigest,
+    chunks_in,
+    other_bytes,
+    sha256_of,
+    size_of,
+    write_new,
 )
+from builder.files.disk import Sync, disk_errors, paths_below, set_mode, sync_file
+from builder.files.safe_paths import OTHER_RELEASE, bad_package, inside, is_plain, parts_of, place_in
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.index import loads as load_index
 from builder.formats.json_values import json_text
@@ -40,6 +44,9 @@ from builder.formats.text import abridged
 
 COUNT_LIMIT = 10_000
 
+_HEADERS_OF_A_MEMBER = 4096
+"""The most bytes of headers for each member; a long name has 1,536."""
+
 _UNFIT = re.compile(
     r'[\x00-\x1f<>:"|?*\\]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³])(?:[./]|$)'
 )
@@ -49,44 +56,127 @@ Source: Microsoft, "Naming Files, Paths, and Namespaces". Packages must keep to 
 """
 
 
-def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
+@contextmanager
+def open_tar(file: Path, form: Form, wanted: Optional[Digest] = None) -> Iterator[CheckedStream]:
+    """Yield the tar in ``file`` as a stream.
+
+    ``wanted`` is the digest that the bytes read must have: a file that others write to may change after it
+    was verified. Raises ``IntegrityError`` for damaged bytes and, at the end of the block, for other bytes
+    than wanted; ``ToolMissingError`` where nothing decompresses zstd.
+    """
+    with _opened(file, wanted) as source, decompressed(source, packing_in(form), str(file), file) as stream:
+        yield stream
+
+
+@contextmanager
+def _opened(file: Path, wanted: Optional[Digest]) -> Iterator[IO[bytes]]:
+    """Yield the bytes of ``file``, without a buffer: a program reads from where this process stopped.
+
+    With ``wanted`` they come through a pipe, and their digest is compared at the end of the block. Raises
+    ``DiskError`` where ``file`` cannot be read to its end.
+    """
+    if wanted is None:
+        with file.open("rb", buffering=0) as source:
+            yield source
+        return
+    reading, writing = os.pipe()
+    running = RunningDigest()
+    unread: List[OSError] = []
+
+    def pour() -> None:
+        with suppress(OSError), os.fdopen(writing, "wb") as pipe:
+            for chunk in _readable_chunks(file, unread):
+                running.update(chunk)
+                pipe.write(chunk)
+
+    with _unread_first(file, unread), os.fdopen(reading, "rb", buffering=0) as pipe:
+        pouring = Thread(target=pour, daemon=True)
+        pouring.start()
+        with os.fdopen(os.dup(reading), "rb", buffering=0) as source:  # zstandard closes what it reads
+            yield source
+        for _ in chunks_in(pipe):  # the tar may end before the file does
+            pass
+        pouring.join()
+    found = running.digest
+    if found != wanted:
+        raise other_bytes(f"{file}: changed while it was unpacked", wanted.sha256, found.sha256)
+
+
+def _readable_chunks(file: Path, unread: List[OSError]) -> Iterator[bytes]:
+    """Yield the bytes of ``file`` up to an error of its disk, which is added to ``unread``."""
+    try:
+        with file.open("rb") as source:
+            yield from chunks_in(source)
+    except OSError as error:
+        unread.append(error)
+
+
+@contextmanager
+def _unread_first(file: Path, unread: List[OSError]) -> Iterator[None]:
+    """Raise ``DiskError`` for an error in ``unread``, in place of the damage that it looks like."""
+    try:
+        yield
+    except IntegrityError as error:
+        if not unread:
+            raise
+        raise _unreadable(file, unread[0]) from error
+    if unread:
+        raise _unreadable(file, unread[0])
+
+
+def _unreadable(file: Path, error: OSError) -> DiskError:
+    return DiskError(
+        f"{file} cannot be read",
+        cause=error.strerror or str(error),
+        advice="Copy it to another disk and run again.",
+    )
+
+
+def extract(stream: Readable, top: str, folder: Path, limit: int) -> Manifest:
     """Unpack the tar ``stream``, whose members all lie under ``top``, and return its manifest.
 
     ``folder`` must be empty. Modes are those of ``file_mode``, whatever the archive and the umask say.
     ``limit`` is the index's ``unpacked_size`` in bytes. Raises ``IntegrityError`` for a member that differs
     from the manifest or is not in it, and ``DiskError`` where a file cannot be written.
     """
-    try:
-        with disk_errors(folder), forward_tar(stream) as archive, _syncing() as sync:
-            members = islice(archive, COUNT_LIMIT * 2)  # folders count too
-            set_mode(folder, FOLDER_MODE)
-            content = _first(archive, members, top)
-            write_new([content], folder / MANIFEST, file_mode(MANIFEST), sync)
-            manifest = _parse(content, top)
-            wanted = _wanted(manifest, top, limit)
-            for member in members:
-                _take(archive, member, top, folder, wanted, sync)
-    except NO_TAR as error:
-        raise IntegrityError(f"{top}: not a whole tar archive: {error}", advice=AGAIN) from error
+    members = tar_members(stream, _limits(top, limit))
+    with disk_errors(folder), _syncing() as sync:
+        set_mode(folder, FOLDER_MODE)
+        content = _first(members, top)
+        write_new([content], folder / MANIFEST, file_mode(MANIFEST), sync)
+        manifest = _parse(content, top)
+        wanted = _wanted(manifest, top, limit)
+        for member in members:
+            _take(member, top, folder, wanted, sync)
     if wanted:
         names = abridged(sorted(entry.path for entry in wanted.values()), 3)
         raise bad_package(top, f"the archive lacks {names}, which its manifest lists")
     return manifest
 
 
-def read_manifest(stream: IO[bytes], where: str) -> Manifest:
+def _limits(what: str, size: int) -> UnpackLimits:
+    """Return the limits of a package whose files have ``size`` bytes."""
+    members = COUNT_LIMIT * 2  # folders count too
+    return UnpackLimits(
+        what=what,
+        members=members,
+        headers=members * _HEADERS_OF_A_MEMBER,
+        libraries=0,
+        content=MANIFEST_LIMIT + size,
+        advice=OTHER_RELEASE,
+    )
+
+
+def read_manifest(stream: Readable, where: str) -> Manifest:
     """Return the manifest at the head of the tar ``stream``, which errors call ``where``.
 
     The manifest's name must be that of the archive's top folder. Raises ``IntegrityError`` or
     ``ConfigError``.
     """
-    try:
-        with forward_tar(stream) as archive:
-            first = archive.next()
-            top = first.name.partition("/")[0] if first else where
-            manifest = _parse(_first(archive, chain([first] if first else [], archive), top), where)
-    except NO_TAR as error:
-        raise IntegrityError(f"{where}: not a whole tar archive: {error}", advice=AGAIN) from error
+    members = tar_members(stream, _limits(where, sys.maxsize))  # no content but the manifest is read
+    first = next(members, None)
+    top = first[0].name.partition("/")[0] if first else where
+    manifest = _parse(_first(chain([first] if first else [], members), top), where)
     if manifest.name != top:
         raise bad_package(where, f"its manifest is of {manifest.name}, and lies in the folder {top}")
     return manifest
@@ -105,18 +195,20 @@ def _syncing() -> Iterator[Sync]:
             done.result()
 
 
-def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
+def _first(members: Iterator[TarMember], top: str) -> bytes:
     """Return the manifest's bytes.
 
     The manifest must be the first member after the top-level folder. Raises ``IntegrityError``.
     """
-    member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
-    if member is None or inside(member.name, top) != (MANIFEST,) or not plain_file(member):
-        raise bad_package(top, f"the archive does not begin with {MANIFEST}")
-    if member.size > MANIFEST_LIMIT:
-        raise bad_package(top, f"{MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
-    source = archive.extractfile(member)
-    return source.read() if source else b""
+    for member, content in members:
+        if member.isdir() and inside(member.name, top) == ():
+            continue
+        if inside(member.name, top) != (MANIFEST,) or not plain_file(member) or content is None:
+            break
+        if member.size > MANIFEST_LIMIT:
+            raise bad_package(top, f"{MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
+        return content.read()
+    raise bad_package(top, f"the archive does not begin with {MANIFEST}")
 
 
 def _parse(content: bytes, top: str) -> Manifest:
@@ -143,7 +235,8 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
     The rules for paths and sizes apply to absent files too.
     """
     entries = {parts_of(entry.path, top): entry for entry in manifest.files}
-    alike = {entry.path.casefold() for entry in manifest.files}  # one file on Windows and macOS
+    # One on Windows and macOS, which take marks in any order.
+    alike = {normalize("NFC", normalize("NFD", entry.path).casefold()) for entry in manifest.files}
     unfit = next((path for path in alike if _UNFIT.search(path)), None)
     if unfit is not None:
         raise bad_package(top, f"its manifest lists {unfit!r}, which is no name of a file on Windows")
@@ -162,18 +255,14 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
 
 
 def _take(
-    archive: tarfile.TarFile,
-    member: tarfile.TarInfo,
-    top: str,
-    folder: Path,
-    wanted: Dict[Tuple[str, ...], FileEntry],
-    sync: Sync,
+    one: TarMember, top: str, folder: Path, wanted: Dict[Tuple[str, ...], FileEntry], sync: Sync
 ) -> None:
     """Write one member and remove its entry from ``wanted``."""
+    member, content = one
     parts = inside(member.name, top)
     if member.isdir():
         return
-    if not plain_file(member):
+    if content is None or not plain_file(member):
         raise bad_package(top, f"{member.name} is a link or a device; a package has only files")
     entry = wanted.pop(parts, None)
     if entry is None:
@@ -181,8 +270,7 @@ def _take(
     if member.size != entry.size:
         raise _differs(top, entry.path, "size", str(entry.size), str(member.size))
     target = place_in(folder, parts)
-    source = archive.extractfile(member)
-    digest = write_new(chunks_in(source), target, file_mode(entry.path), sync).sha256 if source else ""
+    digest = write_new(chunks_in(content), target, file_mode(entry.path), sync).sha256
     if digest != entry.sha256:
         raise _differs(top, entry.path, "sha256", entry.sha256, digest)
 

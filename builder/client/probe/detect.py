@@ -14,12 +14,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from builder.client.doctor.observations import NAMELESS, Detection, Outcome, Probe
 from builder.client.probe import native, smi, system
 from builder.client.probe.processes import Ask, Work
 from builder.errors import ConfigError
-from builder.findings.observations import NAMELESS, Outcome, Probe, System
-from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device, parse_driver
+from builder.facts.gpu.architectures import capabilities
+from builder.facts.gpu.devices import Device, parse_driver
 
 _NATIVE = (native.NVML, native.LIBCUDA)
 
@@ -58,18 +58,6 @@ class Surroundings:
     """The C library's name and version, as it gives them: ``glibc 2.36``."""
 
 
-@dataclass(frozen=True)
-class Detection:
-    """The detected GPUs, and the answer of every probe in the order in which they ran."""
-
-    devices: Tuple[Device, ...]
-    driver: Optional[str]
-    probes: Tuple[Probe, ...]
-    system: System = field(default_factory=System)
-    cuda: Optional[str] = None
-    """The newest CUDA version that the driver supports, ``12.9``."""
-
-
 def detect(around: Surroundings) -> Detection:
     """Return the detected GPUs; where there is none, the probes give the reasons.
 
@@ -84,7 +72,7 @@ def detect(around: Surroundings) -> Detection:
     return Detection(
         devices=tuple(replace(device, driver=driver) for device in devices),
         driver=driver,
-        probes=tuple(_filtered(probe, around.env) for probe in probes),
+        replies={probe.name: _filtered(probe, around.env) for probe in probes},
         system=system.read_system(around.os, around.root, around.env, around.libc),
         cuda=_first([probe.cuda for probe in probes]),
     )
@@ -181,7 +169,7 @@ def _stated(env: Mapping[str, str]) -> Probe:
     if text.strip() == "none":
         return Probe(_STATED, Outcome.NONE, f"{FORCED_CAPABILITIES}=none")
     try:
-        capabilities = [Capability.parse(part) for part in text.split(",")]
+        found = capabilities(text)
     except ValueError as error:
         raise ConfigError(
             f"{FORCED_CAPABILITIES}={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
@@ -189,7 +177,7 @@ def _stated(env: Mapping[str, str]) -> Probe:
     name = f"GPU stated by {FORCED_CAPABILITIES}"
     devices = tuple(
         Device(index, uuid="", name=name, capability=one, memory_mib=None, driver=None)
-        for index, one in enumerate(capabilities)
+        for index, one in enumerate(found)
     )
     return Probe(_STATED, Outcome.FOUND, f"{FORCED_CAPABILITIES}={text}", devices)
 

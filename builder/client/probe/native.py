@@ -10,11 +10,11 @@ import json
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
+from builder.client.doctor.observations import NAMELESS, NO_DEVICE, Outcome, Probe
 from builder.client.probe.processes import Ask, ProcessAnswer, child
-from builder.findings.observations import NAMELESS, NO_DEVICE, Outcome, Probe
-from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device, parse_driver
-from builder.gpu.table import capability_of_product
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.devices import Device, parse_driver
+from builder.facts.gpu.table import capability_of_product
 
 SECONDS = 10.0
 """Time limit in seconds. ``cuInit`` takes about a second per GPU where no program keeps the driver loaded."""
@@ -25,35 +25,27 @@ LIBCUDA = "libcuda"
 
 _CHILD = "builder.client.probe.driver_calls"
 
-_NVML_LINUX = (
-    "libnvidia-ml.so.1",
-    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
-    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
-    "/run/opengl-driver/lib/libnvidia-ml.so.1",
-)
+_ELSEWHERE = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
+"""Folders of the driver's libraries where the loader does not find them: WSL2, a container of GKE, NixOS."""
+
+_TEGRA = "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1"
 
 _NVML_WINDOWS = ("nvml.dll", r"C:\Program Files\NVIDIA Corporation\NVSMI\nvml.dll")
 """The names of NVML on Windows. Drivers before 2018 did not put the library into ``System32``."""
 
-_CUDA_LINUX = (
-    "libcuda.so.1",
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "/usr/local/nvidia/lib64/libcuda.so.1",
-    "/run/opengl-driver/lib/libcuda.so.1",
-    "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1",
-)
-"""The names of libcuda. The paths are for systems where the loader does not find it: WSL2, a container of
-GKE, NixOS, a Jetson."""
-
 
 def nvml_places(os: str) -> Tuple[str, ...]:
     """Return the names under which NVML is loaded, in this order. ``os`` is as in ``sys.platform``."""
-    return _NVML_WINDOWS if os == "win32" else _NVML_LINUX
+    return _NVML_WINDOWS if os == "win32" else _on_linux("libnvidia-ml.so.1")
 
 
 def cuda_places(os: str) -> Tuple[str, ...]:
     """Return the names under which libcuda is loaded, in this order. ``os`` is as in ``sys.platform``."""
-    return ("nvcuda.dll",) if os == "win32" else _CUDA_LINUX
+    return ("nvcuda.dll",) if os == "win32" else (*_on_linux("libcuda.so.1"), _TEGRA)
+
+
+def _on_linux(name: str) -> Tuple[str, ...]:
+    return (name, *(f"{folder}/{name}" for folder in _ELSEWHERE))
 
 
 def probe_nvml(ask: Ask, python: str, libraries: Sequence[str]) -> Probe:

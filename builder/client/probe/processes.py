@@ -1,38 +1,26 @@
-"""This module alone starts the client's programs: with a time limit, or with their output as a stream."""
+"""This module alone starts the client's programs: with a time limit."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, cast
+from typing import IO, Callable, List, Mapping, Optional, Sequence, cast
 
-from builder.errors import CommandError
 from builder.formats.text import amount
-
-if sys.platform == "linux":
-    import fcntl
 
 _GRACE_SECONDS = 1.0
 
-_SET_PIPE_SIZE = 1031
-"""``F_SETPIPE_SZ`` of Linux, which ``fcntl`` defines from Python 3.10 on."""
-
 _PIPE_BYTES = 2**20
-"""The requested size of a pipe: the most that Linux grants without privileges. A pipe has 64 KiB by
-default."""
+"""The most bytes that are read of a program's output at once."""
 
 _MOST_BYTES = 64 * 2**20
 """The most bytes that a program may write: the log of a session with a large model has a tenth of them."""
-
-_LITTLE = 2**20
-"""The most bytes of a stream that a reader may leave: a tar ends with some ten thousand that are not read."""
 
 
 @dataclass(frozen=True)
@@ -90,48 +78,6 @@ def worker(env: Mapping[str, str]) -> Work:
     return lambda argv, folder: _run(argv, {**env, **dict.fromkeys(temporary, str(folder))}, None)
 
 
-@contextmanager
-def output_of(argv: Sequence[str], source: IO[bytes], *, quiet: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a program's stdout as a stream; its standard input is ``source``.
-
-    Raises ``CommandError`` for an exit code other than 0. ``quiet`` discards its stderr. Where the reader
-    leaves more than ``_LITTLE`` bytes, the program is killed and its exit code is ignored.
-    """
-    stderr = subprocess.DEVNULL if quiet else None
-    with subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=stderr) as process:
-        stream = cast("IO[bytes]", process.stdout)
-        _widen(stream)
-        try:
-            yield stream
-            wanted = len(stream.read(_LITTLE)) < _LITTLE
-        except Exception as error:
-            if stream.read(1) or process.wait() == 0:
-                process.kill()
-                raise
-            # The reader failed because the program did: the program's error is the cause.
-            raise _failed(process) from error
-        except BaseException:
-            process.kill()
-            raise
-        if not wanted:
-            process.kill()
-            return
-    if process.returncode != 0:
-        raise _failed(process)
-
-
-def _failed(process: subprocess.Popen[bytes]) -> CommandError:
-    argv = cast("Sequence[str]", process.args)
-    return CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
-
-
-def _widen(pipe: IO[bytes]) -> None:
-    """Enlarge the pipe where the system allows it, so that the two processes wake each other less often."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            fcntl.fcntl(pipe.fileno(), _SET_PIPE_SIZE, _PIPE_BYTES)
-
-
 def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) -> ProcessAnswer:
     process = subprocess.Popen(
         list(argv),
@@ -163,14 +109,12 @@ def _await_output(
         reader.join(max(deadline - time.monotonic(), 0))
     if any(len(reader.output) > _MOST_BYTES for reader in readers):
         raise TimeoutError(f"stopped, because it wrote more than {amount(_MOST_BYTES)}")
-    try:
-        process.wait(
-            0 if any(reader.is_alive() for reader in readers) else max(deadline - time.monotonic(), 0)
-        )
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if any(reader.is_alive() for reader in readers):  # a child of the program still holds the pipe
-        raise TimeoutError(f"no answer within {seconds:g} s")
+    held = any(reader.is_alive() for reader in readers)  # by a child of the program
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0 if held else max(deadline - time.monotonic(), 0))
+        if not held:
+            return
+    raise TimeoutError(f"no answer within {seconds:g} s")
 
 
 class _OutputReader(threading.Thread):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 
+from builder.client.doctor.observations import NAMELESS, Outcome, Probe
 from builder.client.probe.processes import Ask, ProcessAnswer
-from builder.findings.observations import NAMELESS, Outcome, Probe
-from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device, parse_driver
-from builder.gpu.table import capability_of_product
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.devices import Device, parse_driver
+from builder.facts.gpu.table import capability_of_product
 
 NAME = "nvidia-smi"
 
@@ -72,37 +72,22 @@ def _describe(ask: Ask, program: str, listing: str) -> Probe:
     memory = _column(ask, program, "memory.total", int)
     drivers = _column(ask, program, "driver_version", _driver)
     divided = _column(ask, program, "mig.mode.current", _divided)
-    devices = tuple(
-        _device(
-            index, fields, capabilities.get(index), None if divided.get(index) else memory.get(index), divided
+    devices = []
+    for index, fields in sorted(rows.items()):
+        uuid, name, in_mig = fields[0], fields[-1], divided.get(index, False)
+        devices.append(
+            Device(
+                index=index,
+                uuid=uuid if uuid.startswith("GPU-") and uuid != "GPU-" else "",
+                name=NAMELESS if name.startswith("[") else name,
+                capability=capabilities.get(index) or capability_of_product(name),
+                memory_mib=None if in_mig else memory.get(index),  # the CSV has no memory of an instance
+                driver=None,
+                mig=() if in_mig else None,
+            )
         )
-        for index, fields in sorted(rows.items())
-    )
     driver = next(iter(drivers.values()), None)
-    return Probe(NAME, Outcome.FOUND, f"{len(devices)} listed", devices, driver)
-
-
-def _device(
-    index: int,
-    fields: Tuple[str, ...],
-    capability: Optional[Capability],
-    memory_mib: Optional[int],
-    divided: Dict[int, bool],
-) -> Device:
-    """Return a device.
-
-    In MIG mode ``memory_mib`` is ``None``, because nvidia-smi's CSV has no memory of an instance.
-    """
-    uuid, name = fields[0], fields[-1]
-    return Device(
-        index=index,
-        uuid=uuid if uuid.startswith("GPU-") and uuid != "GPU-" else "",
-        name=NAMELESS if name.startswith("[") else name,
-        capability=capability or capability_of_product(name),
-        memory_mib=memory_mib,
-        driver=None,
-        mig=() if divided.get(index) else None,
-    )
+    return Probe(NAME, Outcome.FOUND, f"{len(devices)} listed", tuple(devices), driver)
 
 
 def _query(ask: Ask, program: str, fields: str) -> ProcessAnswer:

@@ -11,7 +11,16 @@ import re
 from pathlib import Path
 from typing import Iterator, Mapping, Optional
 
-from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
+from builder.client.doctor.observations import (
+    ABSENT,
+    FORBIDDEN,
+    THERE,
+    Kernel,
+    Outcome,
+    PciCard,
+    Probe,
+    System,
+)
 from builder.formats.package_names import MUSL
 
 _MARKS = (

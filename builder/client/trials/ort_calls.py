@@ -13,6 +13,7 @@ import ctypes
 import glob
 import json
 import os
+import pkgutil
 import sys
 from typing import Dict, List, Optional
 
@@ -99,28 +100,9 @@ def loaded(runtime: OrtApi, provider: str) -> None:
     runtime.release("ReleaseEnv", env)
 
 
-def field(number: int, content: bytes) -> bytes:
-    """Return a length-delimited field of a protobuf message."""
-    return bytes([number << 3 | 2, len(content)]) + content
-
-
-def integer(number: int, value: int) -> bytes:
-    """Return a varint field with a value below 128."""
-    return bytes([number << 3, value])
-
-
-def value_info(name: bytes) -> bytes:
-    """Return a ``ValueInfoProto`` of one float."""
-    shape = field(2, field(1, integer(1, 1)))
-    return field(1, name) + field(2, field(1, integer(1, FLOAT) + shape))
-
-
 def model() -> bytes:
-    """Return a ``ModelProto``: IR version 8, opset 13, ``c = a + b``. Field numbers: onnx.proto."""
-    node = field(1, b"a") + field(1, b"b") + field(2, b"c") + field(4, b"Add")
-    ends = field(11, value_info(b"a")) + field(11, value_info(b"b")) + field(12, value_info(b"c"))
-    graph = field(1, node) + field(2, b"add") + ends
-    return integer(1, 8) + field(7, graph) + field(8, field(1, b"") + integer(2, 13))
+    """Return a model with one node: IR version 8, opset 13, ``c = a + b``."""
+    return pkgutil.get_data(__name__, "add.onnx") or b""
 
 
 def session(runtime: OrtApi, provider: str) -> ctypes.c_void_p:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
+from builder.client.doctor.observations import SessionTrial
 from builder.client.probe.processes import Ask, ProcessAnswer, child
 from builder.errors import LoadError, ValidationError
 from builder.files.disk import absolute
-from builder.findings.observations import SessionTrial
 from builder.formats.manifest import Manifest
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import CPU, HOSTS, LIB

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import record
-from builder.app.documentation.page_parts import PARTS
-from builder.builds.wiring import Wiring
+from builder.build.verbs.pages import PARTS
+from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeReporter
 
 LIBRARY = "  libcufft.so.11  containers 24,454  SASS 50 52 53 60 62 70 72 75 80  PTX 50 53 70  LTO IR 50"

@@ -23,10 +23,10 @@ from benchmarks.scaling import (
     simulated,
     whole,
 )
-from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
-from builder.gpu.architectures import Arch
-from builder.inside import costs
+from builder.facts.gpu.architectures import Arch
+from builder.farm import costs
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
 
@@ -179,7 +179,7 @@ def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
 
 def test_the_simulator_finds_what_builds_took() -> None:
     """The expected values are those of cold builds on two cores (docs/scaling.md)."""
-    known = costs.read(ROOT / "builder/inside/costs.tsv")
+    known = costs.read(ROOT / "builder/farm/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
     _, _, builds = (ROOT / "docs/results/scaling-builds.txt").read_text(encoding="utf-8").partition("\n\n")
     measured = [Build.parse(line) for line in builds.splitlines()]
@@ -192,7 +192,7 @@ def test_the_simulator_finds_what_builds_took() -> None:
 
 def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slots() -> None:
     """On 32 cores with 64 GiB; without the memory that attention gives back, 0.40 and 81 %."""
-    known = costs.read(ROOT / "builder/inside/costs.tsv")
+    known = costs.read(ROOT / "builder/farm/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
     found = next(row for row in rows(planned(wiring, known, "full")) if row.name == "32, 64")
     assert found.after.wall <= 0.35 * found.before.wall
@@ -200,7 +200,7 @@ def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slot
 
 
 def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:
-    known = costs.read(ROOT / "builder/inside/costs.tsv")
+    known = costs.read(ROOT / "builder/farm/costs.tsv")
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
     legacy, modern, _ = planned(wiring, known, "full")
     for units, ptx, measured in ((legacy, ["50", "50", "60", "60", "70"], 3.5), (modern, ["80"], 1)):

@@ -20,8 +20,8 @@ from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
 from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts
 from benchmarks.serving_page import dumps, page, picture, text
-from builder.builds.wiring import Wiring
 from builder.errors import ValidationError
+from builder.io.wiring import Wiring
 from tests.component.service.conftest import models
 from tests.support import ROOT
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.fatbin_format import BEGIN
-from builder.pipeline.inspect import read_file
+from builder.contents.reading import read_file
 from tests.support.factories.binaries import SASS, container, elf, image, sass
 
 SECONDS, MIB = 8, 200
@@ -25,7 +25,7 @@ the file itself."""
 READ = r"""
 import re, sys, time
 from pathlib import Path
-from builder.pipeline.inspect import read_file
+from builder.contents.reading import read_file
 
 begin = time.process_time()
 reading = read_file(sys.argv[2], Path(sys.argv[1]))

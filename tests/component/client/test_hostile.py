@@ -15,7 +15,7 @@ from tests.fuzz.client import run
 from tests.fuzz.client_cases import SURFACES
 from tests.fuzz.guard import OutsideError, confined
 
-CASES, SEED = 50, 7
+CASES, SEED = 60, 7
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -35,7 +35,7 @@ def test_an_exception_of_the_client_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_file_that_is_not_as_promised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "_take", lambda *arguments: arguments[4].clear())
+    monkeypatch.setattr(unpack, "_take", lambda *arguments: arguments[3].clear())
     (first, *_) = run(10, SEED, ("server",)).broken
     assert "does not verify" in first.reason
 

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 from builder.errors import DiskError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import part_file, replace_folder, scratch_folder
 from builder.files.disk import disk_errors
 from tests.support.faults.killed import ended, in_a_child
 
@@ -207,3 +207,40 @@ def test_a_name_is_no_pattern(tmp_path: Path) -> None:
         with part_file(tmp_path / name) as file:
             file.write(b"whole")
         assert not orphan.exists()
+
+
+def replaced(folder: Path, word: str) -> None:
+    """Put a new folder with the file ``word`` in the place of ``folder``."""
+    with scratch_folder(folder, needed=0) as fresh:
+        fresh.mkdir()
+        (fresh / word).touch()
+        replace_folder(folder, fresh)
+
+
+def test_a_folder_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    replaced(tmp_path / "made", "old")
+    replaced(tmp_path / "made", "new")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("made"), Path("made/new")]
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.EBUSY, "busy"), KeyboardInterrupt()], ids=["busy", "Ctrl-C"]
+)
+@pytest.mark.parametrize("when", [1, 2], ids=["the old folder", "the new folder"])
+def test_an_earlier_folder_that_cannot_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, when: int
+) -> None:
+    """A mount point can be emptied, but neither renamed nor removed; Ctrl-C comes between the two renames."""
+    replaced(tmp_path / "made", "old")
+    rename, seen = Path.rename, list[Path]()
+
+    def fails(path: Path, target: Path) -> Path:
+        seen.append(path)
+        if len(seen) == when:
+            raise failure
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(type(failure)):
+        replaced(tmp_path / "made", "new")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("made"), Path("made/old")]

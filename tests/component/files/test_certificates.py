@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
 from builder.files.http_opener import trusted_certificates
+from builder.io.transfer import HttpTransfer
 from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeReporter
 from tests.support.tls_server import make_certificate

@@ -1,14 +1,12 @@
-"""Factories of tar and zip archives with chosen, also wrong, headers, and of image files made of tars."""
+"""Factories of tar and zip archives with chosen, also wrong, headers."""
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import struct
 import tarfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 
 def member(name: str, data: bytes = b"", **header: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -31,53 +29,6 @@ def tar(*members: tuple[tarfile.TarInfo, bytes], end: bytes = bytes(1024)) -> by
 def files(contents: Mapping[str, bytes]) -> bytes:
     """Return a tar of plain files, given as bytes by name."""
     return tar(*(member(name, data) for name, data in contents.items()))
-
-
-def docker_save(layers: Sequence[bytes], *, drop: int | None = None) -> bytes:
-    """Return an image file in the form that ``docker save`` wrote before Docker 25.
-
-    Each layer has its own folder; a repeated layer is a link to its first file. The file of the layer with
-    the index ``drop`` is left out.
-    """
-    parts, names = [], []
-    seen: dict[bytes, str] = {}
-    for place, layer in enumerate(layers):
-        name = f"{place:064d}/layer.tar"
-        names.append(name)
-        parts.append(member(f"{place:064d}", type=tarfile.DIRTYPE))
-        if layer in seen:
-            parts.append(member(name, type=tarfile.SYMTYPE, linkname=f"../{seen[layer]}"))
-        elif place != drop:
-            parts.append(member(name, layer))
-            seen[layer] = name
-    manifest = [{"Config": "c.json", "RepoTags": ["app:1"], "Layers": names}]
-    return tar(*parts, member("manifest.json", json.dumps(manifest).encode()))
-
-
-class Layout:
-    """An OCI image layout under construction: ``contents`` holds bytes by path."""
-
-    def __init__(self) -> None:
-        self.contents: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
-
-    def blob(self, data: bytes) -> dict[str, object]:
-        """Add a blob and return its descriptor."""
-        digest = hashlib.sha256(data).hexdigest()
-        self.contents[f"blobs/sha256/{digest}"] = data
-        return {"digest": f"sha256:{digest}", "size": len(data)}
-
-    def document(self, **entries: object) -> dict[str, object]:
-        """Add a manifest or an index with these entries and return its descriptor."""
-        return self.blob(json.dumps({"schemaVersion": 2, **entries}).encode())
-
-    def image(self, *layers: bytes) -> dict[str, object]:
-        """Add an image's config, layers and manifest, and return the descriptor of the manifest."""
-        return self.document(config=self.blob(b"{}"), layers=[self.blob(layer) for layer in layers])
-
-    def index(self, *manifests: Mapping[str, object]) -> dict[str, bytes]:
-        """Return the layout's files, ``index.json`` last, as BuildKit orders them."""
-        index = json.dumps({"schemaVersion": 2, "manifests": list(manifests)}).encode()
-        return {**self.contents, "index.json": index}
 
 
 def pax_tar(records: Mapping[str, str], name: str, data: bytes) -> bytes:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from backports import zstd
 
-from builder.adapters.archive.package_archive import PackageArchive
+from builder.config.variants import Preset
+from builder.contents.package_manifest import Content, Member
 from builder.files.digest import Digest, LocalFile
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Member
-from builder.project.variants import Preset
+from builder.io.archive.package_writer import PackageWriter
 from tests.doubles import release
 from tests.support.fakes.ports import FakeReporter
 
@@ -25,8 +25,8 @@ NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
 MANIFEST = b'{"format": 1}\n'
 
 
-def archive(workers: int = 1) -> PackageArchive:
-    return PackageArchive(reporter=FakeReporter(), workers=workers)
+def archive(workers: int = 1) -> PackageWriter:
+    return PackageWriter(reporter=FakeReporter(), workers=workers)
 
 
 def accept(_: LocalFile) -> None: ...
@@ -38,9 +38,9 @@ def content(folder: Path, files: Mapping[str, bytes], manifest: bytes = MANIFEST
         file = folder / f"input{number}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-        members.append(Member(path=path, file=file, source="built", licence="LICENSE", vendor="ortpacks"))
-    digests = {path: Digest(len(data), hashlib.sha256(data).hexdigest()) for path, data in files.items()}
-    return Content(manifest=manifest, members=tuple(members), digests=digests)
+        member = Member(path=path, file=file, source="built", licence="LICENSE", vendor="ortpacks")
+        members.append(member.of_bytes(Digest(len(data), hashlib.sha256(data).hexdigest())))
+    return Content(manifest=manifest, members=tuple(members))
 
 
 FILES = {"lib/libcudnn.so.9": b"cudnn" * 999, "LICENSE": b"MIT\n", "lib/libb.so": b"\x7fELF"}

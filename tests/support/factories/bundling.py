@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import PackageArchive
-from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.wheel import record_text
-from builder.package.archive import Member
-from builder.package.describe import BinaryReport
-from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
-from builder.pipeline.gather import PackageSources, gather, originals
-from builder.project.build_plan import BuildPlan
-from builder.project.inputs import Input
+from builder.config.build_plan import BuildPlan
+from builder.config.inputs import Input
+from builder.contents.package_manifest import BinaryReport, Member
+from builder.io.archive.package_writer import PackageWriter
+from builder.io.wheel import record_text
+from builder.package.bundle import (
+    Bundled,
+    BundlePorts,
+    CheckedContent,
+    PackageSources,
+    bundle,
+    gather,
+    originals,
+)
 from tests.support.factories.packages import Trees, artifact, lock, official, report
 from tests.support.fakes.ports import FakeReporter
 
@@ -69,8 +74,7 @@ def site_in(folder: Path) -> Site:
     (folder / "dist").mkdir()
     reporter = FakeReporter()
     ports = BundlePorts(
-        archive=PackageArchive(reporter=reporter, workers=1),
-        bom=CycloneDx(),
+        writer=PackageWriter(reporter=reporter, workers=1),
         reporter=reporter,
         dist=folder / "dist",
         work=folder / "documents",

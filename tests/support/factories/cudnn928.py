@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.builds.wiring import Wiring
-from builder.project.inputs import Input, Lock, Pin
+from builder.config.inputs import Input, Lock, Pin
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 WHEEL = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")

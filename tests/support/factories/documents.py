@@ -11,14 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.binary.library_names import NVIDIA
+from builder.config.build_plan import BuildPlan, package_name
+from builder.config.variants import Origin
+from builder.contents.package_manifest import BUILT, Member, describe
+from builder.contents.required_files import ORTPACKS, SBOM, required_files
 from builder.files.digest import Digest
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout
-from builder.package.archive import BUILT, Member
-from builder.package.contents import ORTPACKS, SBOM, required_files
-from builder.package.describe import Packed, describe
-from builder.project.build_plan import BuildPlan, package_name
-from builder.project.variants import Origin
 from tests.support.factories.packages import PROVIDER, plan, report
 
 
@@ -28,7 +27,7 @@ def digest(text: str) -> Digest:
 
 
 def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]:
-    """Return every file of a plan's package, the SBOM included, sorted by path."""
+    """Return every file of a plan's package, the SBOM included, sorted by path, with made-up digests."""
     found = (
         Member(
             path=file.path,
@@ -42,13 +41,12 @@ def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]
         )
         for file in required_files(made)
     )
-    ours = (Member(path, Path("nowhere"), BUILT, "LICENSE", ORTPACKS) for path in ("LICENSE", "NOTICE", SBOM))
-    return tuple(sorted((*found, *ours), key=lambda member: member.path))
-
-
-def digests(files: Iterable[Member]) -> dict[str, Digest]:
-    """Return a made-up digest of each file by its path."""
-    return {file.path: digest(file.path) for file in files}
+    ours = (
+        Member(path=path, file=Path("nowhere"), source=BUILT, licence="LICENSE", vendor=ORTPACKS)
+        for path in ("LICENSE", "NOTICE", SBOM)
+    )
+    hashed = (member.of_bytes(digest(member.path)) for member in (*found, *ours))
+    return tuple(sorted(hashed, key=lambda member: member.path))
 
 
 def wheels(files: Iterable[Member]) -> tuple[WheelEntry, ...]:
@@ -61,8 +59,7 @@ def manifest(made: BuildPlan | None = None, layout: Layout = Layout.FULL) -> Man
     """Return the manifest of a plan's package, by default of ``packages.plan()``."""
     decided = made or plan()
     files = members(decided, layout)
-    packed = Packed(members=files, digests=digests(files), wheels=wheels(files), layout=layout)
-    return describe(decided, packed, report(), None)
+    return describe(decided, layout, files, wheels(files), report(), None)
 
 
 def changed(whole: Manifest, path: str, **values: object) -> Manifest:

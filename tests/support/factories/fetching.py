@@ -9,12 +9,11 @@ from builder.client.install.prefix import Prefix
 from builder.client.install.source import Located
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
-from builder.files.oci_opener import OciOpener
 from builder.formats.index import IndexPackage
 
 
 def web() -> Web:
-    return Web(open=OciOpener(open_url), sleep=lambda seconds: None, progress=lambda done, total: None)
+    return Web(open=open_url, sleep=lambda seconds: None, progress=lambda done, total: None)
 
 
 def fetched(package: IndexPackage, located: Located, folder: Path, through: Web | None = None) -> bytes:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from builder.binary.coverage import ContainerTally, LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
 from builder.binary.library import Inspected
-from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import DEVICES
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.table import DEVICES
 from tests.support.factories.binaries import elf
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.mirror.folder import MirrorFolder
-from builder.adapters.mirror.folder_host import FolderHost
-from builder.app.releases import releasing
-from builder.builds.wiring import Wiring
+from builder.build.verbs.releases import releasing
+from builder.config.variants import Project
 from builder.files.digest import LocalFile
-from builder.project.variants import Project
-from builder.release.assets import ReleaseHost, ReleasePlan
-from builder.release.prepare import PublishOptions, ReleaseStatus
-from builder.release.publish import converge_release, publish_release
+from builder.io.wiring import Wiring
+from builder.publish.assets import ReleaseHost, ReleasePlan
+from builder.publish.mirror import MirrorFolder
+from builder.publish.prepare import PublishOptions, ReleaseStatus
+from builder.publish.publish import converge_release, publish_release
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG, of_two_variants, ports
 from tests.support.factories.releases import write_two_packages
@@ -33,15 +32,14 @@ class Stand:
 
     def mirror(self, options: PublishOptions | None = None) -> ReleaseStatus:
         """Run the verb ``mirror`` on ``dist`` and return the release's state."""
-        return releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
+        return releasing.mirror_dist(self.shop, options or PublishOptions(), str(self.root))
 
     def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> None:
         """Put these files into the mirror as the verb does, without reading packages or writing pages."""
-        mirror = MirrorFolder(self.root)
+        mirror = MirrorFolder(self.root, self.reporter)
         plan = ReleasePlan(TAG, "", "", tuple(files))
-        with mirror.locked(lambda: None):
-            host = FolderHost(mirror, self.reporter)
-            converge_release(plan, ports(host, self.reporter), options or PublishOptions())
+        with mirror.locked():
+            converge_release(plan, ports(mirror, self.reporter), options or PublishOptions())
             mirror.finish(TAG)
 
     def release(self, tag: str = TAG) -> Path:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from cuda.bindings import nvfatbin, nvrtc
 
 from builder.binary.fatbin_format import Kind
-from builder.builds.wiring import Wiring
+from builder.io.wiring import Wiring
 from tests.support import ROOT
 
 Made = TypeVar("Made")

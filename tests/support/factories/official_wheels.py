@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from builder.builds.wiring import Wiring
+from builder.config.inputs import Input, Lock, Pin
+from builder.config.variants import Preset
 from builder.formats.json_values import json_text
 from builder.formats.manifest import CoverageEntry, FileEntry, Manifest
-from builder.project.inputs import Input, Lock, Pin
-from builder.project.variants import Preset
+from builder.io.wiring import Wiring
 from tests.doubles.wheels import record_row
 from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content

@@ -9,28 +9,17 @@ from pathlib import Path
 from builder.binary.coverage import ContainerTally, Support
 from builder.binary.elf import Elf
 from builder.binary.library import HostNeeds
-from builder.findings.finding import Finding, Severity
-from builder.formats.manifest import ModelRule
-from builder.formats.package_names import Form, Host, Layout, Profile
-from builder.gpu.architectures import Arch, Capability
-from builder.package.describe import BinaryReport
-from builder.project.bases import (
+from builder.config.build_plan import BuildPlan
+from builder.config.inputs import Input, InputKind, Lock, Pin
+from builder.config.variants import (
     Base,
-    GitSource,
-    ImageSystem,
-    ImageToolkit,
-    SuiteSystem,
-    TarballSource,
-    UnpackedToolkit,
-)
-from builder.project.build_plan import BuildPlan
-from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.required_inputs import all_inputs
-from builder.project.variants import (
     Bundle,
     Cuda,
     Cudnn,
+    GitSource,
     Images,
+    ImageSystem,
+    ImageToolkit,
     Limits,
     OnnxRuntime,
     Origin,
@@ -38,8 +27,17 @@ from builder.project.variants import (
     Preset,
     Project,
     Publish,
+    SuiteSystem,
+    TarballSource,
+    UnpackedToolkit,
     Variant,
+    all_inputs,
 )
+from builder.contents.package_manifest import BinaryReport
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.finding import Finding, Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
 from tests.doubles.wheels import record_row
 from tests.support.factories.libraries import coverage as library_coverage
 
@@ -47,8 +45,8 @@ LIMITS = Limits(
     extra_sm=Severity.WARNING,
     glibc="2.35",
     glibcxx="3.4.30",
-    cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
-    headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
+    cuobjdump=Input(InputKind.DEBIAN, "pool/n/nvidia_12.4.131_amd64.deb"),
+    headers=Input(InputKind.DEBIAN, "pool/o/ort_1.21.0_amd64.deb"),
 )
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -240,11 +238,13 @@ def _project() -> Project:
                 system=SuiteSystem(suite="bookworm", packages=()),
                 toolkit=UnpackedToolkit(
                     version="12.4",
-                    deb=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
+                    deb=Input(InputKind.DEBIAN, "pool/n/nvidia_12.4.131_amd64.deb"),
                     wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
                 ),
                 source=TarballSource(
-                    tarball=Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+                    tarball=Input(
+                        InputKind.DEBIAN, "pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"
+                    ),
                     debs={},
                     sources={},
                     wheels={},

@@ -8,7 +8,7 @@ import struct
 from backports import zstd
 
 from builder.binary.fatbin_format import Image
-from builder.binary.payloads.payload_bytes import Compression
+from builder.binary.payloads import Compression
 
 
 def unpacked(data: bytes | mmap.mmap, image: Image) -> bytes:

@@ -15,7 +15,7 @@ from unittest import mock
 from invoke.collection import Collection
 
 import tasks
-from builder.app import command_line, flags
+from builder.build.verbs import command_line, flags
 from tests.support import ROOT
 
 PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
@@ -52,7 +52,7 @@ class Place:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start the verb in a process of its own, as ./run does."""
         return subprocess.Popen(
-            [sys.executable, "-m", "builder.app.command_line", *words],
+            [sys.executable, "-m", "builder.build.verbs.command_line", *words],
             cwd=self.folder,
             env=self.env,
             text=True,

@@ -11,17 +11,15 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import PackageArchive
-from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.releases import GitHub
-from builder.adapters.retries import RetryPolicy
-from builder.config.project import load_project
+from builder.config.load import load_project
+from builder.config.variants import Project
 from builder.formats.manifest import Manifest
-from builder.project.variants import Project
-from builder.release.assets import ReleaseHost
-from builder.release.prepare import PublishOptions, PublishPorts, ReleaseStatus
-from builder.release.publish import publish_release, read_release_status
-from builder.release.signing import Signing
+from builder.publish.assets import ReleaseHost
+from builder.publish.github.http import GitHubHttp, RetryPolicy
+from builder.publish.github.releases import GitHub
+from builder.publish.prepare import PublishOptions, PublishPorts, ReleaseStatus
+from builder.publish.publish import publish_release, read_release_status
+from builder.publish.signing import Signing
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
 from tests.support.factories.releases import FakeTime, append_sum, write_package, write_two_packages
@@ -96,7 +94,6 @@ def ports(
 ) -> PublishPorts:
     return PublishPorts(
         host=host,
-        archive=PackageArchive(reporter=reporter),
         reporter=reporter,
         verify=verify,
         loader=TEMPLATES,

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.config.variants import Preset
 from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.pipeline.bundle import Bundled
-from builder.project.variants import Preset
+from builder.package.bundle import Bundled
 from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 

@@ -14,14 +14,14 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.builds.wiring import Wiring
-from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
-from builder.ports import Store
-from builder.project.bases import TarballSource, UnpackedToolkit
-from builder.project.inputs import REDIST, Input, InputKind, Lock, Pin
+from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
+from builder.config.variants import TarballSource, UnpackedToolkit
+from builder.io.store import FileStore
+from builder.io.wiring import Wiring
 
 RELEASE, NVCC = "12.4.1", "12.4.131"
 """The toolkit and its nvcc."""
@@ -34,6 +34,12 @@ _CPUINFO_PIN = Pin(
     sha256="ea760e3b1593f6e143ec8fea175ea91698495d0b354d9138ee2c682c1aebcd1d",
 )
 """Headers alone: the host library, which links the rest, is the official wheel's."""
+
+DEPENDENCIES = (
+    *("abseil_cpp", "cudnn_frontend", "cutlass", "date", "eigen", "flatbuffers", "json", "microsoft_gsl"),
+    *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
+)
+"""The lines of ``deps.txt`` whose archives can be made: what a build with an official host downloads."""
 
 _GIT = (
     *("git", "-c", "user.name=nobody", "-c", "user.email=nobody@example.org"),
@@ -85,33 +91,36 @@ class Hosts:
         }
 
 
-class _Maker:
-    def __init__(self, shop: Wiring, folder: Path) -> None:
+class Maker:
+    """A maker of what is below ``folder``: hosts, trees of a toolkit's parts, and a repository."""
+
+    def __init__(self, shop: Wiring, folder: Path, hosts: Hosts) -> None:
         base = shop.project.bases["assembled"]
         assert isinstance(base.toolkit, UnpackedToolkit)
         assert isinstance(base.source, TarballSource)
         self.toolkit, self.source, self.version = base.toolkit, base.source, base.ort_version
         self.cudart = shop.project.cuda.libraries["cudart"]
         pins = {**shop.lock.pins, _CPUINFO.key: _CPUINFO_PIN}
-        self.store: Store = shop.store(Lock(pins=pins))
-        self.folder = folder
-        self.hosts = Hosts(folder / "mirror", folder / "onnxruntime")
+        self.store: FileStore = shop.store(Lock(pins=pins))
+        self.folder, self.hosts = folder, hosts
 
-    def lay_toolkit(self) -> None:
+    def trees(self) -> dict[str, Path]:
+        """Make and return the trees of the toolkit's parts, by component."""
+        return {"cuda_nvcc": self._nvcc(), "cuda_cudart": self._cudart(), "cuda_cccl": self._cccl()}
+
+    def lay_toolkit(self, trees: Mapping[str, Path]) -> None:
         """Lay NVIDIA's list and the archives of three components below its host."""
         root = self.hosts.mirror / REDIST.removeprefix("https://")
-        trees = {"cuda_nvcc": self._nvcc(), "cuda_cudart": self._cudart(), "cuda_cccl": self._cccl()}
         listed: dict[str, object] = {"release_date": "2024-03-28", "release_label": RELEASE}
         for name, tree in trees.items():
             path = f"{name}/linux-x86_64/{tree.name}.tar.xz"
             file = root / path
             file.parent.mkdir(parents=True)
             with tarfile.open(file, "w:xz", preset=0) as archive:
-                archive.add(tree, tree.name, filter=_undated)
+                archive.add(tree, tree.name, filter=undated)
             content = file.read_bytes()
             named = {"relative_path": path, "sha256": hashlib.sha256(content).hexdigest()}
             listed[name] = {"version": NVCC, "linux-x86_64": {**named, "size": str(len(content))}}
-            shutil.rmtree(tree)
         (root / f"redistrib_{RELEASE}.json").write_text(json.dumps(listed))
 
     def _tree(self, component: str) -> Path:
@@ -166,25 +175,19 @@ class _Maker:
         tarball = self.store.fetch(self.source.tarball)
         more = ("--strip-components=1", "--exclude=*cubin*")
         subprocess.run(["tar", "-xf", tarball, "-C", repository, *more], check=True)
-        listed = repository / DEPENDENCY_LIST
+        listed = repository / "cmake/deps.txt"
         text = listed.read_text(encoding="utf-8")
-        wanted = dependency_urls(text)
         rows = (line.split(";") for line in text.splitlines() if line.count(";") == 2)
-        for name, url, sha1 in (row for row in rows if row[1] in wanted):
+        for name, url, sha1 in (row for row in rows if row[0] in DEPENDENCIES):
             file = self.hosts.mirror / url.removeprefix("https://")
             file.parent.mkdir(parents=True, exist_ok=True)
             self._archive(name, file)
             text = text.replace(sha1, hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest())
         listed.write_text(text, encoding="utf-8")
-        when = {"GIT_AUTHOR_DATE": _WHEN, "GIT_COMMITTER_DATE": _WHEN}
-        for words in (
-            ("init", "--quiet"),
-            *(("config", name, "0") for name in ("core.compression", "pack.window")),  # fetched once
-            ("add", "--all", "--force"),
-            ("commit", "--quiet", "--message", self.version),
-            ("tag", f"v{self.version}"),
-        ):
-            subprocess.run([*_GIT, *words], cwd=repository, env={**os.environ, **when}, check=True)
+        git(repository, "init", "--quiet")
+        for name in ("core.compression", "pack.window"):  # fetched once
+            git(repository, "config", name, "0")
+        tag(repository, f"v{self.version}")
 
     def _archive(self, name: str, file: Path) -> None:
         """Write the archive of a line of ``deps.txt``. CMake goes by an archive's bytes, not by its name."""
@@ -219,7 +222,7 @@ class _Maker:
         return {**_below(include, "include/"), **_lists(*target)}
 
 
-def _undated(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def undated(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Return the member without what differs from run to run, so that the engine keeps its layers."""
     return member.replace(mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
 
@@ -234,9 +237,16 @@ def _lists(name: str, alias: str = "") -> dict[str, bytes]:
     return {"CMakeLists.txt": _HEADERS.format(name=name, alias=second).encode()}
 
 
-def hosts(shop: Wiring, folder: Path) -> Hosts:
-    """Make the server's folder and the repository below ``folder``."""
-    maker = _Maker(shop, folder)
-    maker.lay_toolkit()
-    maker.lay_source()
-    return maker.hosts
+def git(repository: Path, *words: str) -> str:
+    """Run git in a repository as nobody, at ``_WHEN``, and return its output."""
+    when = {"GIT_AUTHOR_DATE": _WHEN, "GIT_COMMITTER_DATE": _WHEN}
+    argv, env = [*_GIT, *words], {**os.environ, **when}
+    return subprocess.run(argv, cwd=repository, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def tag(repository: Path, name: str) -> str:
+    """Commit all files of a repository, let the tag ``name`` lead there, and return the commit."""
+    git(repository, "add", "--all", "--force")
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", name)
+    git(repository, "tag", "--force", name)
+    return git(repository, "rev-parse", "HEAD").strip()

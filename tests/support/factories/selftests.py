@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.pipeline.selftest import SelftestBench, SelftestTrial, Tensor
-from builder.ports import Engine
+from builder.io.docker.engine import DockerEngine
+from builder.prove.selftest import SelftestBench, SelftestTrial, Tensor
 
 NO_DRIVER = (
     "cuda_call.cc:129 ... CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
@@ -47,7 +47,7 @@ def printed(**changes: object) -> str:
     return f"{LISTING}smoke\n{answer(**changes) * len(TRIALS)}"
 
 
-def bench(engine: Engine) -> SelftestBench:
+def bench(engine: DockerEngine) -> SelftestBench:
     """Return a bench on ``engine`` for which the stock outputs of any model are ``OUTPUTS``."""
     return SelftestBench(
         engine=engine,

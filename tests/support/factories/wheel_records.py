@@ -6,10 +6,8 @@ from builder.binary.coverage import cover, is_specialised
 from builder.binary.fatbin import read_containers
 from builder.binary.library import Inspected
 from builder.files.digest import Digest
-from builder.report.wheel_record import Effort, WheelRecord, record_of
+from builder.inspect.report.wheel_record import WheelRecord, record_of
 from tests.support.factories.binaries import LZ4, PTX, SASS, A, container, elf, image
-
-EFFORT = Effort(date="2026-11-23", commit=None, seconds=1.25, peak_mib=70)
 
 PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
 
@@ -43,7 +41,8 @@ def library(*units: bytes, name: str = PROVIDER) -> Inspected:
 def wheel_record(version: str, *libraries: Inspected, name: str = "onnxruntime_gpu") -> WheelRecord:
     """Return the record of a wheel for Linux with these libraries."""
     file = f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
-    return record_of(file, Digest(1_234_567, "ab" * 32), libraries, EFFORT)
+    digest = Digest(1_234_567, "ab" * 32)
+    return record_of(file, digest, libraries, date="2026-11-23", commit=None, seconds=1.25, peak_mib=70)
 
 
 def two_releases() -> tuple[WheelRecord, WheelRecord]:

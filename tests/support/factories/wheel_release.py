@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.releases import releasing
-from builder.builds.wiring import Wiring
-from builder.config.project import load_project
-from builder.release.preflight import Leniency
-from builder.release.prepare import PublishOptions
+from builder.build.verbs.releases import releasing
+from builder.config.load import load_project
+from builder.io.wiring import Wiring
+from builder.publish.preflight import Leniency
+from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import official_wheels as official
 from tests.support.factories.publishing import TAG
@@ -35,7 +35,7 @@ class WheelShop:
         return self.shop.dist
 
     def mirror(self, tag: str = TAG, *, replaces: bool = False) -> None:
-        releasing.mirror_dist(self.shop, replace(LENIENT, tag=tag, replace=replaces), self.root)
+        releasing.mirror_dist(self.shop, replace(LENIENT, tag=tag, replace=replaces), str(self.root))
 
     def publish(self, github: GitHubDouble) -> None:
         project = releasing.with_target(self.shop, github.url, REPOSITORY)
@@ -67,8 +67,9 @@ def open_wheel_shop(
         providers={"cpu": project.providers["cpu"]},
     )
     shop.env["GITHUB_TOKEN"] = TOKEN  # type: ignore[index]
-    for name in ("write_client", "_add_runtime_layer", "verify", "verifier"):
+    for name in ("write_client", "_add_runtime_layer"):
         monkeypatch.setattr(releasing, name, lambda *_: None)
+    monkeypatch.setattr("builder.prove.verify.Verifier.verify", lambda *_: None)
     shop.sleep = lambda seconds: None  # GitHub wants a second between two writes, its double none
     for variant, changes in packages.items():
         name = f"ortpacks-{variant}-1.23.2-cuda12.9-linux-x64"

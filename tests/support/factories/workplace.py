@@ -6,7 +6,7 @@ Wheels unpack into trees of small valid ELF libraries, which the real code reads
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -14,18 +14,20 @@ from urllib.request import Request, urlopen
 import pytest
 
 from builder.binary.library_names import must_hold_code
-from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.builds.wiring import Wiring
-from builder.inside.storage import served
-from builder.pipeline.plan import PlanOptions
-from builder.pipeline.selftest import SelftestBench, SelftestTrial
-from builder.ports import Completed, ImageBuild, Reporter
-from builder.project.inputs import Input, Lock
-from builder.project.variants import Origin
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.plan import PlanOptions
+from builder.config.inputs import Input, Lock, Pin
+from builder.config.variants import Origin
+from builder.console import Reporter
+from builder.farm.storage import served
+from builder.io.docker.engine import ImageBuild
+from builder.io.process import Completed
+from builder.io.wiring import Wiring
+from builder.prove.selftest import SelftestBench
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.cubins import working
 from tests.support.factories.packages import ORT, WHEELS, Trees, pinned
-from tests.support.factories.selftests import TRIALS, bench, printed
+from tests.support.factories.selftests import bench, printed
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
 LEGACY = (50, 52, 60, 61, 70)
@@ -41,11 +43,12 @@ def library(path: str, sm: Sequence[int] = (50, 60, 70)) -> bytes:
     return elf(code, soname=None if "onnxruntime" in path else name)
 
 
-@dataclass
 class Trove(FakeStore):
     """A store whose wheels unpack into ``Trees``; ``asked`` lists the specs of the requested inputs."""
 
-    asked: list[str] = field(default_factory=list)
+    def __init__(self, folder: Path, pins: Lock) -> None:
+        super().__init__(folder, pins)
+        self.asked: list[str] = []
 
     def fetch(self, item: Input) -> Path:
         self.asked.append(item.spec)
@@ -68,7 +71,9 @@ class Site:
         self.reporter = FakeReporter()
         self.shop = Wiring(root, dist=self.dist, reporter=self.reporter)
         self.shop.env = {**self.shop.env, "ORTPACKS_CACHE": str(cache)}
-        self.store = Trove(cache, pinned(self.shop.project))
+        pins = pinned(self.shop.project).pins
+        whole = {key: Pin(revision="f" * 40) if key.startswith("git:") else pin for key, pin in pins.items()}
+        self.store = Trove(cache, Lock(whole))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
         self.engine = FakeEngine(answer=Completed(code=0, stdout=printed(), stderr=""), on_build=self._export)
@@ -76,7 +81,6 @@ class Site:
         self.use(self.engine)
         self.shop.__dict__["store"] = self._store
         self.shop.__dict__["rootfs"] = self._rootfs
-        self.shop.__dict__["trials"] = self._trials
 
     def use(self, engine: FakeEngine) -> None:
         self.shop.__dict__["engine"] = engine
@@ -87,10 +91,6 @@ class Site:
     def built(self) -> list[str]:
         """Return the stages that were built, in order."""
         return [request.target for request in self.engine.builds]
-
-    def _trials(self, store: Trove) -> tuple[SelftestTrial, ...]:
-        """Return two made-up trials, as the real ones need real wheels."""
-        return TRIALS
 
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
         assert lock.pins.items() <= self.store.pins.pins.items()
@@ -151,7 +151,7 @@ class StubTools:
 
 def with_tools(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(StubTools, "site", site, raising=False)
-    monkeypatch.setattr("builder.builds.variant_build.CheckTools", StubTools)
+    monkeypatch.setattr("builder.build.variant_build.CheckTools", StubTools)
     return site
 
 

@@ -8,18 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from builder.builds.wiring import Wiring
+from builder.config.inputs import DebianPackage, Input, Lock
 from builder.errors import BuilderError, ToolMissingError, TransferError
-from builder.ports import (
-    Completed,
-    ContainerRun,
-    EngineFacts,
-    EngineResource,
-    ImageBuild,
-    IndexEntry,
-    PushedImage,
-)
-from builder.project.inputs import DebianPackage, Input, Lock
+from builder.io.debian.apt_mirror import AptMirrors
+from builder.io.debian.rootfs import DebianRootfs
+from builder.io.docker.engine import ContainerRun, DockerEngine, EngineFacts, EngineResource, ImageBuild
+from builder.io.docker.registry import IndexEntry, PushedImage
+from builder.io.process import Completed, ProcessRunner
+from builder.io.store import FileStore
+from builder.io.wiring import Wiring
 
 
 @dataclass
@@ -55,7 +52,7 @@ def reported(wiring: Wiring) -> list[str]:
 
 
 @dataclass
-class FakeRunner:
+class FakeRunner(ProcessRunner):
     """A runner with answers by program, or by the first three words of a command; an error is raised."""
 
     answers: Mapping[str, Completed | BuilderError] = field(default_factory=dict)
@@ -85,7 +82,7 @@ class FakeRunner:
 
 
 @dataclass
-class FakeEngine:
+class FakeEngine(DockerEngine):
     """An engine with given images, registry and answers of containers."""
 
     images: set[str] = field(default_factory=set)
@@ -175,12 +172,13 @@ class NoEngine(FakeEngine):
         raise ToolMissingError("No Docker engine answers.")
 
 
-@dataclass
-class FakeStore:
+class FakeStore(FileStore):
     """A store whose inputs lie in a folder under the last part of their spec."""
 
-    folder: Path
-    pins: Lock = field(default_factory=lambda: Lock(pins={}))
+    def __init__(self, folder: Path, pins: Lock | None = None) -> None:
+        self.pins = pins or Lock(pins={})
+        super().__init__(cache=folder, lock=self.pins, sources={}, reporter=FakeReporter())
+        self.folder = folder
 
     def fetch(self, item: Input) -> Path:
         path = self.folder / item.spec.rsplit("/", maxsplit=1)[-1]
@@ -197,14 +195,18 @@ class FakeStore:
         return 0, 0
 
 
-@dataclass
-class FakeRootfs:
+class FakeRootfs(DebianRootfs):
     """Root file systems that are files of one line of text; a slim one is a tar of this file."""
 
-    folder: Path
-    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    version: str = "1"
-    """Version of every Debian package in a root file system."""
+    def __init__(self, folder: Path) -> None:
+        mirrors = AptMirrors(folder=folder)
+        super().__init__(
+            cache=folder, runner=FakeRunner(), mirrors=mirrors, reporter=FakeReporter(), root=False
+        )
+        self.folder = folder
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.version = "1"
+        """Version of every Debian package in a root file system."""
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         self.asked.append((suite, tuple(packages)))

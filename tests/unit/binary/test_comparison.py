@@ -10,7 +10,7 @@ import pytest
 from builder.binary.comparison import Effect, code_sizes, compare
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
-from builder.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import PTX, SASS, container, image, sass
 from tests.support.factories.libraries import PLAIN, covered
 

@@ -16,8 +16,8 @@ from builder.binary.coverage import (
 )
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
-from builder.gpu.architectures import Arch, Capability
-from builder.gpu.table import CAPABILITIES
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.table import CAPABILITIES
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,

@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from builder.binary.coverage import LibraryCoverage, cover
-from builder.binary.cuobjdump import count_images
 from builder.binary.fatbin import read_containers
 from builder.binary.library import read_library
-from builder.gpu.architectures import Arch, Capability
+from builder.contents.cuobjdump import count_images
+from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import (
     LTOIR,
     PTX,

@@ -12,8 +12,8 @@ from builder.binary import fatbin, fatbin_format
 from builder.binary.elf_headers import ElfError, read_sections
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
-from builder.binary.payloads.payload_bytes import Compression
-from builder.gpu.architectures import Arch
+from builder.binary.payloads import Compression
+from builder.facts.gpu.architectures import Arch
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 from backports import zstd
 
-from builder.binary import kernels
-from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder
-from builder.binary.payloads.payload_bytes import Compression
+from builder.binary import payloads
+from builder.binary.payloads import CUBIN, FAR, PTX, CodeFinder, Compression
 
 EMPTY = b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0"
 
@@ -19,7 +18,7 @@ NO_KERNEL = b"//\n.version 8.8\n.target sm_50\n.address_size 64\n"
 
 
 def _has_code(kind: bytes, stored: bytes, packed: Compression = Compression.NONE, size: int = 900) -> bool:
-    return CodeFinder().holds_code(kind, packed, lambda most: stored[:most], size)
+    return CodeFinder().holds_code(kind, packed, stored, 0, len(stored), size)
 
 
 def _lz4(literals: bytes, again: bytes = b"") -> bytes:
@@ -79,10 +78,10 @@ def test_what_is_too_large_to_be_unpacked_counts_as_code() -> None:
 
 
 def test_so_many_different_images_are_unpacked_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "MOST_UNPACKED", 2)
+    monkeypatch.setattr(payloads, "MOST_UNPACKED", 2)
     finder = CodeFinder()
 
     def found(stored: bytes) -> bool:
-        return finder.holds_code(CUBIN, Compression.NONE, lambda most: stored[:most], len(stored))
+        return finder.holds_code(CUBIN, Compression.NONE, stored, 0, len(stored), len(stored))
 
     assert [found(EMPTY + bytes([n])) for n in (1, 2, 3, 1)] == [False, False, True, False]

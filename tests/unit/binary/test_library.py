@@ -9,11 +9,11 @@ import pytest
 
 from builder.binary.coverage import Support
 from builder.binary.elf import NO_SYMBOLS
-from builder.binary.kinds.file_kinds import HEAD, FileKind
+from builder.binary.file_kinds import HEAD, FileKind
 from builder.binary.library import Reading, read_library, unreadable
 from builder.binary.library_names import is_library, is_named_like_a_library
-from builder.findings.finding import Code, Finding
-from builder.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.finding import Code, Finding
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 
 PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builder.binary.coverage import is_specialised
-from builder.binary.library_names import must_hold_code
-from builder.package.contents import vendor_of
+from builder.binary.library_names import cuda_major, must_hold_code
+from builder.contents.required_files import vendor_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,26 @@ def test_what_a_name_tells(name: str, vendor: str, specialised: bool, code: bool
     assert vendor_of(name) == vendor
     assert is_specialised(f"lib/{name}") is specialised
     assert must_hold_code(name) is code
+
+
+@pytest.mark.parametrize(
+    ("name", "major"),
+    [
+        ("libcudart.so.12", "12"),
+        ("libcudart.so.11.0", "11"),
+        ("libcublas.so.13", "13"),
+        ("libcublasLt.so.13", "13"),
+        ("libcufft.so.12", None),  # CUDA 13's
+        ("libcurand.so.10", None),
+        ("libcuda.so.1", None),
+        ("libcudnn.so.9", None),
+        ("cublas64_12.dll", "12"),
+        ("CUBLASLT64_13.dll", "13"),
+        ("cudart64_110.dll", "11"),
+        ("cufft64_11.dll", None),
+        ("nvrtc64_120_0.dll", None),
+    ],
+)
+def test_the_version_of_cuda_in_a_name(name: str, major: str | None) -> None:
+    """Names: the wheels of CUDA 11.8, 12.9 and 13.0, and NEEDED of 1.23.2 and 1.31.1."""
+    assert cuda_major(name) == major

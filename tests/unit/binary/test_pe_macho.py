@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.binary.pe_macho import read_foreign
-from builder.findings.finding import Code, Finding
-from builder.rules.foreign_libraries import check_foreign
+from builder.contents.rules.foreign_libraries import check_foreign
+from builder.finding import Code, Finding
 from tests.support.factories.binaries import elf
 from tests.support.factories.repacked import COREML, arm64, dll, dylib
 

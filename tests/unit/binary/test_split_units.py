@@ -11,11 +11,11 @@ import pytest
 from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
-from builder.findings.finding import Severity
-from builder.gpu.architectures import Arch, Capability
-from builder.onnxruntime.units import expected_unit_sets, observed_unit_sets
-from builder.project.variants import Variant
-from builder.rules.device_code import check_provider
+from builder.config.variants import Variant
+from builder.contents.rules.device_code import check_provider
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.ort.units import expected_unit_sets, observed_unit_sets
+from builder.finding import Severity
 from tests.support.factories.binaries import BLACKWELL, SASS, A, container, elf, image
 
 WHOLE = "75 80 86 89 90a 120a"

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from builder.binary.coverage import Support
-from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.file_kinds import FileKind
 from builder.binary.library import Inspected, read_library
 from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
-from builder.gpu.architectures import Arch, Capability
-from builder.report.sentences import parts_notes
+from builder.contents.sentences import parts_notes
+from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, patched, sass
 from tests.support.factories.libraries import coverage
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from builder.config.project import load_project
+from builder.config.load import load_project
 from builder.errors import ConfigError
 from tests.support import ROOT
 

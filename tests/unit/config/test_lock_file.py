@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.config.project import parse_lock, render_lock
+from builder.config.inputs import Lock, Pin
+from builder.config.load import parse_lock, render_lock
 from builder.errors import ConfigError
-from builder.project.inputs import Lock, Pin
 from tests.unit.config.config_cases import LOCK_TEXT, ZEROS, Case, changed, read_cases
 
 LOCK = Lock(
@@ -47,3 +47,12 @@ def test_a_wrong_lock_names_line_and_key(case: Case) -> None:
         parse_lock(changed((case.old, case.new), text=LOCK_TEXT), "inputs.lock")
     assert type(caught.value).__name__ == case.kind
     assert caught.value.problems == tuple(f"inputs.lock:{line}" for line in case.lines)
+
+
+@pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish"])
+def test_the_password_of_a_git_url_is_not_shown(password: str) -> None:
+    key = f"git:https://ada:{password}@github.com/microsoft/onnxruntime@v1.23.2"
+    with pytest.raises(ConfigError, match=r'inputs\["git:https://') as caught:
+        parse_lock(changed(("wheel:cmake==3.31.6", key), text=LOCK_TEXT), "inputs.lock")
+    assert "ada" not in str(caught.value)
+    assert "fish" not in str(caught.value)

@@ -160,3 +160,15 @@ def test_no_variant_at_all() -> None:
         ValidationError,
         ["52: variants: at least one item is needed (found an empty mapping)"],
     )
+
+
+@pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish", "sword fish"])
+@pytest.mark.parametrize("written", ['git: "{}"', '"{}": 1', '"git:{}": 1'])
+def test_the_password_of_a_git_url_is_not_shown(password: str, written: str) -> None:
+    """Also where the URL is a key, because the blank after the colon was forgotten."""
+    url = f"https://ada:{password}@github.com/microsoft/onnxruntime@v1.23.2"
+    old = "git: https://github.com/microsoft/onnxruntime@v1.23.2"
+    said = "\n".join(error_of(changed((old, written.format(url))))[1])
+    assert "https://" in said
+    assert "ada" not in said
+    assert "fish" not in said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from builder.config.project import load_project, parse_lock
+from builder.config.load import load_project, parse_lock
 from builder.errors import ConfigError
 from tests.support import ROOT
 

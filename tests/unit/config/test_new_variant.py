@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.app.planning import BAKE_FOLDER
-from builder.builds.python_wheels import MODELS
-from builder.config.new_variant import with_variant
-from builder.config.project import load_project
-from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
-from builder.gpu.architectures import Arch
-from builder.wheels.package_wheels import WHEELS
+from builder.build.own_programs import MODELS
+from builder.config.load import load_project, with_variant
+from builder.errors import CompatibilityError, ConfigError, ValidationError
+from builder.facts.gpu.architectures import Arch, architectures
+from builder.publish.wheels.package_wheels import WHEELS
 from tests.unit.config.config_cases import SAMPLE
 
 
@@ -25,7 +23,7 @@ def added(old: str, new: str) -> list[str]:
 
 def test_an_entry_is_two_lines_behind_the_last_and_all_else_stays(root: Path) -> None:
     text = (root / "variants.yaml").read_text(encoding="utf-8")
-    new, project = with_variant(text, "v.yaml", "tiny", ["120", "75", "86"])
+    new, project = with_variant(text, "v.yaml", "tiny", architectures("120,75,86"))
     assert added(text, new) == [
         "+   tiny:",
         "+     sm: [120, 75, 86]",
@@ -48,35 +46,34 @@ def test_lines_comments_and_indents_are_the_files_own() -> None:
     head, tail = SAMPLE[:start].replace("\n", "\r\n"), SAMPLE[end:].replace("\n", "\r\n")
     comment = "         # of the last one\r\n\r\n# of what follows\r\n"
     text = f"{head}variants:\r\n{body}{comment}{tail}"
-    new, _ = with_variant(text, "v.yaml", "tiny", ["90a"])
+    new, _ = with_variant(text, "v.yaml", "tiny", [Arch(9, 0, "a")])
     entry = "     tiny:\r\n         sm: [90a]\r\n         generations: [Hopper]\r\n"
     where = text.index("\r\n# of what follows")
     assert new == text[:where] + entry + text[where:]
 
 
-OF_VERBS = (BAKE_FOLDER, MODELS, WHEELS, "atlas", "inspect", "rebuild")
+OF_VERBS = (MODELS, WHEELS, "atlas", "inspect", "rebuild")
 """Folders in ``dist`` that verbs make."""
 
 
 @pytest.mark.parametrize(
     ("name", "sm", "kind", "said"),
     [
-        ("legacy", ["75"], ValidationError, "v.yaml: a package is called legacy already"),
-        ("cpu", ["75"], ValidationError, "v.yaml: a package is called cpu already"),
-        ("Tiny", ["75"], ValidationError, "variants.Tiny: not a variant's name"),
-        ("a: b", ["75"], ValidationError, "not a variant's name"),
-        *((name, ["75"], ValidationError, "not a variant's name") for name in OF_VERBS),
-        ("tiny", ["91"], ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
-        ("tiny", [""], SchemaError, "variants.tiny.sm[0]: not an architecture"),
-        ("tiny", ["88"], CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),
+        ("legacy", "75", ValidationError, "v.yaml: a package is called legacy already"),
+        ("cpu", "75", ValidationError, "v.yaml: a package is called cpu already"),
+        ("Tiny", "75", ValidationError, "variants.Tiny: not a variant's name"),
+        ("a: b", "75", ValidationError, "not a variant's name"),
+        *((name, "75", ValidationError, "not a variant's name") for name in OF_VERBS),
+        ("tiny", "91", ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
+        ("tiny", "88", CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),
     ],
 )
 def test_what_the_file_would_be_refused_for_is_refused(
-    name: str, sm: list[str], kind: type[ConfigError], said: str, root: Path
+    name: str, sm: str, kind: type[ConfigError], said: str, root: Path
 ) -> None:
     text = (root / "variants.yaml").read_text(encoding="utf-8")
     with pytest.raises(kind) as caught:
-        with_variant(text, "v.yaml", name, sm)
+        with_variant(text, "v.yaml", name, architectures(sm))
     assert said in caught.value.problems[0]
 
 
@@ -85,4 +82,4 @@ def test_a_file_in_one_line_is_left_to_its_author(root: Path) -> None:
     section = text[text.index("variants:\n") : text.index("providers:")]
     flow = "variants: {tiny: {sm: [75], generations: [Turing]}}\n"
     with pytest.raises(ValidationError, match="are not written with each key on its own line"):
-        with_variant(text.replace(section, flow), "v.yaml", "other", ["86"])
+        with_variant(text.replace(section, flow), "v.yaml", "other", [Arch(8, 6)])

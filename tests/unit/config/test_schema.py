@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.project import load_project, parse_lock
+from builder.config.load import load_project, parse_lock
 from builder.errors import ConfigError
-from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
+from builder.facts.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.support.schemas import schema
 from tests.unit.config.config_cases import LOCK_TEXT, PATCHES, SAMPLE, Case, changed, read_cases
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.project import load_project, pick_variants
+from builder.config.inputs import Input, InputKind
+from builder.config.load import load_project, pick_variants
+from builder.config.variants import ImageSystem, Limits, Origin, Oversize, Preset, TarballSource, Variant
 from builder.errors import NothingToDoError, ValidationError
-from builder.findings.finding import Severity
+from builder.facts.gpu.architectures import Arch
+from builder.finding import Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
-from builder.gpu.architectures import Arch
-from builder.project.bases import ImageSystem, TarballSource
-from builder.project.inputs import Input, InputKind
-from builder.project.variants import Limits, Origin, Oversize, Preset, Variant
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
@@ -37,8 +36,8 @@ def test_a_good_file_becomes_values() -> None:
         extra_sm=Severity.ERROR,
         glibc="2.35",
         glibcxx="3.4.30",
-        cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
-        headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
+        cuobjdump=Input(InputKind.DEBIAN, "pool/n/nvidia_12.4.131_amd64.deb"),
+        headers=Input(InputKind.DEBIAN, "pool/o/ort_1.21.0_amd64.deb"),
     )
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
     assert project.bundle.layouts == (Layout.FULL, Layout.THIN)

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from builder.adapters.signing_keys import KeySigner
 from builder.client.install.prefix import Prefix
 from builder.client.install.signed import Trust
 from builder.errors import ConfigError, IntegrityError, ParseError
 from builder.formats.index import loads
 from builder.formats.json_values import parse_json
 from builder.formats.trust import LIMIT, TARGETS, canonical, read_root, read_targets
-from builder.release.signing import key_id
+from builder.publish.signing import Signer, key_id
 from tests.support import ROOT
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, targets
 
@@ -46,7 +45,7 @@ def packed(signed: object, *signatures: tuple[str, bytes]) -> bytes:
     return json.dumps({"signatures": entries, "signed": signed}).encode()
 
 
-def by(signer: KeySigner, signed: object, name: str = "") -> tuple[str, bytes]:
+def by(signer: Signer, signed: object, name: str = "") -> tuple[str, bytes]:
     """Return a signature under the signer's key id, or under ``name``."""
     return name or key_id(signer.public), signer.sign(canonical(signed))
 

@@ -11,14 +11,20 @@ import pytest
 
 from builder.binary.coverage import ContainerTally, Support
 from builder.binary.library import HostNeeds
+from builder.config.build_plan import BuildPlan
+from builder.contents.package_manifest import (
+    BinaryReport,
+    Member,
+    compare,
+    describe,
+    installed_members,
+    promised,
+)
 from builder.errors import ParseError, SchemaError, ValidationError
-from builder.files.digest import Digest
+from builder.facts.gpu.architectures import Arch, Capability
 from builder.formats.json_values import from_json, json_text
 from builder.formats.manifest import MANIFEST_LIMIT, Driver, Manifest, WheelEntry, loads
 from builder.formats.package_names import Layout, Profile
-from builder.gpu.architectures import Arch, Capability
-from builder.package.archive import Member
-from builder.package.describe import Packed, compare, describe, installed_members, promised
 from tests.support import ROOT
 from tests.support.factories.packages import PROVIDER, official, plan, report
 from tests.support.schemas import schema
@@ -35,8 +41,8 @@ PATHS = {
 WHEEL = WheelEntry("wheel:nvidia-cudnn-cu12==9.10.2.21", "nvidia_cudnn_cu12-9.10.2.21.whl", 7, "cd" * 32)
 
 
-def packed(layout: Layout = Layout.FULL) -> Packed:
-    members = [
+def members(layout: Layout = Layout.FULL) -> list[Member]:
+    return [
         Member(
             path=path,
             file=Path(path),
@@ -45,20 +51,26 @@ def packed(layout: Layout = Layout.FULL) -> Packed:
             vendor="ortpacks" if source == "built" else "nvidia",
             member=None if source == "built" else f"nvidia/cudnn/{path}",
             packed=layout is Layout.FULL or source == "built",
+            size=len(path),
+            sha256="ab" * 32,
         )
         for path, source in PATHS.items()
     ]
-    digests = {path: Digest(len(path), "ab" * 32) for path in PATHS}
-    return Packed(members=tuple(members), digests=digests, wheels=(WHEEL,), layout=layout)
+
+
+def described(
+    made: BuildPlan, read: BinaryReport, layout: Layout = Layout.FULL, revision: str | None = None
+) -> Manifest:
+    return describe(made, layout, members(layout), (WHEEL,), read, revision)
 
 
 def made() -> Manifest:
-    return describe(plan(), packed(), report(), "sha256:" + "0" * 64)
+    return described(plan(), report(), revision="sha256:" + "0" * 64)
 
 
 def test_what_is_written_fits_the_schema_and_comes_back() -> None:
-    thin = describe(plan(), packed(Layout.THIN), report(), None)
-    for manifest in (made(), thin, describe(official(), packed(), report(), None)):
+    thin = described(plan(), report(), Layout.THIN)
+    for manifest in (made(), thin, described(official(), report())):
         schema("manifest").validate(json.loads(json_text(manifest)))
         assert loads(json_text(manifest), "x") == manifest
 
@@ -137,7 +149,7 @@ def test_it_says_what_was_planned_and_what_was_found() -> None:
 
 
 def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
-    value = json.loads(json_text(describe(plan(), packed(Layout.THIN), report(), None)))
+    value = json.loads(json_text(described(plan(), report(), Layout.THIN)))
     assert (value["layout"], value["name"]) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
     assert value["wheels"] == [
         {
@@ -160,8 +172,8 @@ def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels(
     [({"base": "nvidia", "profile": Profile.FULL}, "12.9"), ({"base": "assembled"}, "12.4")],
 )
 def test_the_toolkit_is_the_compilers_that_ran(changes: dict[str, object], toolkit: str) -> None:
-    assert describe(plan(**changes), packed(), report(), None).toolkit == toolkit
-    assert describe(official(**changes | {"profile": None}), packed(), report(), None).toolkit == "official"
+    assert described(plan(**changes), report()).toolkit == toolkit
+    assert described(official(**changes | {"profile": None}), report()).toolkit == "official"
 
 
 def test_the_driver_is_that_of_the_code_found() -> None:
@@ -169,9 +181,9 @@ def test_the_driver_is_that_of_the_code_found() -> None:
     branch before Turing."""
     (provider,) = report().coverage
     turing = replace(report(), coverage=(replace(provider, sass=(Arch(7, 5),)),))
-    assert describe(plan(), packed(), turing, None).driver == Driver("525.60.13", None)
+    assert described(plan(), turing).driver == Driver("525.60.13", None)
     packed_tight = replace(report(), coverage=(replace(provider, zstd=True),))
-    assert describe(plan(), packed(), packed_tight, None).driver == Driver("550.54.14", "580")
+    assert described(plan(), packed_tight).driver == Driver("550.54.14", "580")
 
 
 def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Path) -> None:
@@ -215,6 +227,13 @@ def test_a_wrong_manifest_is_told_by_key_and_never_a_traceback(change: dict[str,
     with pytest.raises((SchemaError, ValidationError), match=f"^a.tar.zst: manifest.json.*{told}"):
         loads(text, "a.tar.zst")
     assert not schema("manifest").is_valid(json.loads(text))
+
+
+def test_values_that_contradict_each_other_are_those_of_a_damaged_manifest() -> None:
+    """The client takes a ``SchemaError`` for a damaged package, an unknown format for a newer one."""
+    text = json.dumps({**json.loads(json_text(made())), "driver": None})
+    with pytest.raises(SchemaError, match="driver: there must be one with provider cuda"):
+        loads(text, "a.tar.zst")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"format": 2'])
@@ -262,16 +281,14 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
         needs=HostNeeds("2.34", "3.4.29"),
     )
     assert [(finding.path, finding.wanted, finding.got) for finding in compare(manifest, seen)] == [
-        ("capabilities.5.0", "native", "none"),
-        (f"coverage.{PROVIDER}", "54 containers, SASS [50 52 60 61 70], PTX []", "nothing"),
-        ("driver", "floor 525.60.13, ceiling 580", "floor 525.60.13, ceiling none"),
-        (
-            f"files.{PROVIDER}",
-            "SONAME none, NEEDED [libcudart.so.12 libcudnn.so.9 libc.so.6]",
-            "SONAME none, NEEDED []",
-        ),
         ("glibc", "2.17", "2.34"),
-        ("glibcxx", "none", "3.4.29"),
+        ("glibcxx", "nothing", "3.4.29"),
+        ("driver.ceiling", "580", "nothing"),
+        ("capabilities.5.0", "native", "none"),
+        (f"{PROVIDER} SASS", "50 52 60 61 70", "nothing"),
+        (f"{PROVIDER} PTX", "none", "nothing"),
+        (f"{PROVIDER} containers", "54", "nothing"),
+        (f"{PROVIDER} needed", "libcudart.so.12 libcudnn.so.9 libc.so.6", "nothing"),
     ]
 
 
@@ -281,5 +298,5 @@ def test_the_driver_is_one_that_compiles_the_ptx_of_a_promised_gpu() -> None:
     jit = {device: ContainerTally(0, 54, 0) for device in provider.tally}
     for tally, floor in ((jit, "575.51.03"), (provider.tally, "525.60.13")):
         library = replace(provider, path="lib/libx.so", isa=(8, 8), tally=tally)
-        found = describe(plan(), packed(), replace(report(), coverage=(provider, library)), None)
+        found = described(plan(), replace(report(), coverage=(provider, library)))
         assert found.driver == Driver(floor, "580")

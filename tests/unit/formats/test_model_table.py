@@ -7,16 +7,15 @@ import json
 import pytest
 
 from builder.errors import ConfigError
-from builder.formats.manifest import ModelRule
-from builder.formats.model_table import loads
+from builder.formats.manifest import ModelRule, loads_models
 
 ROW = {"model": "m", "device": "gpu"}
 
 
 def test_a_floor_that_a_line_leaves_out_is_0() -> None:
     lines = [{"model": "large", "device": "gpu", "vram_mib": 12000}, {"model": "small", "device": "cpu"}]
-    table = loads(json.dumps({"models": lines}), "app.json")
-    assert table.models == (ModelRule("large", "gpu", vram_mib=12000), ModelRule("small", "cpu"))
+    table = loads_models(json.dumps({"models": lines}), "app.json")
+    assert table == (ModelRule("large", "gpu", vram_mib=12000), ModelRule("small", "cpu"))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +43,6 @@ def test_a_floor_that_a_line_leaves_out_is_0() -> None:
 )
 def test_what_is_no_table_is_told_by_its_place(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        loads(text, "app.json")
+        loads_models(text, "app.json")
     assert said in str(refused.value)
     assert "app.json" in str(refused.value)

@@ -12,7 +12,7 @@ from tuf.api.metadata import Metadata
 
 from builder.errors import IntegrityError
 from builder.formats.trust import TARGETS, canonical, read_root, read_targets, require_fresh
-from builder.release.signing import key_id
+from builder.publish.signing import key_id
 from tests.support.factories.signing import ALICE, BOB, CI, FIRST, NOW, key, root, targets
 from tests.support.json_texts import changed
 

@@ -13,8 +13,8 @@ from ortpacks_runtime.places import fitting
 from ortpacks_runtime.providers import ProviderError
 from ortpacks_runtime.settings import Settings
 
-from builder.gpu.architectures import Capability
-from builder.gpu.device_profiles import profile_of
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.devices import profile_of
 
 MAXWELL = "GPU-11111111-2222-3333-4444-555555555555"
 

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from builder.client.commands import observe
+from builder.client.cli import FORMAT
+from builder.client.commands import doctor
 from builder.client.commands.doctor import answer_doctor
-from builder.client.context import ClientOptions, CommandAnswer
+from builder.client.context import CommandAnswer
+from builder.client.doctor.observations import SessionTrial
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
-from builder.findings.observations import SessionTrial
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION
@@ -69,7 +70,13 @@ def manifest_in(folder: Path) -> Written:
 def examined(home: Machine, root: Path, driver: dict[str, str] | None = None, **env: str) -> CommandAnswer:
     around = machine(root, env=env, **(driver or {}))  # type: ignore[arg-type]
     context = replace(home.context(), surroundings=lambda: around)
-    return answer_doctor(context, ClientOptions(Prefix(home.prefix), None))
+    return answer_doctor(context, Prefix(home.prefix))
+
+
+def require_schema(answer: CommandAnswer) -> None:
+    """Raise for an answer that, below its head, does not follow the schema."""
+    whole = {"format": FORMAT, "command": "doctor", **answer.value}
+    schema("client").validate(json.loads(json.dumps(whole)))
 
 
 def codes(answer: CommandAnswer) -> list[str]:
@@ -123,8 +130,8 @@ def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
     folder = install(home, tmp_path / "release")
     (folder / HOST).write_bytes(b"damaged, which nobody looks at")
     around = machine(tmp_path / "root", env={}, **driver)  # type: ignore[arg-type]
-    options = ClientOptions(Prefix(home.prefix), None, said=said)
-    answer = answer_doctor(replace(home.context(), surroundings=lambda: around), options)
+    context = replace(home.context(), surroundings=lambda: around)
+    answer = answer_doctor(context, Prefix(home.prefix), said=said)
     assert (codes(answer), answer.code) == (wanted, 6)
 
 
@@ -180,14 +187,14 @@ def test_a_transformer_in_a_lean_package(
     assert home.run("install", "--index", str(index)) == 0, home.err
     model = put(tmp_path / "minilm.onnx", ort_calls.model())
     around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
-    options = ClientOptions(Prefix(home.prefix), None, models=(str(model),))
-    answer = answer_doctor(replace(home.context(), surroundings=lambda: around), options)
+    context = replace(home.context(), surroundings=lambda: around)
+    answer = answer_doctor(context, Prefix(home.prefix), models=(str(model),))
     assert {"D211", "D404"} <= set(codes(answer))
     text = "\n".join(answer.lines)
     assert f"D404 error: {model} does not open with cuda: {why}." in text
     assert "-lean-linux-x64 has no kernel for com.microsoft.BiasGelu" in text
     assert f"  {model} does not open with cuda" in answer.lines
-    schema("client").validate(json.loads(json.dumps(answer.value)))
+    require_schema(answer)
     assert asked == ["compute", "open"]
 
 
@@ -300,7 +307,7 @@ def test_what_stands_between_the_package_and_an_application(
     for name in ("onnxruntime-1.20.1", "onnxruntime_gpu-1.20.1"):
         put(tmp_path / "site" / f"{name}.dist-info/METADATA")
     folder = folder_in_use(Prefix(home.prefix))
-    monkeypatch.setattr(observe, "mounted_noexec", lambda path: path == folder)
+    monkeypatch.setattr(doctor, "mounted_noexec", lambda path: path == folder)
     env = {"LD_LIBRARY_PATH": str(other.parent), "ORT_DYLIB_PATH": str(other)}
     answer = examined(home, tmp_path / "root", None, **env)
     assert {"D301", "D302", "D303", "D304", "D307", "D403"} <= set(codes(answer))
@@ -313,7 +320,7 @@ def test_what_stands_between_the_package_and_an_application(
 def test_temporary_files_on_noexec(
     home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], place: str
 ) -> None:
-    monkeypatch.setattr(observe, "mounted_noexec", lambda path: path == Path(place))
+    monkeypatch.setattr(doctor, "mounted_noexec", lambda path: path == Path(place))
     assert "D308" in codes(examined(home, tmp_path / "root", None, **env))
 
 
@@ -353,7 +360,7 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
     manifest = manifest_in(folder)
     manifest["capabilities"]["9.0"] = "jit"
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    monkeypatch.setattr(observe, "is_writable", lambda folder: str(folder) == "/tmp")
+    monkeypatch.setattr(doctor, "is_writable", lambda folder: str(folder) == "/tmp")
     answer = examined(home, tmp_path / "root", driver, **env)
     seen = [line for line in answer.lines if line.startswith("D309")]
     assert [told in line for line in seen] == [True] if told else seen == []
@@ -378,7 +385,7 @@ def test_json_of_a_package_in_use_holds_the_schema(
     home: Machine, tmp_path: Path, driver: dict[str, str]
 ) -> None:
     install(home, tmp_path / "release", REFUSES)
-    schema("client").validate(json.loads(json.dumps(examined(home, tmp_path / "root", driver).value)))
+    require_schema(examined(home, tmp_path / "root", driver))
     assert home.run("doctor", "--json") == 6
     answer = json.loads(home.out)
     schema("client").validate(answer)

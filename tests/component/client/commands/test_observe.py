@@ -14,13 +14,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from builder.client.commands.observe import distributions, mounted_noexec, shadows
+from builder.client.commands.doctor import distributions, mounted_noexec, shadows
+from builder.client.doctor.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, read_kernel
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
-from builder.findings.observations import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.formats.manifest import FileEntry, Manifest, loads
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of

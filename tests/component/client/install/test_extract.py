@@ -5,24 +5,27 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import lzma
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from backports import zstd
 
-from builder.client.install import decompress
-from builder.client.install.decompress import open_tar, require_zstd, window_of
-from builder.client.install.unpack import extract, read_manifest
-from builder.client.probe.processes import output_of
+from builder.client.install.unpack import extract, open_tar, read_manifest
 from builder.errors import CommandError, IntegrityError, ToolMissingError
+from builder.files import decompression
+from builder.files.decompression import output_of, require_zstd, window_of
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
@@ -50,12 +53,12 @@ def named(folder: Path, **scripts: str) -> dict[str, str]:
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Readers]:
     def only(*modules: str, **scripts: str) -> None:
-        monkeypatch.setattr(decompress, "MODULES", modules)
+        monkeypatch.setattr(decompression, "MODULES", modules)
         monkeypatch.setattr(shutil, "which", named(tmp_path, **scripts).get)
-        decompress._reader.cache_clear()
+        decompression._reader.cache_clear()
 
     yield only
-    decompress._reader.cache_clear()
+    decompression._reader.cache_clear()
 
 
 def good(files: dict[str, bytes] | None = None) -> Members:
@@ -89,6 +92,11 @@ HOSTILE: dict[str, tuple[Members, str]] = {
     "manifest lists a file in a file": (good({"lib": b"x", "lib/a.so": b"y"}), "a part of that path"),
     "manifest lists a file in itself": (good({"manifest.json/a.so": b"x"}), "a part of that path"),
     "two names that are one on Windows and macOS": (good({"A.so": b"1", "a.SO": b"2"}), "some twice"),
+    "two names that are one on macOS": (good({"caf\u00e9": b"1", "cafe\u0301": b"2"}), "some twice"),
+    "two orders of marks": (good({"\u03b1\u0345\u0301": b"1", "\u03b1\u0301\u0345": b"2"}), "some twice"),
+    "folders without end": (
+        [*good(), *([member(f"{TOP}/d", type=tarfile.DIRTYPE)] * 20_000)], "has more files than belong",
+    ),
     "larger than the index says": (good({"lib/huge.so": b"0" * 5000}), "unpacked size differs: 5000 bytes"),
 }  # fmt: skip
 
@@ -100,6 +108,18 @@ def test_an_archive_that_contradicts_its_manifest_is_refused(
     with pytest.raises(IntegrityError, match=f"{TOP}: .*{words}"):
         taken(members, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_lies_behind_the_end_of_the_tar_is_refused(tmp_path: Path) -> None:
+    whole = zstd.decompress(archive(good()))
+    for name, behind in (("zeros", bytes(9000)), ("text", bytes(9000) + b"text")):
+        (tmp_path / name).mkdir()
+        with (
+            pytest.raises(IntegrityError, match="bytes behind the end")
+            if b"text" in behind
+            else nullcontext()
+        ):
+            extract(io.BytesIO(whole + behind), TOP, tmp_path / name, 104)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +238,8 @@ def test_a_frame_of_one_segment_needs_the_memory_of_its_content(length: int) -> 
     assert window_of(zstd.compress(bytes(length))) == length
 
 
+CHECKED: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}
+
 EVERY_READER = pytest.mark.parametrize(
     ("modules", "scripts"),
     [(("backports.zstd",), {}), ((), {"zstd": 'exec zstd "$@"'})],
@@ -231,10 +253,36 @@ def test_every_reader_gives_the_same_bytes_of_many_frames(
 ) -> None:
     first, second = archive(good()), archive(good())
     path = tmp_path / "two frames.zst"
-    path.write_bytes(first + second)
+    skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    noise = zstd.compress(os.urandom(300_000) + bytes(300_000), options=CHECKED)
+    path.write_bytes(first + skippable + second + noise)
     readers(*modules, **scripts)
     with open_tar(path, Form.ZST) as stream:
-        assert stream.read() == zstd.decompress(first) + zstd.decompress(second)
+        assert stream.read() == b"".join(map(zstd.decompress, (first, second, noise)))
+
+
+@EVERY_READER
+def test_every_shape_of_frame_is_taken(
+    tmp_path: Path, readers: Readers, modules: tuple[str, ...], scripts: dict[str, str]
+) -> None:
+    """Blocks are raw, compressed or one byte repeated; sizes have 0 to 8 bytes; checksums are optional."""
+    texts = [b"", b"x", os.urandom(300), bytes(70_000), b"ab" * 200_000 + os.urandom(300_000)]
+    packed = b""
+    for checksum in (0, 1):
+        for sized in (0, 1):
+            for text in texts:
+                options: dict[int, int] = {
+                    zstd.CompressionParameter.checksum_flag: checksum,
+                    zstd.CompressionParameter.content_size_flag: sized,
+                }
+                packed += zstd.compress(text, options=options)
+    streamed = subprocess.run(
+        ["zstd", "-q", "-c", "--ultra", "-20"], input=texts[-1], capture_output=True, check=True
+    )
+    (tmp_path / "x.zst").write_bytes(packed + streamed.stdout)
+    readers(*modules, **scripts)
+    with open_tar(tmp_path / "x.zst", Form.ZST) as stream:
+        assert stream.read() == b"".join(texts) * 4 + texts[-1]
 
 
 def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:
@@ -275,14 +323,34 @@ def test_whatever_tarfile_makes_of_a_header_is_a_message(
         raise error
 
     monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", explode)
-    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+    with pytest.raises(IntegrityError, match="is damaged"):
         extract(io.BytesIO(b""), TOP, tmp_path, 100)
-    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+    with pytest.raises(IntegrityError, match="is damaged"):
         read_manifest(io.BytesIO(b""), TOP)
 
 
 @EVERY_READER
-@pytest.mark.parametrize("content", [archive(good())[:-20], b"not zstd at all"], ids=["half", "none"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        archive(good())[:-20],
+        b"not zstd at all",
+        archive(good(), ".tar.gz"),
+        b"",
+        archive(good()) + archive(good(), ".tar.gz"),
+        archive(good()) + gzip.compress(b"more") + archive(good()),
+        archive(good()) + lzma.compress(b"more"),
+        archive(good()) + archive(good())[:-20],
+        archive(good()) + b"\x28\xb5\x2f\xfd",
+        archive(good()) + b"behind",
+        archive(good()) + b"\x1f",
+        archive(good()) + struct.pack("<II", 0x184D2A5F, 9) + b"short",
+    ],
+    ids=[
+        *("half", "none", "gzip", "empty", "then-gzip", "gzip-between", "then-xz", "then-half"),
+        *("then-a-magic", "then-text", "then-a-byte", "skip"),
+    ],
+)
 def test_every_reader_refuses_what_is_no_whole_zstd(
     tmp_path: Path,
     readers: Readers,

@@ -62,29 +62,8 @@ def test_a_missing_part_is_named(machine: Machine, release: Path, local: bool) -
     assert lost.name in machine.err
 
 
-@pytest.mark.parametrize("fault", [None, "stalls"])
-def test_a_missing_part_ends_all_at_once(machine: Machine, release: Path, fault: str | None) -> None:
-    """The first part would take longer than the test waits."""
-    names, over = [path.name for path in parts_of(release)], Event()
-
-    def stall(handler: Handler, content: bytes) -> None:
-        if fault:
-            handler.answer(200, content, cut=100)
-            handler.wfile.flush()
-        over.wait(30)
-
-    with serving(release) as server:
-        server.faults += by_name({names[0]: [stall] * 9, names[1]: [missing]})
-        began = time.monotonic()
-        assert machine.run("install", "--index", f"{server.url}/") == 10
-        assert time.monotonic() - began < 5
-        over.set()
-    assert f"{names[1]}: HTTP 404" in machine.err
-    assert names[0] not in machine.err
-
-
-def test_an_interrupt_ends_all_at_once(pyz: Path, release: Path, tmp_path: Path) -> None:
-    asked, over = Barrier(4), Event()
+def test_an_interrupt_ends_a_part_that_stalls(pyz: Path, release: Path, tmp_path: Path) -> None:
+    asked, over = Barrier(2), Event()
 
     def stall(handler: Handler, content: bytes) -> None:
         asked.wait(20)
@@ -168,7 +147,7 @@ def missing(handler: Handler, content: bytes) -> None:
 
 
 def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
-    """Return faults by file name: parts are fetched in parallel, so requests come in any order."""
+    """Return faults by file name."""
 
     def answer(handler: Handler, content: bytes) -> None:
         waiting = faults.get(handler.path.lstrip("/"))
@@ -196,24 +175,9 @@ def killed_after(parts: int, machine: Machine, release: Path) -> Path:
     return joined
 
 
-def test_three_parts_arrive_side_by_side(machine: Machine, release: Path) -> None:
-    together = Barrier(3)
-
-    def wait(handler: Handler, content: bytes) -> None:
-        together.wait(5)  # each of the first three is answered once all three were requested
-        handler.serve(content)
-
-    names = [path.name for path in parts_of(release)]
-    with serving(release) as server:
-        server.faults += by_name({name: [wait] for name in names[:3]})
-        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        assert len(server.requests) == 1 + len(names), "none was asked for twice"
-    assert whole(machine)
-
-
-def test_room_for_the_archive_and_the_parts_at_once_is_asked_for(machine: Machine, release: Path) -> None:
+def test_room_for_the_archive_and_a_part_is_asked_for(machine: Machine, release: Path) -> None:
     size = sum(path.stat().st_size for path in parts_of(release))
-    needed = size + 3 * 300 + sum(map(len, FILES.values())) + 64 * 2**20
+    needed = size + 300 + sum(map(len, FILES.values())) + 64 * 2**20
     machine.free = needed - 1
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 11

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable
-from http.client import HTTPMessage
+from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import cast
 from urllib.response import addinfourl
 
 import pytest
 
-from builder.client.install.obtain import Meter, ProgressTally, duration, progress_line
-from builder.errors import TransferError
+from builder.client.output import Meter, duration, progress_line
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web
-from builder.files.http_opener import Response, open_url
 
 MIB = 2**20
 
@@ -47,7 +44,7 @@ def test_a_download_of_unknown_size_has_no_percentage_and_ends_its_line(tmp_path
     """A server that sends chunks gives no length, and an unsigned release no size of its client."""
     assert progress_line(60 * MIB, 0, 60 * MIB, 30) == "60.0 MiB, 2.0 MiB/s in 30 s"
     written: list[str] = []
-    body = cast("Response", addinfourl(io.BytesIO(b"x" * MIB), HTTPMessage(), "", 200))
+    body = cast("HTTPResponse", addinfourl(io.BytesIO(b"x" * MIB), HTTPMessage(), "", 200))
     meter = Meter(written.append, lambda: 0.0, lambda: 80)
     web = Web(open=lambda url, headers: body, sleep=lambda seconds: None, progress=meter)
     fetch(WantedFile("http://mirror/ortpacks.pyz"), tmp_path / "part", web)
@@ -89,42 +86,3 @@ def test_the_next_file_begins_anew() -> None:
     now[0] = 1010.0
     meter(11 * MIB, 20 * MIB)
     assert "1.0 MiB/s, 9 s left" in written[-1]
-
-
-def quiet(
-    say: Callable[[str], None] = lambda _: None, sleep: Callable[[float], None] = lambda _: None
-) -> Web:
-    """Return a network that is never used."""
-    return Web(open=open_url, sleep=sleep, progress=lambda done, total: None, say=say)
-
-
-def test_what_arrives_side_by_side_is_added_up_and_stops_together() -> None:
-    told: list[tuple[int, int]] = []
-    said: list[str] = []
-    tally = ProgressTally(lambda done, total: told.append((done, total)), 300)
-    first, second = (tally.web_of(number, quiet(say=said.append)) for number in (0, 1))
-    first.progress(100, 150)
-    second.progress(30, 150)
-    first.progress(150, 150)
-    second.say("it broke off")
-    assert (told, said) == ([(100, 300), (130, 300), (180, 300)], ["it broke off"])
-    tally.stop()
-    with pytest.raises(TransferError, match="another part"):
-        second.progress(60, 150)
-    with pytest.raises(TransferError, match="another part"):
-        second.say("it broke off")
-    assert len(told) + len(said) == 4
-
-
-def test_a_pause_ends_when_all_stop() -> None:
-    slept: list[float] = []
-    tally = ProgressTally(lambda done, total: None, 1)
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:
-            tally.stop()
-
-    with pytest.raises(TransferError, match="another part"):
-        tally.web_of(0, quiet(sleep=sleep)).sleep(60.0)
-    assert slept == [1.0, 1.0, 1.0]

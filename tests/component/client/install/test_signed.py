@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -20,54 +21,22 @@ from urllib.response import addinfourl
 
 import pytest
 
-from builder.adapters.archive.client_zipapp import build_client
 from builder.client import cli
-from builder.client.install.prefix import Prefix
+from builder.client.install.prefix import Prefix, state_folder
 from builder.client.install.signed import Beside, Trust
 from builder.client.install.source import FilesBeside, locate
 from builder.errors import IntegrityError, TransferError
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from builder.formats.trust import TARGETS, SignedRelease
+from builder.io.archive.client_zipapp import build_client
 from tests.doubles.machine import NOW
 from tests.doubles.release import FILES, serving, write_release
 from tests.support import ROOT
-from tests.support.factories.signing import ALICE, BOB, CI, FIRST, key, root, targets
-from tests.support.faults.client import Quick
+from tests.support.factories.signed_release import Signed
+from tests.support.factories.signing import ALICE, BOB, FIRST, key, root, targets
 
 NEW = key("new")
-
-
-class Signed:
-    """A signed release in a folder, and a machine whose client came with the first root."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = write_release(folder / "release").parent
-        self.machine = Quick(
-            folder / "home", env={"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
-        )
-        self.sign()
-
-    def sign(self, *roots: bytes, by: object = CI, now: datetime = NOW) -> None:
-        for number, content in enumerate(roots or (FIRST,), start=1):
-            (self.folder / f"{number}.root.json").write_bytes(content)
-        made = [file for file in self.folder.iterdir() if not file.name.endswith((TARGETS, ".root.json"))]
-        files = {file.name: file.read_bytes() for file in made}
-        file = self.folder / TARGETS
-        before = file.read_bytes() if file.is_file() else b""
-        file.write_bytes(targets(files, *roots, by=by, now=now, before=before))  # type: ignore[arg-type]
-
-    def sign_other(self, now: datetime) -> None:
-        """Sign a release of other files at the time ``now``."""
-        (self.folder / "notes.txt").write_text(str(now))
-        self.sign(now=now)
-
-    def run(self, command: str = "select", place: str | Path = "", *flags: str) -> int:
-        return self.machine.run(command, "--index", str(place or self.folder), *flags)
-
-    def refused(self, command: str = "select", place: str | Path = "") -> str:
-        assert self.run(command, place) == 7, self.machine.out
-        return self.machine.err
 
 
 @pytest.fixture
@@ -283,6 +252,199 @@ def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
     for content in (b"", b"[]", b"\xff", b'{"x": "y"}'):
         memory.write_bytes(content)
         assert signed.run() == 0
+
+
+def test_a_memory_that_cannot_be_read_is_told(signed: Signed) -> None:
+    """Defect: lists in lists ended in a traceback."""
+    memory = signed.machine.prefix / ".ortpacks/signed.json"
+    memory.parent.mkdir(parents=True)
+    memory.write_text("[" * 100_000)
+    assert signed.run() == 0
+    assert f"{memory} cannot be read (RecursionError)" in signed.machine.err
+    assert signed.run("install") == 0
+    assert signed.run() == 0
+    assert str(memory) not in signed.machine.err
+
+
+SPELLINGS = [
+    "{url}/index.json", "{url}//index.json", "{url}/index.json?x=1", "{URL}/index.json", "{url}/./index.json",
+    "{url}/a/../index.json", "{url}/%69ndex.json", "{login}/index.json", "{url}/", "{url}//",
+    "{url}/index.json#sha256={sha}", "{escaped}/index.json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_place_is_the_same_in_each_spelling(signed: Signed, spelling: str) -> None:
+    """Defect: an older release was taken from ``//index.json``."""
+    with serving(signed.folder) as server:
+        assert signed.run("install", f"{server.url}/index.json") == 0
+        signed.sign_other(now=NOW - timedelta(days=9))
+        place = spelling.format(
+            url=server.url,
+            URL=server.url.replace("http://", "HTTP://"),
+            login=server.url.replace("//", "//user:word@"),
+            escaped=server.url.replace("//1", "//%31"),
+            sha=hashlib.sha256((signed.folder / "index.json").read_bytes()).hexdigest(),
+        )
+        assert "is older than the release" in signed.refused("install", place)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://Host.example/a/index.json", "https://host.example:443/a//index.json", True),
+        ("http://host/index.json", "HTTP://HOST:80/index.json?a=b#c", True),
+        ("https://host./index.json", "https://%48ost/index.json", True),
+        ("https://host/a/", "https://host/a", True),
+        ("https://host/index.json", "https://host:8443/index.json", False),
+        ("https://host/index.json", "http://host/index.json", False),
+        ("https://host/a/index.json", "https://host/b/index.json", False),
+        ("https://host/A/index.json", "https://host/a/index.json", False),
+        ("/srv/release #1/index.json", "/srv/release #2/index.json", False),
+        ("/srv/release?1/index.json", "/srv/release?2/index.json", False),
+        ("https://[broken/index.json", "https://host/index.json", False),
+    ],
+)
+def test_two_places_are_one_or_two(tmp_path: Path, one: str, other: str, same: bool) -> None:
+    trust = Trust(FIRST, NOW, Prefix(tmp_path))
+    (tmp_path / ".ortpacks/parts").mkdir(parents=True)
+    new, old = (targets({"index.json": b"{}"}, now=NOW - timedelta(days=age)) for age in (0, 1))
+    trust.remember(one, trust.require_release(one, {TARGETS: new}.get))
+    with pytest.raises(IntegrityError, match="is older") if same else contextlib.nullcontext():
+        trust.require_release(other, {TARGETS: old}.get)
+
+
+SECOND = root(ALICE, BOB, before=FIRST, release_keys=[NEW.public])
+
+STORED = ".local/state/ortpacks/roots"
+
+
+def the_root_of(signed: Signed, folder: str = STORED) -> Path:
+    (file,) = (signed.machine.home / folder).glob("*.json")
+    return file
+
+
+def test_the_newest_root_is_kept_whatever_the_place_the_prefix_and_the_client(
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that was made later keeps it for one that was made earlier."""
+    signed.sign(FIRST, SECOND, by=NEW)
+    monkeypatch.setattr(cli, "shipped", {"root.json": SECOND, "1.root.json": FIRST}.get)
+    assert signed.run("select") == 0, "any command that verifies a release"
+    assert the_root_of(signed).read_bytes() == SECOND
+    monkeypatch.setattr(cli, "shipped", {"root.json": FIRST, "1.root.json": FIRST}.get)
+    mirror = write_release(tmp_path / "mirror").parent
+    signed.folder = mirror
+    signed.sign()
+    assert "by 2.root.json, 1 is needed" in signed.refused("install")
+    assert signed.machine.run("install", f"--index={mirror}", f"--prefix={tmp_path / 'new'}") == 7
+    signed.sign(FIRST, SECOND, by=NEW)
+    (mirror / "2.root.json").unlink()
+    assert signed.run("install") == 0, "the second root is not needed again"
+
+
+def test_projects_have_roots_of_their_own(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+    signed.sign(FIRST, SECOND, by=NEW)
+    assert signed.run() == 0
+    theirs = root(NEW, root_keys=[NEW.public], release_keys=[NEW.public], threshold=1)
+    monkeypatch.setattr(cli, "shipped", lambda name: theirs)
+    signed.sign(theirs, by=NEW)
+    (signed.folder / "2.root.json").unlink()
+    assert signed.run() == 0, signed.machine.err
+    assert len(list((signed.machine.home / STORED).glob("*.json"))) == 2
+
+
+def test_a_root_is_kept_even_if_the_one_after_it_is_forged(signed: Signed) -> None:
+    signed.sign(FIRST, SECOND, by=NEW)
+    (signed.folder / "3.root.json").write_bytes(root(ALICE, before=SECOND))
+    assert "3.root.json is signed by 1" in signed.refused()
+    assert the_root_of(signed).read_bytes() == SECOND
+    (signed.folder / "3.root.json").unlink()
+    signed.sign()
+    (signed.folder / "2.root.json").unlink()
+    assert "by 2.root.json" in signed.refused()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[" * 100_000, SECOND[:-9], SECOND.replace(b"targets", b"tarGets", 1)]
+)
+def test_a_damaged_root_is_told_with_what_is_at_risk(signed: Signed, damage: bytes) -> None:
+    """To go on with the client's own root would be what a mirror with a revoked key wants."""
+    signed.sign(FIRST, SECOND, by=NEW)
+    assert signed.run() == 0
+    file = the_root_of(signed)
+    file.write_bytes(damage)
+    told = signed.refused()
+    assert str(file) in told
+    assert "keys that were revoked" in told
+    assert file.read_bytes() == damage
+    file.unlink()
+    assert signed.run() == 0
+    assert file.read_bytes() == SECOND
+
+
+def test_a_home_that_cannot_be_written_or_read_is_told(signed: Signed) -> None:
+    """The client works there as before; what it does not remember is said."""
+    state = signed.machine.home / "state"
+    signed.machine.env = {**signed.machine.env, "XDG_STATE_HOME": str(state)}
+    signed.machine.home.mkdir(exist_ok=True)
+    state.write_text("a file in its place")
+    assert signed.run() == 0
+    assert "keys that were revoked" in signed.machine.err
+    state.unlink()
+    assert signed.run() == 0
+    file = the_root_of(signed, "state/ortpacks/roots")
+    file.unlink()
+    file.mkdir()
+    assert signed.run() == 0
+    assert f"{file} cannot be read" in signed.machine.err
+
+
+def test_a_state_folder_on_windows_is_local_app_data(tmp_path: Path) -> None:
+    local, xdg = str(tmp_path / "local"), str(tmp_path / "xdg")
+    assert state_folder({"LOCALAPPDATA": local}, tmp_path) == tmp_path / "local" / "ortpacks"
+    assert state_folder({"XDG_STATE_HOME": xdg, "LOCALAPPDATA": local}, tmp_path) == tmp_path / "xdg/ortpacks"
+    assert state_folder({"XDG_STATE_HOME": "relative"}, tmp_path) == tmp_path / ".local/state/ortpacks"
+
+
+def test_a_root_that_cannot_be_read_now_is_not_replaced_by_an_older_one(
+    signed: Signed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Defect: one refusal to read it, and the client stored its own root, with the revoked key."""
+    signed.sign(FIRST, SECOND, by=NEW)
+    assert signed.run() == 0
+    file, read = the_root_of(signed), Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path == file:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read(path)
+
+    signed.sign()
+    (signed.folder / "2.root.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refused)
+        signed.run()
+    assert f"{file} cannot be read (Permission denied)" in signed.machine.err
+    assert file.read_bytes() == SECOND
+    assert "by 2.root.json" in signed.refused()
+
+
+def test_a_slower_client_does_not_store_an_older_root_than_a_faster_one(tmp_path: Path) -> None:
+    """While one client asks its mirror for root 2, another has stored root 3."""
+    trust = Trust(FIRST, NOW, Prefix(tmp_path), tmp_path / "state" / "roots" / "x.json")
+    third = root(ALICE, BOB, before=SECOND)
+    roots = {"2.root.json": SECOND, "3.root.json": third}
+    there = {TARGETS: targets({"index.json": b"{}"}, FIRST, SECOND, by=NEW, now=NOW)}
+
+    def slow(name: str) -> bytes | None:
+        if name == "2.root.json":
+            trust.require_release("elsewhere", {**there, **roots}.get)
+        return {**there, "2.root.json": SECOND}.get(name)
+
+    trust.require_release("here", slow)
+    assert (tmp_path / "state/roots/x.json").read_bytes() == third
+    assert sorted(path.name for path in (tmp_path / "state/roots").iterdir()) == ["lock", "x.json"]
 
 
 def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:

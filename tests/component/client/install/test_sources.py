@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.index_address import mirrored
-from builder.client.install import decompress, installer
+from builder.client.arguments import mirrored
+from builder.client.install import installer, unpack
 from builder.errors import DiskError
+from builder.files import decompression
 from builder.files.digest import Digest
 from builder.formats.index import INDEX_LIMIT
 from builder.formats.package_names import Form
@@ -227,7 +228,7 @@ def test_an_archive_on_a_failing_disk_is_not_called_damaged(tmp_path: Path) -> N
     unreadable.symlink_to("/proc/self/mem")
     with (
         pytest.raises(DiskError, match=r"cannot be read: Input/output error\. Copy it to another disk"),
-        decompress.open_tar(unreadable, Form.GZ, Digest(300, "0" * 64)) as stream,
+        unpack.open_tar(unreadable, Form.GZ, Digest(300, "0" * 64)) as stream,
     ):
         stream.read()
 
@@ -242,7 +243,7 @@ def test_a_longer_index_than_is_read_is_told_by_its_size(machine: Machine, relea
 READERS = {
     "gzip": (".tar.gz", None),
     "module": (".tar.zst", None),
-    "program": (".tar.zst", decompress.PROGRAMS[0]),
+    "program": (".tar.zst", decompression.PROGRAMS[0]),
 }
 """The form of an archive, and the program that unpacks it; ``None``: this Python."""
 
@@ -263,7 +264,7 @@ def test_an_archive_that_changes_after_it_was_verified_is_refused(
     release = write_release(tmp_path / "release", forms=(form,)).parent
     other = write_release(tmp_path / "other", files={**FILES, "LICENSE": b"BSD\n"}, forms=(form,)).parent
     archive = release / f"{name_of('modern')}{form}"
-    real = decompress.open_tar
+    real = unpack.open_tar
     calls = []
 
     def late(file: Path, *arguments: object) -> object:
@@ -280,8 +281,8 @@ def test_an_archive_that_changes_after_it_was_verified_is_refused(
     if program:
         if shutil.which(program[0]) is None:
             pytest.skip(f"needs {program[0]}")
-        reader = decompress._Reader(argv=program)
-        monkeypatch.setattr(decompress, "_reader", lambda: reader)
+        reader = decompression._Reader(argv=program)
+        monkeypatch.setattr(decompression, "_reader", lambda: reader)
     monkeypatch.setattr(installer, "open_tar", late)
     assert machine.run("install", "--offline", str(archive if alone else release)) == 7, machine.out
     assert calls == [archive]

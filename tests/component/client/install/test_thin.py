@@ -257,7 +257,7 @@ DAMAGED[90] ^= 255
             _with(next(iter(CUDNN.libraries)), b"another build"),
             "libcudnn.so.9: sha256 differs from the manifest",
         ),
-        (bytes(DAMAGED), "nvidia/cudnn/lib/libcudnn.so.9 cannot be read"),
+        (bytes(DAMAGED), "nvidia/cudnn/lib/libcudnn.so.9 is damaged"),
     ],
     ids=["no library", "another library", "damaged inside"],
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.doctor.observations import Outcome
 from builder.client.probe.detect import detect
 from builder.errors import ConfigError
-from builder.findings.observations import Outcome
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import machine, probes, program
 
@@ -29,7 +29,7 @@ def test_nothing_at_all_is_no_gpu_with_every_probes_reason(tmp_path: Path) -> No
     said = probes(found)
     assert (found.devices, found.driver, found.cuda) == ((), None, None)
     assert list(said) == ["environment", "NVML", "libcuda", "nvidia-smi", "proc", "sys"]
-    assert {probe.outcome for probe in found.probes} == {Outcome.MISSING}
+    assert {probe.outcome for probe in found.replies.values()} == {Outcome.MISSING}
     assert "libno-such-cuda.so" in said["libcuda"].detail
     assert "libno-such-nvml.so" in said["NVML"].detail
 
@@ -130,7 +130,7 @@ def test_a_kernel_file_without_a_version_is_a_failed_probe(tmp_path: Path) -> No
 
 def test_the_users_word_comes_first(tmp_path: Path) -> None:
     smi = program(tmp_path, TWO_CARDS)
-    env = {"ORTPACKS_FORCE_CC": "8.6,5.2", "ORTPACKS_FORCE_DRIVER": "525.60.13"}
+    env = {"ORTPACKS_FORCE_CC": "sm_86,5.2", "ORTPACKS_FORCE_DRIVER": "525.60.13"}
     found = detect(machine(tmp_path, smi=(smi,), env=env))
     assert [str(card.capability) for card in found.devices] == ["8.6", "5.2"]
     assert {card.driver for card in found.devices} == {"525.60.13"}
@@ -152,7 +152,7 @@ def test_stated_memory_goes_before_what_the_driver_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "env",
     [
-        {"ORTPACKS_FORCE_CC": "86"},
+        {"ORTPACKS_FORCE_CC": "90a"},
         {"ORTPACKS_FORCE_CC": "8.6,"},
         {"ORTPACKS_FORCE_DRIVER": "new"},
         {"ORTPACKS_FORCE_MEMORY": "8 GB"},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.detect import Detection, detect
-from builder.findings.observations import Outcome
+from builder.client.doctor.observations import Detection, Outcome
+from builder.client.probe.detect import detect
 from tests.doubles.captures import CAPTURES, Quoted, quoted
 from tests.doubles.gpus import machine, probes
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from builder.client.commands.show_gpus import device_line, profile_value
+from builder.client.doctor.observations import Detection, Outcome
 from builder.client.probe import driver_calls
-from builder.client.probe.detect import Detection, Surroundings, detect
+from builder.client.probe.detect import Surroundings, detect
 from builder.client.probe.driver_calls import absent
 from builder.client.probe.native import SECONDS, cuda_places, nvml_places
-from builder.findings.observations import Outcome
-from builder.gpu.architectures import Capability
+from builder.facts.gpu.architectures import Capability
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import library, machine, probes
 from tests.support import ROOT
@@ -279,7 +279,7 @@ def test_the_loaders_own_search_path_counts(tmp_path: Path, cuda_so: str, nvml_s
         (tmp_path / name).symlink_to(target)
     cuda, nvml_name = cuda_places("linux")[0], nvml_places("linux")[0]
     around = machine(tmp_path, cuda=cuda, nvml=nvml_name, env={"LD_LIBRARY_PATH": str(tmp_path)})
-    assert {probe.outcome for probe in detect(around).probes if probe.devices} == {Outcome.FOUND}
+    assert {probe.outcome for probe in detect(around).replies.values() if probe.devices} == {Outcome.FOUND}
     assert len(detect(around).devices) == 2
 
 

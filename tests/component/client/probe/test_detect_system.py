@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.doctor.observations import System
 from builder.client.probe.system import c_library, read_system
-from builder.findings.observations import System
 from builder.formats.package_names import MUSL
 
 

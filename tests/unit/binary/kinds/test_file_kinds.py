@@ -9,9 +9,9 @@ import pytest
 from builder.binary import fatbin
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
-from builder.binary.kinds.file_kinds import FileKind, kind_of
+from builder.binary.file_kinds import FileKind, kind_of
 from builder.binary.library import Reading, read_library
-from builder.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object, bsd_ar
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.nvidia import ARCHES, NO_KERNEL, SMALL, compiled

@@ -12,12 +12,12 @@ import pytest
 from builder.binary.coverage import Support
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError, Kind
-from builder.binary.kinds.file_kinds import FileKind
-from builder.binary.kinds.pe import Pe, PeError, read_pe
+from builder.binary.file_kinds import FileKind
 from builder.binary.library import read_library
 from builder.binary.library_names import is_library
-from builder.findings.finding import Code
-from builder.gpu.architectures import Capability
+from builder.binary.pe import Pe, PeError, read_pe
+from builder.facts.gpu.architectures import Capability
+from builder.finding import Code
 from tests.support.factories.binaries import SASS, A, container, image, sass
 from tests.support.factories.pe import ARM64, X64, X86, linked_pe, pe
 

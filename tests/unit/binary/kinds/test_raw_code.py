@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builder.binary import kernels
+from builder.binary import bare_images, payloads
 from builder.binary.fatbin_format import Kind
-from builder.binary.kinds import raw_code
 from builder.binary.library import Inspected, read_library
-from builder.gpu.architectures import Arch
-from builder.report.sentences import notes, summary
+from builder.contents.sentences import notes, summary
+from builder.facts.gpu.architectures import Arch
 from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.nvidia import SMALL, compiled, packed
@@ -76,12 +75,12 @@ def test_suffixes_are_searched_for_in_as_many_bytes_as_a_file_has(monkeypatch: p
     family = compiled(SMALL, "100f")[0].data
     library = elf({".rodata": family * 2})
     assert read_library("libx.so", library).raw == {Kind.SASS: {Arch(10, 0, "f"): 2}}
-    monkeypatch.setattr(kernels, "LARGEST", len(family))
+    monkeypatch.setattr(payloads, "LARGEST", len(family))
     assert read_library("libx.so", library).raw == {Kind.SASS: {Arch(10, 0, "f"): 1, Arch(10, 0): 1}}
 
 
 def test_more_beginnings_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_code, "MOST_MARKS", 3)
+    monkeypatch.setattr(bare_images, "MOST_MARKS", 3)
     assert read_library("libx.so", elf({".data": b".version " * 3})).problem is None
     found = read_library("libx.so", elf({".data": b".version " * 4}))
     assert found.problem is not None

@@ -9,13 +9,13 @@ import lz4.block
 import pytest
 from backports import zstd
 
+from builder.binary import deep
 from builder.binary.coverage import Support
+from builder.binary.deep import CodeTarget, DeepReading
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Reading, read_library
-from builder.binary.payloads import deep
-from builder.binary.payloads.deep import CodeTarget, DeepReading
-from builder.gpu.architectures import Arch, Capability
+from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import (
     LTOIR,
@@ -59,7 +59,7 @@ def test_a_kernel_is_a_stub_where_another_architecture_has_more() -> None:
     assert [(one.kernel, one.on, one.whole) for one in found.stubs] == [
         ("scale", (SM_52,), (SM_80, COMPUTE_80))
     ]
-    assert (found.images, found.idle, found.gaps, found.damages) == (3, 1, (), ())
+    assert (found.images, found.idle, found.gaps, found.damages) == (3, 1, [], [])
     assert found.kernels == {SM_52: 3, SM_80: 3, COMPUTE_80: 3}
     assert {name: len(on) for name, on in found.names.items()} == {"scale": 3, "add": 3, "idle": 3}
 
@@ -70,13 +70,13 @@ def test_a_kernel_that_is_twice_in_a_container_is_whole_where_one_is() -> None:
         sass_image(52, {"scale": work(52)}),
         sass_image(80, {"scale": work(80)}),
     )
-    assert _deep(again).stubs == ()
+    assert _deep(again).stubs == []
 
 
 def test_code_from_before_maxwell_makes_no_stub_of_newer_code() -> None:
     """cub's EmptyKernel in nvJPEG 11.9, which has code for sm_35 and sm_50."""
     found = _deep(container(sass_image(35, {"empty": stub(52)}), sass_image(52, {"empty": stub(52)})))
-    assert (found.stubs, found.idle, len(found.names["empty"])) == ((), 1, 2)
+    assert (found.stubs, found.idle, len(found.names["empty"])) == ([], 1, 2)
 
 
 def test_ptx_that_only_returns_is_a_stub_too() -> None:
@@ -96,7 +96,7 @@ def test_images_that_are_packed_as_one() -> None:
     size = len(sass_image(52, {"scale": stub(52)})) + len(ptx_image(80, {"scale": ADDS})) - 128
     one = one[:56] + size.to_bytes(8, "little") + one[64:]
     found = _deep(container(one))
-    assert (found.images, found.size, found.damages) == (2, size, ())
+    assert (found.images, found.size, found.damages) == (2, size, [])
     assert [stub.on for stub in found.stubs] == [(SM_52,)]
 
 

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from builder.binary.payloads.functions import of_cubin, of_ptx
-from builder.binary.payloads.payload_bytes import PayloadError
-from builder.binary.payloads.sass import is_stub
-from builder.gpu.architectures import Arch
+from builder.binary.deep import is_stub, of_cubin, of_ptx
+from builder.binary.payloads import PayloadError
+from builder.facts.gpu.architectures import Arch
 from tests.support.factories.binaries import patched
 from tests.support.factories.cubins import ADDS, RETURNS, STUBS, TRAPS, cubin, ptx, stub, trap, work
 

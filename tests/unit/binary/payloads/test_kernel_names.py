@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from builder.binary.deep import unregistered
 from builder.binary.elf_headers import Section
-from builder.binary.payloads.kernel_names import unregistered
 
 SCAN, COPY, C = "_Z4scanPfi", "_Z4copyPi", "extern_c"
 

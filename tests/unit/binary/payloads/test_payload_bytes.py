@@ -11,7 +11,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.binary.payloads.payload_bytes import (
+from builder.binary.payloads import (
     LARGEST_IMAGE,
     Compression,
     NoDecoderError,

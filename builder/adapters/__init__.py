@@ -1,1 +1,0 @@
-"""Implementations of the ports with processes, sockets, the Docker engine and files."""

@@ -1,1 +1,0 @@
-"""Writers and readers of package archives; writing is deterministic, reading trusts no archive."""

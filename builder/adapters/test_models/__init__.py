@@ -1,1 +1,0 @@
-"""Makers of ONNX models for the self-test, ``inspect --operators`` and the reference service."""

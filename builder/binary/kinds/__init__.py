@@ -1,1 +1,0 @@
-"""Readers of other files with device code than ELF libraries, and of device code outside of containers."""

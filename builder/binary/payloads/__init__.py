@@ -1,1 +1,0 @@
-"""Readers of the unpacked images of fatbin containers, for ``inspect --deep``."""

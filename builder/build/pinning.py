@@ -1,0 +1,293 @@
+"""Pins of inputs as their hosts have them today: for the verb lock, and for a build, which pins its base.
+
+The verb also records which GPUs NVIDIA's pinned libraries hold no code for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from builder.binary.library_names import is_named_like_a_library
+from builder.config.inputs import Input, InputKind, Lock, Pin, ort_wheel
+from builder.config.load import parse_lock, render_lock
+from builder.config.profiles import fixed_settings, open_settings
+from builder.config.toolkits import DATA, MISSING, dumps, missing_in
+from builder.config.variants import all_inputs, base_inputs, open_of_packages, python_wheel_requirements
+from builder.console import Reporter
+from builder.contents.reading import read_file
+from builder.errors import BuilderError, CheckFailedError, ToolMissingError, TransferError, ValidationError
+from builder.facts.gpu.architectures import Capability
+from builder.facts.ort.cmake_reader import FOLDER, Download, archives
+from builder.files.atomic_write import write_file
+from builder.files.disk import resolved
+from builder.files.http_client import NotThereError
+from builder.finding import require_no_errors
+from builder.formats.package_names import Host
+from builder.formats.text import nearest
+from builder.io.git import tag_commit
+from builder.io.store import FileStore, texts_below
+from builder.io.wiring import Wiring
+from builder.publish.preflight import check_pins
+
+
+class StillOpen(NamedTuple):
+    """An input that could not be pinned, and why."""
+
+    key: str
+    error: BuilderError
+
+    def __str__(self) -> str:
+        return f"{self.key} is {self.outcome}: {self.error}"
+
+    @property
+    def outcome(self) -> str:
+        """``not there``, ``out of reach``, or ``unreadable``."""
+        if isinstance(self.error, NotThereError | ValidationError):
+            return "not there"
+        return "out of reach" if isinstance(self.error, TransferError | ToolMissingError) else "unreadable"
+
+
+def pin_inputs(
+    wiring: Wiring, items: Iterable[Input], known: Lock, reporter: Reporter, *, all_: bool = True
+) -> tuple[dict[str, Pin], list[StillOpen]]:
+    """Return a pin for each input, and for each archive that a git tag among them downloads, by key.
+
+    Inputs that stay without a pin are returned too.
+
+    An input that fails stops no other with ``all_``, and all later ones without it.
+    """
+    store = wiring.store(known, reporter)
+    pins: dict[str, Pin] = {}
+    still_open: list[StillOpen] = []
+    waiting = dict.fromkeys(items, "")
+    while waiting and (all_ or not still_open):
+        item = next(iter(waiting))
+        try:
+            pin, downloads = _pin(item, waiting.pop(item), wiring, store)
+        except BuilderError as error:
+            still_open.append(StillOpen(item.key, error))
+            continue
+        reporter.say(f"pinned {item.key} {pin.revision or pin.sha256}")
+        pins[item.key] = pin
+        files = {Input(InputKind.URL, archive.url): archive.sha1 for archive in downloads}
+        waiting |= {file: sha1 for file, sha1 in files.items() if known.is_open(file)}
+    return pins, still_open
+
+
+def _pin(item: Input, sha1: str, wiring: Wiring, store: FileStore) -> tuple[Pin, Sequence[Download]]:
+    """Return an input's pin, and what the build of a git tag downloads."""
+    if wiring.offline:
+        raise TransferError("--offline asks no host", advice="Run the same command once without it.")
+    if item.kind is InputKind.GIT:
+        revision = tag_commit(wiring.runner, item.spec)
+        downloads = archives(
+            texts_below(store.tree(item, revision), FOLDER), fixed_settings(), open_settings()
+        )
+        return Pin(revision=revision, files=tuple(archive.url for archive in downloads)), downloads
+    if item.kind is InputKind.IMAGE:
+        return Pin(revision=wiring.engine.resolve(item.spec)), ()
+    return store.pin(item, sha1), ()
+
+
+def pin_base(wiring: Wiring, base: str, reporter: Reporter, host: Host) -> None:
+    """Pin what is open of a base, and write and report the pins.
+
+    With ``host`` from the wheel, the official wheel of the base's version is a part too. An image that the
+    engine holds stays open where its registry is out of reach. Raises the error of the first input that
+    cannot be pinned, with nothing written.
+    """
+
+    def open_parts(lock: Lock) -> list[Input]:
+        wheels = [ort_wheel(wiring.project.bases[base].ort_version)] if host is Host.WHEEL else []
+        inputs = base_inputs(wiring.project, base, lock)
+        images = [item for item in inputs if item.kind is InputKind.IMAGE]
+        others = [item for item in inputs if item not in images]
+        parts = [item for item in (*wheels, *images, *others) if lock.is_open(item)]  # quick questions first
+        return [item for item in parts if not (item in images and _may_stay_open(item, wiring))]
+
+    pin_by_itself(wiring, open_parts, reporter)
+
+
+def _may_stay_open(image: Input, wiring: Wiring) -> bool:
+    """Return whether the engine holds the image and its registry is out of reach."""
+    if not wiring.engine.has_image(image.spec):
+        return False
+    try:
+        return wiring.offline or not wiring.engine.resolve(image.spec)
+    except TransferError:
+        return True
+
+
+def pin_by_itself(wiring: Wiring, open_inputs: Callable[[Lock], Sequence[Input]], reporter: Reporter) -> None:
+    """Pin the inputs that ``open_inputs`` finds in the lock, as ``pin_base`` does."""
+    if not open_inputs(wiring.lock):
+        return
+    with wiring.locked("inputs", reporter, "waiting: another process pins inputs"):
+        lock = read_lock(wiring)  # the other process may have pinned them
+        items = open_inputs(lock)
+        pins, still_open = pin_inputs(wiring, items, lock, reporter, all_=False)
+        for key, error in still_open:
+            error.what = f"{key} has no pin, and cannot be given one here: {error.what}"
+            raise error
+        wiring.lock = Lock({**lock.pins, **pins})
+        if pins:
+            write_lock(wiring, wiring.lock)
+            reporter.say(f"{wiring.lock_file.name} has these {len(pins)} pins now: commit it")
+
+
+def unpack_pinned(
+    wiring: Wiring, reporter: Reporter, refuse: Callable[[Input], None] | None, wheel: Input
+) -> Path:
+    """Return the folder with a wheel's unpacked files. A wheel without a pin in ``inputs.lock`` is given one.
+
+    With ``refuse``, that is called with such a wheel instead, and raises.
+    """
+    if refuse is None:
+        pin_by_itself(wiring, lambda lock: [wheel] if lock.is_open(wheel) else [], reporter)
+    elif wiring.lock.is_open(wheel):
+        refuse(wheel)
+    return wiring.store(wiring.lock, reporter).unpack(wheel)
+
+
+def read_lock(wiring: Wiring) -> Lock:
+    """Return the pins of ``inputs.lock`` as the file has them now; none if there is no file."""
+    if not wiring.lock_file.exists():
+        return Lock(pins={})
+    wiring.__dict__.pop("lock", None)  # what was read before
+    return wiring.lock
+
+
+def write_lock(wiring: Wiring, lock: Lock) -> None:
+    """Write ``inputs.lock``, sorted."""
+    write_file(resolved(wiring.lock_file), render_lock(Lock(dict(sorted(lock.pins.items())))).encode())
+
+
+def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
+    """Write ``inputs.lock`` with a pin for every input of the project and for nothing else.
+
+    Existing pins stay; with ``refresh`` all pins are made again. An input that may be open
+    (``InputKind.may_be_open``) and is out of reach keeps its pin. Raises ``CheckFailedError``, after the file
+    is written, if such an input has none, and the error of any other input that cannot be pinned, with
+    nothing written.
+    """
+    reporter, known = wiring.reporter, read_lock(wiring)
+    with reporter.step("lock"):
+        wanted = all_inputs(wiring.project, known)
+        good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
+        kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
+        made, failures = pin_inputs(
+            wiring, [item for item in wanted if item.key not in kept], known, reporter
+        )
+        still_open = []
+        for failed in failures:
+            if not Input.parse(failed.key).kind.may_be_open or failed.outcome != "out of reach":
+                raise failed.error
+            if failed.key in good:
+                reporter.warn(f"{failed.key} keeps its pin, because it is out of reach: {failed.error}")
+                kept[failed.key] = good[failed.key]
+            else:
+                still_open.append(failed)
+        opened = {failed.key: Pin() for failed in still_open}
+        pins = {**kept, **opened, **made, **_python_pins(wiring, {} if refresh else good)}
+        for key in (key for key in known.pins if key not in pins):
+            reporter.say(f"dropped {key}: no variant needs it any more")
+        reporter.say(f"{len(pins) - len(opened)} inputs pinned, {len(kept)} unchanged")
+        write_lock(wiring, Lock(pins))
+        _read_libraries(wiring, {} if refresh else MISSING)
+        _require_none_open(still_open)
+
+
+def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
+    """Return the pins of the official wheels for every Python, as the index lists them.
+
+    No wheel is fetched.
+    """
+    found: dict[str, Pin] = {}
+    for requirement in python_wheel_requirements(wiring.project):
+        kept: Mapping[Input, Pin] = Lock(known).python_wheels(requirement)
+        if not kept:
+            kept = wiring.package_index.python_wheels(requirement)
+            wiring.reporter.say(f"pinned {requirement} for {len(kept)} Pythons, as the index lists them")
+        found |= {item.key: pin for item, pin in kept.items()}
+    return found
+
+
+def lock_missing(wiring: Wiring) -> None:
+    """Pin the inputs without a pin in ``inputs.lock`` that this machine reaches.
+
+    Every other line stays as it is, so the file can be completed on several machines in turn. Raises
+    ``CheckFailedError``, after the file is written, for inputs that stay without a pin.
+    """
+    reporter, known = wiring.reporter, read_lock(wiring)
+    with reporter.step("lock --missing"):
+        wanted = all_inputs(wiring.project, known)
+        pins, still_open = pin_inputs(
+            wiring, [item for item in wanted if known.is_open(item)], known, reporter
+        )
+        if pins:
+            write_lock(wiring, Lock({**known.pins, **pins}))
+        reporter.say(f"{len(pins)} pinned, {len(still_open)} without a pin")
+        _require_none_open(still_open)
+
+
+def _require_none_open(still_open: Sequence[StillOpen]) -> None:
+    if still_open:
+        raise CheckFailedError(
+            f"{len(still_open)} inputs stay without a pin; a release needs them all",
+            [f"{failed}" for failed in still_open],
+        )
+
+
+def check_lock(wiring: Wiring, base: str) -> None:
+    """Raise ``CheckFailedError`` with each unpinned input of a base; no release can be compiled with one.
+
+    Raises ``ValidationError`` for an unknown base.
+    """
+    known = wiring.project.bases
+    if base not in known:  # auto is none: what it takes is known where it builds
+        raise ValidationError(
+            f"--check {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
+        )
+    require_no_errors(
+        check_pins(open_of_packages(wiring.project, base, wiring.lock), f"base {base}"),
+        f"no release can be compiled on base {base}",
+    )
+    wiring.reporter.say(f"every input of base {base} is pinned")
+
+
+def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
+    """Write which GPUs NVIDIA's pinned wheels do not serve.
+
+    Only wheels that are not in ``known`` are read.
+    """
+    project = wiring.project
+    seen = [project, *(project.of(variant) for variant in project.variants.values())]
+    wheels = {wheel.spec: wheel for one in seen for wheel in one.bundled}
+    unread = [spec for spec in wheels if spec not in known]
+    if not unread and known.keys() <= wheels.keys():
+        return
+    store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
+    found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
+    for spec in unread:
+        found[spec] = _unserved(spec, store.unpack(wheels[spec]))
+        lacks = " ".join(map(str, found[spec]))
+        wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
+    write_file(wiring.root / DATA, dumps(found).encode())
+
+
+def _unserved(spec: str, tree: Path) -> tuple[Capability, ...]:
+    """Return the GPUs that the libraries of an unpacked wheel do not serve.
+
+    Raises ``CheckFailedError`` if there are none, or one cannot be read: then it would seem to serve all.
+    """
+    files = [file for file in sorted(tree.rglob("*")) if is_named_like_a_library(file.name)]
+    readings = [read_file(file.name, file, symbols=False) for file in files]
+    unread = [str(one.problem) for one in readings if one.problem]
+    if unread or not readings:
+        raise CheckFailedError(
+            f"which GPUs {spec} serves is not known, so nothing is recorded of it",
+            unread or ["it holds no library. Name the wheel that has them in variants.yaml."],
+        )
+    return missing_in([one.coverage for one in readings if one.coverage])

@@ -1,0 +1,1 @@
+"""The verbs' work: flags in, exit codes out. ``tasks.py`` declares them."""

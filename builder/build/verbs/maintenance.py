@@ -1,0 +1,342 @@
+"""The verbs for work on the project itself: test (gates, pytest), doctor, ``render --check`` and bump."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from builder.compile.plan import PlanOptions, decide
+from builder.compile.render import render
+from builder.config.build_plan import BuildPlan, widened
+from builder.config.inputs import LOCK_MISSING, Lock
+from builder.config.variants import Origin, Project
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    CommandError,
+    ConfigError,
+    DiskError,
+    NothingToDoError,
+    ValidationError,
+    os_error,
+)
+from builder.files.atomic_write import write_file
+from builder.files.disk import is_writable
+from builder.formats.package_names import Host, Profile
+from builder.formats.text import redacted
+from builder.io.process import side_by_side
+from builder.io.wiring import Wiring
+
+_GOLDEN = "tests/golden"
+
+
+def check_golden(wiring: Wiring, *, refresh: bool) -> None:
+    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites the files.
+
+    Raises ``CheckFailedError`` with the differences.
+    """
+    drift = []
+    for name, text in goldens(wiring):
+        path = wiring.root / _GOLDEN / name
+        if refresh:
+            path.write_text(text, encoding="utf-8")
+        drift += _golden_difference(path, text)
+    if drift:
+        raise CheckFailedError(
+            "tests/golden is not what the templates render. If the change is meant: ./run render --golden",
+            drift,
+        )
+    wiring.reporter.say(f"{_GOLDEN} is what the templates render")
+
+
+def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each golden file.
+
+    These are renderings of every compiled variant on every base, with full profile, and of one repacked
+    wheel.
+    """
+    for variant in (one for one in wiring.project.variants.values() if not one.is_official):
+        for base in wiring.project.bases:
+            yield from _rendering(
+                wiring, f"{variant.name}.{base}", _golden_plan(wiring.project, variant.name, base)
+            )
+    repacked = _golden_plan(wiring.project, "modern", "assembled", Origin.WHEEL)
+    yield from _rendering(wiring, "modern.wheel", repacked)
+
+
+def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
+    plan_options = PlanOptions(profile=Profile.FULL, host=Host.WHEEL)
+    return widened(decide(project, project.variants[variant], plan_options, base, origin))
+
+
+def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:
+    rendered = render(plan, wiring.lock, wiring.loader)
+    yield f"{name}.Dockerfile", rendered.dockerfile
+    yield f"{name}.runtime.Dockerfile", rendered.runtime_dockerfile
+
+
+def _golden_difference(path: Path, text: str) -> list[str]:
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return list(
+        difflib.unified_diff(
+            old.splitlines(), text.splitlines(), str(path), f"{path} as rendered", lineterm="", n=1
+        )
+    )
+
+
+_GATES = (
+    ("ruff", "check", "--quiet", "."),
+    ("ruff", "format", "--quiet", "--check", "."),
+    ("mypy", "--no-error-summary"),
+    ("lint-imports", "--no-logo"),
+    ("pylint", "--jobs=0", "--score=no", "builder"),
+)
+
+_WORKFLOWS = ".github/workflows/*.yml"
+
+_ACTION = "action.yml"
+
+_ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collection", "--min-severity=low")
+
+_ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
+"""The command of actionlint, without shellcheck and pyflakes, so that every machine gives the same answer."""
+
+_EVERYTHING = ("--dist=loadfile", "--no-loadscope-reorder")
+"""Flags that run a module's tests in one process, in tests/conftest.py's order, since they share results."""
+
+_MOST_CORES = 4
+"""The most cores that count. Each further process would need disk for more unpacked packages at once."""
+
+_USE_CASES = ("tests/component/compile", "tests/component/contents", "tests/component/package")
+
+_FAST = ("--numprocesses=auto", "tests/unit", "tests/golden", *_USE_CASES)
+"""Flags for the tests that take half a minute on two cores: pure modules, and use cases over fakes."""
+
+
+def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
+    """Run the gates side by side, then pytest.
+
+    ``fast`` selects the tests that need a minute at most; ``only`` is pytest's ``-k`` and skips the gates.
+    Raises ``VariantsFailedError`` if gates fail and ``CommandError`` if pytest does.
+    """
+    if not only:
+        gates = (*_GATES, *_workflow_gates(wiring))
+        side_by_side(
+            {" ".join(gate): partial(_gate, wiring, gate) for gate in gates}, wiring.runner.interrupt
+        )
+    argv = [sys.executable, "-m", "pytest", *_flags(wiring, fast=fast, only=only)]
+    env = {"PYTHONDONTWRITEBYTECODE": ""}  # else each process compiles every module again
+    code = wiring.runner.run(argv, cwd=wiring.root, env=env, on_line=wiring.console.show, check=False).code
+    if code != 0:
+        raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
+
+
+def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
+    with wiring.console.prefixed(gate[0]).step(" ".join(gate)):
+        wiring.runner.run(gate, cwd=wiring.root)
+
+
+def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
+    """Return the flags of pytest.
+
+    There are two processes more than cores, since many tests wait for containers, engines and each other.
+    """
+    if fast:
+        return (f"-k={only}",) if only else _FAST
+    processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 2}"
+    chosen = (f"-k={only}",) if only else (processes, *_EVERYTHING)
+    return (*chosen, *tiers(wiring))
+
+
+def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
+    """Yield the commands of the linters of the workflows and of our action.
+
+    actionlint, which is not a Python package, is left out with a warning if it is not installed.
+    """
+    files = sorted(str(path.relative_to(wiring.root)) for path in wiring.root.glob(_WORKFLOWS))
+    yield (*_ZIZMOR, _ACTION, *files)
+    if shutil.which("actionlint", path=wiring.env["PATH"]):
+        yield (*_ACTIONLINT, *files)
+    else:
+        wiring.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
+
+
+def doctor(wiring: Wiring, *, as_json: bool) -> bool:
+    """Report what a build needs and whether this machine has it; return whether it has all of it.
+
+    The schema of the JSON form is ``docs/schemas/doctor.schema.json``.
+    """
+    probes = {
+        "python": platform.python_version,
+        "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",
+        "inputs.lock": lambda: _pins(wiring.lock),
+        "engine": lambda: _engine(wiring),
+        "mmdebstrap": lambda: _mmdebstrap(wiring.env["PATH"]),
+        "mirror": lambda: redacted(", ".join(wiring.mirrors.find())),
+        "cache": lambda: _space(wiring.cache),
+        "dist": lambda: _space(wiring.dist),
+    }
+    found = []
+    for name, probe in probes.items():
+        one = _probe(name, probe)
+        found.append(one)
+        if not as_json:
+            wiring.reporter.say(f"{'✓' if one.ok else '✗'} {one.name:<14} {one.message}")
+    if as_json:
+        wiring.console.show(json.dumps({"format": 1, "checks": [asdict(one) for one in found]}, indent=2))
+    return all(one.ok for one in found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prerequisite:
+    """One thing that a build needs, whether it is present, and a message on it."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+def _pins(lock: Lock) -> str:
+    open_ = [key for key, pin in lock.pins.items() if pin.is_open]
+    pinned = f"{len(lock.pins) - len(open_)} inputs pinned"
+    return f"{pinned}; unpinned: {', '.join(open_)}. {LOCK_MISSING}" if open_ else pinned
+
+
+def _probe(name: str, probe: Callable[[], str]) -> Prerequisite:
+    try:
+        return Prerequisite(name=name, ok=True, message=probe())
+    except (BuilderError, OSError) as error:
+        said = os_error(error) if isinstance(error, OSError) else error
+        return Prerequisite(name=name, ok=False, message=str(said))
+
+
+def _engine(wiring: Wiring) -> str:
+    facts = wiring.engine.facts()
+    free = "" if facts.folder is None else f", {shutil.disk_usage(facts.folder).free / 1e9:,.0f} GB free"
+    return (
+        f"Docker {facts.version}, buildx {facts.buildx}, {facts.storage}, {facts.cpus} CPUs, "
+        f"{facts.memory / 1e9:,.0f} GB memory{free}"
+    )
+
+
+def _mmdebstrap(path: str) -> str:
+    is_root = os.geteuid() == 0
+    found, instead = (shutil.which(program, path=path) for program in ("mmdebstrap", "debootstrap"))
+    if is_root and instead and not found:
+        return f"{instead} takes its place; ./run image needs mmdebstrap itself"
+    packages = {"mmdebstrap": "mmdebstrap", **({} if is_root else {"newuidmap": "uidmap"})}
+    for program, package in packages.items():
+        if shutil.which(program, path=path) is None:
+            raise ValidationError(
+                f"{program} is not on PATH: --base assembled needs it (apt-get install {package})."
+            )
+    return str(found)
+
+
+def _space(folder: Path) -> str:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not existing.is_dir():
+        raise ValidationError(
+            f"{existing} is no folder. ORTPACKS_CACHE names another cache, --dist another one for results."
+        )
+    if not is_writable(existing):
+        raise DiskError(
+            f"{existing} may not be written by this user. ORTPACKS_CACHE names another cache, --dist results."
+        )
+    return f"{folder}, {shutil.disk_usage(existing).free / 1e9:,.0f} GB free"
+
+
+def tiers(wiring: Wiring) -> Iterator[str]:
+    """Yield pytest's flags for the tiers that this machine can run."""
+    try:
+        wiring.engine.facts()
+        yield "--integration"
+        yield "--images"
+    except BuilderError as error:
+        wiring.reporter.warn(f"tiers integration and images do not run: {error}")
+    if shutil.which("nvidia-smi", path=wiring.env["PATH"]):
+        yield "--gpu"
+    else:
+        wiring.reporter.warn("tier gpu does not run: no nvidia-smi on this machine")
+    if all(shutil.which(name, path=wiring.env["PATH"]) for name in ("node", "npm")):
+        yield "--referees"
+    else:
+        wiring.reporter.warn("tier referees does not run: no Node.js with npm on this machine")
+
+
+VERSIONED = {
+    "builder/client/__init__.py": "__version__ = ",
+    "pyproject.toml": "version = ",
+    "runtime/pyproject.toml": "version = ",
+    "service/pyproject.toml": "version = ",
+}
+"""The files that contain the version, and the text before the version on its line."""
+
+CHANGELOG = "CHANGELOG.md"
+
+_PARTS = ("major", "minor", "patch")
+
+_UNRELEASED = "## Unreleased\n"
+
+
+def bump_version(wiring: Wiring, part: str, now: datetime) -> None:
+    """Write the next version to every file of ``VERSIONED`` and to the changelog.
+
+    Raises ``ValidationError`` for an unknown part, ``ConfigError`` if files name different versions, and
+    ``NothingToDoError`` if the changelog's unreleased section is empty.
+    """
+    if part not in _PARTS:
+        raise ValidationError(f"{part!r} is no part of a version.", advice=f"Say {', '.join(_PARTS)}.")
+    texts = {name: (wiring.root / name).read_text(encoding="utf-8") for name in (*VERSIONED, CHANGELOG)}
+    before = version_in(texts)
+    after = _next(before, _PARTS.index(part))
+    made = {
+        name: texts[name].replace(f'{start}"{before}"', f'{start}"{after}"', 1)
+        for name, start in VERSIONED.items()
+    }
+    made[CHANGELOG] = _released(texts[CHANGELOG], after, now)
+    for name, text in made.items():
+        write_file(Path(wiring.root, name), text.encode())
+    wiring.reporter.say(f"{before} → {after} in {', '.join(made)}: commit them")
+
+
+def version_in(texts: dict[str, str]) -> str:
+    """Return the version that all files of ``VERSIONED`` name.
+
+    Raises ``ConfigError`` if they do not agree.
+    """
+    found = {}
+    for name, start in VERSIONED.items():
+        line = re.search(rf'^{re.escape(start)}"([0-9]+\.[0-9]+\.[0-9]+)"$', texts[name], re.MULTILINE)
+        found[name] = line[1] if line else "none"
+    if len({*found.values()}) > 1 or "none" in found.values():
+        told = ", ".join(f"{name} says {version}" for name, version in found.items())
+        raise ConfigError(
+            f"The version differs between files: {told}.", advice="Make them equal by hand first."
+        )
+    return next(iter(found.values()))
+
+
+def _next(version: str, part: int) -> str:
+    numbers = [*map(int, version.split("."))]
+    return ".".join(map(str, [*numbers[:part], numbers[part] + 1, *[0] * (2 - part)]))
+
+
+def _released(changelog: str, version: str, now: datetime) -> str:
+    before, found, rest = changelog.partition(_UNRELEASED)
+    if not found or not rest.partition("\n## ")[0].strip():
+        raise NothingToDoError(
+            f"{CHANGELOG} has nothing under {_UNRELEASED.strip()!r}.",
+            advice="Write there what users will notice, then run it again.",
+        )
+    return f"{before}{_UNRELEASED}\n## {version} ({now:%Y-%m-%d})\n{rest}"

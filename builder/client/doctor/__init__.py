@@ -1,0 +1,1 @@
+"""What the client observes on a machine, and the findings that explain it."""

@@ -1,0 +1,318 @@
+"""Checks why CUDA lists no GPU, whether the driver fits the cards and the package, and of the system.
+
+A driver may be absent, hidden, without its device files, or of a version that leaves a card out. A container,
+WSL or a virtual machine may not have been given the GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, List, Optional
+
+from builder.client.doctor.advice import MachineFinding, finding
+from builder.client.doctor.observations import ABSENT, FORBIDDEN, Observations, Outcome, PciCard
+from builder.facts.gpu.compatibility import FLOOR_12, windows_floor
+from builder.facts.gpu.devices import above_ceiling, below_floor
+from builder.facts.gpu.table import LAST_BRANCH_BELOW_TURING
+from builder.formats.manifest import Driver
+from builder.formats.package_names import CUDA, MUSL, SERVED, WINDOWS
+
+_MAXWELL, _TURING = 0x1340, 0x1E00
+"""PCI device ids: display devices from the first up to the second are Maxwell, Pascal or Volta. Source:
+pci.ids."""
+
+_NOT_THE_MACHINES = ("ORTPACKS_FORCE_CC=", "ORTPACKS_FORCE_DRIVER=")
+
+_HIDES_ALL = ("", "-1")
+
+_FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
+
+
+def hidden_gpus(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D005 where ``CUDA_VISIBLE_DEVICES`` leaves no GPU.
+
+    Where the driver lists none and there is no libcuda, the variable is not the cause.
+    """
+    wanted = observed.cuda_visible
+    hides_all = wanted in _HIDES_ALL and observed.reply("libcuda").outcome != Outcome.MISSING
+    if wanted is not None and not observed.devices and (observed.listed or hides_all):
+        total = f", and the driver lists {observed.listed}" if observed.listed else ""
+        yield finding("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
+
+
+def nouveau(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D002 where the kernel driver of an NVIDIA card is nouveau."""
+    cards = [card.address for card in observed.kernel.cards if card.driver == "nouveau"]
+    if cards:
+        yield finding("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
+
+
+def module_not_loaded(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D001 where an NVIDIA card is on the PCI bus, and the module nvidia is not loaded.
+
+    A card that is reserved for a virtual machine needs no driver here.
+    """
+    cards = [card.address for card in _cards(observed)]
+    if cards and not observed.kernel.loaded:
+        yield finding("D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded.")
+
+
+def no_device_file(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D006 where the module nvidia is loaded, and there is no ``/dev/nvidiactl``."""
+    if observed.kernel.loaded and observed.kernel.control == ABSENT:
+        yield finding("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
+
+
+def device_file_forbidden(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D007 where this user may not open ``/dev/nvidiactl``."""
+    if observed.kernel.control == FORBIDDEN:
+        yield finding("D007", "/dev/nvidiactl is there, and this user may not open it.")
+
+
+def no_libcuda(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D008 where the driver is there, and ``libcuda.so.1`` is not."""
+    there = observed.kernel.loaded or observed.kernel.dxg or observed.listed
+    if there and observed.reply("libcuda").outcome == Outcome.MISSING:
+        yield finding("D008", "The driver is there, and libcuda.so.1 is not.")
+
+
+def no_gpu_for_cuda(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D009 where the driver lists GPUs or is loaded, and CUDA fails with 100, no device."""
+    if observed.listed or observed.kernel.loaded or observed.reply("NVML").outcome == Outcome.NONE:
+        listed = f"The driver lists {observed.listed} GPU(s)" if observed.listed else "The driver is loaded"
+        yield finding("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
+
+
+def failing_driver(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D015 where NVML fails with a number, or nvidia-smi fails.
+
+    Other failures of NVML are D013 and D014.
+    """
+    replies = {name: observed.reply(name) for name in ("NVML", "nvidia-smi")}
+    failed = [f"{name}: {reply.detail}" for name, reply in replies.items() if reply.outcome in _FAILED]
+    if failed and not (replies["NVML"].outcome in _FAILED and replies["NVML"].code is None):
+        yield finding("D015", f"No NVIDIA GPU was found. {'; '.join(failed)}.")
+
+
+def no_gpu_found(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D003, unless NVML failed. The rules before this one found no cause."""
+    if observed.reply("NVML").outcome in _FAILED:
+        return
+    nothing = observed.driver is None and observed.reply("libcuda").outcome == Outcome.MISSING
+    yield finding("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
+
+
+def forced_by_environment(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D004 where an ``ORTPACKS_FORCE_…`` variable is set."""
+    if observed.stated:
+        yield finding("D004", f"{', '.join(observed.stated)} in the environment.")
+
+
+def dropped_by_driver(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D010 where a driver newer than 580 leaves out a card from before Turing.
+
+    Stated GPUs and a stated driver say nothing about this machine's cards.
+    """
+    if any(one.startswith(_NOT_THE_MACHINES) for one in observed.stated):
+        return
+    old = [card for card in _cards(observed) if _MAXWELL <= card.device < _TURING]
+    newer = observed.driver and above_ceiling(observed.driver, LAST_BRANCH_BELOW_TURING)
+    if old and newer and _lacking(observed):
+        comparison = (
+            f"The driver is {observed.driver}, it lists {observed.listed} of {len(_cards(observed))} cards"
+        )
+        yield finding("D010", f"{comparison}, and {_named(old)} is from before Turing.")
+
+
+def cards_not_listed(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D011 where the driver lists fewer GPUs than there are cards, without D010 or D012."""
+    if (
+        not observed.listed
+        or not _lacking(observed)
+        or [*dropped_by_driver(observed), *before_maxwell(observed)]
+    ):
+        return
+    comparison = (
+        f"The driver lists {observed.listed} GPU(s), and the bus has {len(_cards(observed))} NVIDIA cards"
+    )
+    yield finding("D011", f"{comparison}: {_named(_cards(observed))}.")
+
+
+def before_maxwell(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D012 where a card is from before Maxwell, by its PCI id."""
+    old = [card for card in _cards(observed) if card.device < _MAXWELL]
+    if old:
+        yield finding("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
+
+
+def outside_driver_range(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D031 or D032 where the driver is below the floor or above the ceiling of the package in use.
+
+    Without a package in use, the floor of CUDA 12 is compared. D032 is left out where D010 already reports
+    the card.
+    """
+    package = observed.installed.package if observed.installed else None
+    limits = package.driver if package else _any_package(observed)
+    driver = observed.driver
+    if limits is None or driver is None:
+        return
+    what = f"The package {package.name}" if package else "CUDA 12"
+    if _holds(below_floor, driver, limits.floor):
+        yield finding("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
+    if (
+        limits.ceiling
+        and _holds(above_ceiling, driver, limits.ceiling)
+        and not [*dropped_by_driver(observed)]
+    ):
+        yield finding("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
+
+
+def _any_package(observed: Observations) -> Optional[Driver]:
+    if observed.platform == WINDOWS:
+        return Driver(windows_floor(FLOOR_12), None)
+    return Driver(FLOOR_12, None) if observed.platform in SERVED[CUDA] else None
+
+
+def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool:
+    """Return the result of ``compare``; false where ``limit`` is no version.
+
+    A manifest may contain any text there.
+    """
+    try:
+        return compare(driver, limit)
+    except ValueError:
+        return False
+
+
+def _cards(observed: Observations) -> List[PciCard]:
+    """Return the cards that are not reserved for a virtual machine."""
+    return [card for card in observed.kernel.cards if card.driver != "vfio-pci"]
+
+
+def _lacking(observed: Observations) -> bool:
+    """Return whether the driver lists fewer GPUs than there are cards.
+
+    In a container, which may have been given only some of the GPUs, return whether it lists none.
+    """
+    return not observed.listed if observed.system.container else observed.listed < len(_cards(observed))
+
+
+def _named(cards: List[PciCard]) -> str:
+    return ", ".join(f"{card.address} (10de:{card.device:04x})" for card in cards)
+
+
+KEPT = ("nouveau", "vfio-pci")
+"""Kernel drivers whose cards cannot be given to a container."""
+
+_NO_GPU = ("void", "none", "")
+
+DXGDMAL_SINCE = 555
+"""The first branch of the Windows driver with libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
+
+
+def container_without_gpus(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D102 where the container was started with no GPU on purpose."""
+    system = observed.system
+    if system.container and system.nvidia_visible in _NO_GPU and observed.kernel.control == ABSENT:
+        yield finding(
+            "D102", f"NVIDIA_VISIBLE_DEVICES={system.nvidia_visible} in a container ({system.container})."
+        )
+
+
+def no_wsl_gpu(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D106 where WSL has no ``/dev/dxg``."""
+    if observed.system.wsl and not observed.kernel.dxg:
+        where = f", in a container ({observed.system.container})" if observed.system.container else ""
+        yield finding("D106", f"This is WSL{where}, and there is no /dev/dxg.")
+
+
+def gpu_not_passed(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D101 where a container shows its host's PCI bus or modules, and no device files."""
+    cards = [card for card in observed.kernel.cards if card.driver not in KEPT]
+    host = cards or observed.kernel.loaded
+    if observed.system.container and host and observed.kernel.control == ABSENT:
+        where = f"In a container ({observed.system.container}) with the host's NVIDIA card in sight"
+        yield finding("D101", f"{where}, and there is no /dev/nvidiactl.")
+
+
+def container_without_libcuda(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D103 where a container with a GPU has no ``libcuda.so.1``."""
+    given = observed.kernel.control != ABSENT or observed.kernel.dxg or observed.listed
+    if observed.system.container and given and observed.reply("libcuda").outcome == Outcome.MISSING:
+        parts = observed.system.nvidia_capabilities
+        why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
+        yield finding("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
+
+
+def jetson(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D107 where the machine is a Jetson or another Tegra."""
+    if observed.system.jetson:
+        yield finding("D107", f"This is a {observed.system.jetson}.")
+
+
+def container_without_smi(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D104 where a container with CUDA has no nvidia-smi.
+
+    nvidia-smi does not run where CUDA lists GPUs, so the absence of NVML is taken for it: both belong to the
+    same part of the driver.
+    """
+    system = observed.system
+    if (
+        system.container
+        and observed.reply("libcuda").devices
+        and observed.reply("NVML").outcome == Outcome.MISSING
+    ):
+        yield finding("D104", f"In a container ({system.container}) with CUDA and without nvidia-smi.")
+
+
+def musl(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D108 where the C library of the system is musl."""
+    if observed.system.glibc == MUSL:
+        yield finding("D108", "This system's C library is musl.")
+
+
+def unserved_platform(observed: Observations) -> Iterator[MachineFinding]:
+    """Yield D109 where no packages for NVIDIA GPUs are made for the system."""
+    system = observed.system
+    if not system.jetson and observed.platform not in SERVED[CUDA]:
+        yield finding("D109", f"This system is {observed.platform}.")
+
+
+def wsl_500(observed: Observations) -> bool:
+    """Return whether the cause of a failure with 500 is that of D105."""
+    if not (observed.kernel.dxg and observed.system.container) or observed.kernel.dxgdmal:
+        return False
+    return observed.driver is None or int(observed.driver.split(".")[0]) >= DXGDMAL_SINCE
+
+
+CAUSES = (
+    hidden_gpus,
+    dropped_by_driver,
+    jetson,
+    container_without_gpus,
+    no_wsl_gpu,
+    gpu_not_passed,
+    container_without_libcuda,
+    nouveau,
+    module_not_loaded,
+    no_device_file,
+    device_file_forbidden,
+    no_libcuda,
+    no_gpu_for_cuda,
+    failing_driver,
+    no_gpu_found,
+)
+"""Reasons for which CUDA has no GPU, in order. The first rule with a finding names the cause, and later ones
+would name consequences."""
+
+RULES = (
+    forced_by_environment,
+    device_file_forbidden,
+    dropped_by_driver,
+    cards_not_listed,
+    before_maxwell,
+    outside_driver_range,
+    jetson,
+    container_without_smi,
+    musl,
+    unserved_platform,
+)

@@ -1,0 +1,1 @@
+"""Which package, layout and fallback fit a machine, and why."""

@@ -1,0 +1,1 @@
+"""From the plan of a package to its compiled libraries."""

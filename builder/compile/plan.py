@@ -1,0 +1,396 @@
+"""The step plan decides base, origin, ORT version and profile of one variant, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder import finding
+from builder.binary.library_names import cuda_major
+from builder.config.build_plan import NO_BASE, BuildPlan, check_reach, compile_plan, lost, widened
+from builder.config.inputs import Input, ort_wheel
+from builder.config.toolkits import MISSING, check_is_read, lint, toolkit_of
+from builder.config.variants import Origin, Project, SuiteSystem, System, Variant, provider_wheel
+from builder.console import Reporter
+from builder.contents.sentences import where
+from builder.errors import (
+    BuilderError,
+    CompatibilityError,
+    IntegrityError,
+    ToolMissingError,
+    TransferError,
+    ValidationError,
+)
+from builder.facts.gpu.architectures import Arch
+from builder.facts.gpu.compatibility import runs_sass
+from builder.facts.gpu.table import CAPABILITIES
+from builder.facts.ort.units import refused
+from builder.facts.ort.versions import sm_names
+from builder.finding import Code, Finding, Severity
+from builder.formats.missing_kernels import cannot_run, consequence_of, counted
+from builder.formats.package_names import CUDA, PROVIDER_LIBRARIES, WINDOWS, Host, Profile
+from builder.formats.text import nearest
+from builder.io.docker.engine import DockerEngine
+
+Pin = Callable[[str], None]
+"""Pins what is open of the base of a name, so that it can compile.
+
+Raises ``ToolMissingError``, ``TransferError`` or ``IntegrityError`` for a part that cannot be pinned here,
+and ``ConfigError`` for a part that exists nowhere.
+"""
+
+PROVIDERS_IN_WHEELS = {
+    platform: Path("onnxruntime/capi", name) for platform, name in PROVIDER_LIBRARIES.items()
+}
+"""Path of the CUDA provider in the official wheel, by platform."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """The command line's flags on what to build.
+
+    ``None`` and ``"auto"`` mean the value of ``variants.yaml``.
+    """
+
+    base: str = "auto"
+    offline: bool = False
+    """Whether no registry is contacted: a base on an image is used only if the engine has the image."""
+    origin: Origin | None = None
+    profile: Profile | None = None
+    host: Host | None = None
+    widen: bool = False
+    """Whether the package must run on all GPUs that plain code for the set runs on (``widen: true``)."""
+    mixed: bool = False
+    """Whether the wheel of ``onnxruntime.version`` is repacked if it serves, even if the base has another."""
+    release: bool = False
+    """Whether plans that ``publish`` would refuse are refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planner:
+    """Plans packages, and reads the CUDA providers in official wheels for that.
+
+    Its base decides a package's ORT version, so all variants of a release share it.
+    """
+
+    options: PlanOptions
+    engine: DockerEngine
+    unpack: Callable[[Input], Path]
+    """Returns the folder with a wheel's unpacked files; the wheel is fetched if needed."""
+    native_sm: Callable[[Path], Sequence[Arch]]
+    """Reads the architectures that every container of a provider has SASS for."""
+    needed_libraries: Callable[[Path], Sequence[str]]
+    """Reads the names of the libraries that a provider needs."""
+    reporter: Reporter
+    pin: Pin | None = None
+    """Pins what is open of a base; without it, parts of a base may stay open."""
+
+    def plan(self, project: Project, variant: Variant) -> BuildPlan:
+        """Return the plan of one variant.
+
+        A package that no engine here can try needs the engine only if its base is open and determines the
+        version. Raises ``CompatibilityError`` for a set that the chosen toolchain cannot build and for a
+        wheel of another CUDA than the bundled one, and ``TransferError`` for a requested base that cannot be
+        reached.
+        """
+        project = project.of(variant)
+        decided = self._repack(project, variant) if variant.is_official else self._decide(project, variant)
+        if decided.origin is Origin.WHEEL and variant.provider == CUDA:
+            self._require_served(decided)
+            _require_bundled_cuda(decided, self.needed_libraries(self._provider(decided)))
+        warnings = [] if variant.is_official else self._warnings(decided)
+        _report_decisions(decided, self.reporter)
+        if variant.is_official and (idle := _for_compiled_alone(self.options)):
+            self.reporter.say(
+                f"note     {', '.join(idle)}: no effect, because {variant.name} is not compiled"
+            )
+        for warning in warnings:
+            self.reporter.warn(str(warning))
+        return decided
+
+    def _decide(self, project: Project, variant: Variant) -> BuildPlan:
+        """Return the plan of a package that is compiled unless the official wheel serves it."""
+        options = self.options
+        variant = replace(variant, widen=variant.widen or options.widen)
+        is_whole = options.base == "auto" and not options.mixed
+        base, base_reason = choose_base(project, options, self.engine, self.pin if is_whole else None)
+        origin, origin_reason = self._choose_origin(project, variant, base)
+        if not is_whole and origin is Origin.SOURCE:
+            base, base_reason = choose_base(project, options, self.engine, self.pin)
+        decided = widened(decide(project, variant, options, base, origin))
+        return replace(decided, base_reason=base_reason, origin_reason=origin_reason)
+
+    def _provider(self, decided: BuildPlan) -> Path:
+        return self.unpack(decided.ort_wheel) / PROVIDERS_IN_WHEELS[decided.variant.platform]
+
+    def sass(self, decided: BuildPlan) -> Sequence[Arch]:
+        """Return the architectures of a CUDA plan's SASS: the wheel's, or what will be compiled."""
+        if decided.origin is Origin.WHEEL:
+            return self.native_sm(self._provider(decided))
+        return compile_plan(decided).whole_list.sass
+
+    def _repack(self, project: Project, variant: Variant) -> BuildPlan:
+        """Return the plan of a package that is an official wheel repacked."""
+        wheel = variant.wheel or self._of_the_release(project, variant)
+        base, reason = NO_BASE, "nothing is compiled"
+        if variant.is_tried_here:
+            base, reason = choose_base(project, self.options, self.engine)
+        return BuildPlan(
+            project=project,
+            variant=variant,
+            base=base,
+            base_reason=reason,
+            origin=Origin.WHEEL,
+            origin_reason=f"{wheel.requirement} holds the {variant.provider} provider for {variant.platform}",
+            profile=None,
+            host=Host.WHEEL,
+            ort_version=wheel.requirement.rpartition("==")[2],
+            ort_wheel=wheel,
+        )
+
+    def _of_the_release(self, project: Project, variant: Variant) -> Input:
+        """Return the wheel of the toolkit's or the release's version.
+
+        An engine is used only if the base is open.
+        """
+        if variant.toolkit:
+            return ort_wheel(project.toolkits[variant.toolkit].ort_version, variant.platform)
+        options, base = self.options, self.options.base
+        if base == "auto":
+            base, _ = choose_base(project, options, self.engine, None if options.mixed else self.pin)
+        version = _released(project, options, base)
+        return (
+            ort_wheel(version, variant.platform)
+            if variant.provider == CUDA
+            else provider_wheel(variant, version)
+        )
+
+    def _choose_origin(self, project: Project, variant: Variant, base: str) -> tuple[Origin, str]:
+        options, version = self.options, _released(project, self.options, base)
+        wish = options.origin or project.onnxruntime.origin
+        if wish is Origin.SOURCE:
+            return Origin.SOURCE, "asked for"
+        if wish is Origin.AUTO and options.profile not in (None, Profile.FULL):
+            return Origin.SOURCE, f"profile {options.profile.value} was asked for"
+        if wish is Origin.AUTO and (options.host or project.onnxruntime.host) is Host.SOURCE:
+            return Origin.SOURCE, "host source was asked for"
+        wheel = ort_wheel(version)
+        sass = self.native_sm(self.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform])
+        held = {arch.number for arch in sass}
+        missing = _missing(variant, sass)
+        patches = project.bases[base].patches  # the wheel has none of them
+        if not missing and wish is Origin.AUTO and patches and version == project.bases[base].ort_version:
+            return Origin.SOURCE, f"{wheel.spec} lacks {', '.join(patches)}"
+        if not missing:
+            return Origin.WHEEL, f"{wheel.spec} holds native code for all of {sm_names(variant.sm)}"
+        lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
+        if wish is Origin.WHEEL:
+            raise CompatibilityError(
+                f"variant {variant.name}: --origin wheel is impossible",
+                cause=f"{lacks}. It holds {', '.join(f'sm_{number}' for number in sorted(held))}",
+                advice="Use --origin source (or auto).",
+            )
+        return Origin.SOURCE, lacks
+
+    def _require_served(self, decided: BuildPlan) -> None:
+        """Raise ``CompatibilityError`` if the wheel lacks native code for an architecture of the set."""
+        variant, held = decided.variant, self.sass(decided)
+        missing = _missing(replace(variant, widen=False), held)
+        if missing:
+            raise CompatibilityError(
+                f"variants.{variant.name}.sm: {decided.ort_wheel.spec} does not serve this set",
+                cause=f"it lacks native code for {', '.join(missing)} and holds {sm_names(held)}",
+                advice=f"Nothing is compiled for {variant.name}: change the set.",
+            )
+
+    def _warnings(self, decided: BuildPlan) -> list[Finding]:
+        """Return what is doubtful. Raises ``CompatibilityError`` for what the toolchain cannot build."""
+        findings = _lint(decided)
+        if decided.origin is Origin.WHEEL or not refused(decided.variant.sm, decided.ort_version):
+            findings += check_reach(decided, self.sass(decided))
+        return [*findings, *check_is_read(wheel.spec for wheel in decided.project.bundled)]
+
+
+def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
+    reporter.say(f"base     {decided.base}: {decided.base_reason}")
+    reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
+    contents = (
+        f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
+    )
+    reporter.say(f"ort      {decided.ort_version}, {contents}")
+    if decided.added:
+        reporter.say(
+            f"widen    {sm_names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
+        )
+
+
+def _require_bundled_cuda(decided: BuildPlan, needed: Sequence[str]) -> None:
+    """Raise ``CompatibilityError`` if the wheel's provider needs another CUDA than the package would have."""
+    cuda = decided.project.cuda
+    for name in needed:
+        found = cuda_major(name)
+        if found in (None, cuda.version.partition(".")[0]):
+            continue
+        raise CompatibilityError(
+            f"variant {decided.variant.name}: {decided.ort_wheel.spec} is for CUDA {found}, and the package "
+            f"would have CUDA {cuda.version} ({cuda.libraries['cudart'].spec})",
+            cause=f"its CUDA provider needs {name}",
+            advice=" ".join(_ways_to_cuda(found, decided)),
+        )
+
+
+def _ways_to_cuda(major: str, decided: BuildPlan) -> Iterator[str]:
+    """Yield what to do about a wheel of another CUDA, each as a sentence."""
+    variant, project = decided.variant, decided.project
+    fitting = [
+        name
+        for name, one in project.variants.items()
+        if one.toolkit == major and one.platform == variant.platform and {*variant.sm} <= {*one.sm}
+    ]
+    if fitting:
+        yield f"Variant {fitting[0]} has CUDA {major} and this set: --variant {fitting[0]}."
+    elif variant.platform != WINDOWS and variant.toolkit is None:
+        yield f'Write a variant with cuda: "{major}" and this set (docs/variants.md).'
+    if variant.is_official:
+        yield f"Or name a version of onnxruntime-gpu for CUDA {project.cuda.version} in variants.yaml."
+    else:
+        yield f"Or compile {variant.name} for CUDA {project.cuda.version}: --origin source."
+
+
+def _for_compiled_alone(options: PlanOptions) -> list[str]:
+    """Return the flags among ``options`` that change nothing about a package that is a wheel repacked."""
+    given = {
+        "--origin source": options.origin is Origin.SOURCE,
+        "--profile": options.profile is not None,
+        "--host": options.host is not None,
+        "--widen": options.widen,
+    }
+    return [flag for flag, is_given in given.items() if is_given]
+
+
+def _released(project: Project, options: PlanOptions, base: str) -> str:
+    """Return the version of the official wheels that are repacked."""
+    return project.onnxruntime.version if options.mixed else project.bases[base].ort_version
+
+
+def choose_base(
+    project: Project, options: PlanOptions, engine: DockerEngine, pin: Pin | None = None
+) -> tuple[str, str]:
+    """Return the first base whose system is available, and why: an image that can be had, or Debian.
+
+    With ``pin``, all of its parts are pinned too. Raises ``ConfigError`` for an unknown base and for a part
+    that exists nowhere, for a requested base the error of its first part that cannot be had here, and
+    ``ToolMissingError`` if no base can be had.
+    """
+    require_base(project, options.base)
+    missed: list[str] = []
+    for name in project.bases if options.base == "auto" else (options.base,):
+        try:
+            reason = _how_to_have(project.bases[name].system, options, engine)
+            if pin:
+                pin(name)
+        except (ToolMissingError, TransferError, IntegrityError) as error:
+            if options.base == name:
+                raise
+            missed.append(f"{name} lacks a part: {_why_not(error)}")
+        else:
+            return name, "; ".join(missed) or reason
+    raise ToolMissingError(f"no base of variants.yaml is available: {'; '.join(missed)}")
+
+
+def require_base(project: Project, base: str) -> None:
+    """Raise ``ValidationError`` unless ``base`` is ``auto`` or one of the project's."""
+    known = ("auto", *project.bases)
+    if base not in known:
+        raise ValidationError(
+            f"--base {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
+        )
+
+
+def _why_not(error: BuilderError) -> str:
+    return "no Docker engine answers" if isinstance(error, ToolMissingError) else error.headline.rstrip(".")
+
+
+def _how_to_have(system: System, options: PlanOptions, engine: DockerEngine) -> str:
+    if isinstance(system, SuiteSystem):
+        return "asked for"
+    image = system.image.spec
+    if engine.has_image(image):
+        return f"{image} is on this engine"
+    if options.offline:
+        raise TransferError(
+            f"{image} is not on this engine", cause="--offline asks no registry", advice="Pull it first."
+        )
+    engine.resolve(image)
+    return f"{image} can be pulled"
+
+
+def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
+    """Return the names of the variant's architectures and capabilities that ``held`` does not serve."""
+    numbers = {arch.number for arch in held}
+    there = [arch for arch in variant.sm if arch.number in numbers]
+    narrowed = lost(there, held) if variant.widen else ()
+    absent = [arch for arch in variant.sm if arch not in there]
+    return [*(f"sm_{arch}" for arch in absent), *(f"compute capability {device}" for device in narrowed)]
+
+
+def coverage_to_come(decided: BuildPlan, sass: Sequence[Arch]) -> str:
+    """Return a line with the GPUs that a CUDA plan's package with ``sass`` will run on natively."""
+    lacking = {device for wheel in decided.project.bundled for device in MISSING.get(wheel.spec, ())}
+    reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
+    found = [device for device in reached if device not in lacking]
+    return (
+        f"runs     natively on {where(found)}" if found else "runs     natively on no GPU that NVIDIA lists"
+    )
+
+
+def decide(project: Project, variant: Variant, options: PlanOptions, base: str, origin: Origin) -> BuildPlan:
+    """Return the plan that follows from a base and an origin, without any check or reason."""
+    compiled = origin is Origin.SOURCE
+    version = project.bases[base].ort_version if compiled else _released(project, options, base)
+    return BuildPlan(
+        project=project,
+        variant=variant,
+        base=base,
+        base_reason="",
+        origin=origin,
+        origin_reason="",
+        profile=(options.profile or project.onnxruntime.profile) if compiled else None,
+        host=(options.host or project.onnxruntime.host) if compiled else Host.WHEEL,
+        ort_version=version,
+        ort_wheel=ort_wheel(version),
+    )
+
+
+def _lint(decided: BuildPlan) -> list[Finding]:
+    """Return the warnings that need the chosen toolchain; ``variants.yaml`` was checked for all others.
+
+    Raises ``CompatibilityError`` if there is an error among the findings.
+    """
+    if decided.origin is not Origin.SOURCE:
+        return []
+    findings = [*lint(toolkit_of(decided)), *_without_kernels(decided)]
+    if failed := finding.errors(findings):
+        raise CompatibilityError([str(one) for one in failed])
+    return findings
+
+
+def _without_kernels(decided: BuildPlan) -> list[Finding]:
+    """Return the finding C011: the operators that a package with a reduced profile lacks."""
+    if decided.profile is None:
+        return []
+    missing = cannot_run(decided.profile.value, decided.ort_version)
+    found = consequence_of(missing, decided.host.value)
+    if found is None:
+        return []
+    return [
+        Finding(
+            code=Code.C011,
+            path="onnxruntime.profile",
+            message=f"operators without CUDA kernels in the package: {counted(missing)}. {found.means}",
+            wanted=f"--profile full{found.otherwise}",
+            got=f"profile {decided.profile.value}, host {decided.host.value}",
+            severity=Severity.WARNING,
+        )
+    ]

@@ -1,0 +1,316 @@
+"""The step render makes a plan's two Dockerfiles and the list of inputs in their build context.
+
+The functions return text and read no disk, except for the templates. The templates compute nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePosixPath
+
+from jinja2 import BaseLoader
+
+from builder.config.build_plan import NO_BASE, BuildPlan, CompilePlan, Rendered, compile_plan
+from builder.config.inputs import (
+    TRIALS,
+    DebianPackage,
+    Input,
+    Lock,
+    Pin,
+    tree_name,
+    url_name,
+)
+from builder.config.profiles import build_targets, options_of
+from builder.config.variants import (
+    BaseToolkit,
+    GitSource,
+    ImageSystem,
+    ImageToolkit,
+    Origin,
+    RedistToolkit,
+    SuiteSystem,
+    System,
+    TarballSource,
+    UnpackedToolkit,
+)
+from builder.contents.required_files import LINK_ROLES, required_files
+from builder.errors import ConfigError
+from builder.facts.ort.cmake_reader import mirrored
+from builder.facts.ort.units import cmake_list
+from builder.formats.package_names import Host, Profile
+from builder.io.templates import template_environment
+
+_PACKAGE_DIRECTORY = {"cudart": "cuda_runtime", "nvrtc": "cuda_nvrtc"}
+"""The folder in NVIDIA's wheel, for roles whose name differs from it."""
+
+_CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
+"""Context names of toolchain wheels whose role is also a bundled library's or is not a valid name."""
+
+_COMPILE_CONTEXTS = frozenset({"cutlass", "cudnn-frontend", "ptxas"})
+"""Contexts that only the source of ORT needs; the toolchain needs the other contexts."""
+
+_INTERFACES = (
+    ("mp11", "boost_mp11", "Boost::mp11"),
+    ("gsl", "GSL", "Microsoft.GSL::GSL"),
+    ("cudnn_frontend", "cudnn_frontend", ""),
+)
+"""Header-only dependencies: folder, CMake target, and the alias that ORT uses."""
+
+
+def render(
+    plan: BuildPlan,
+    lock: Lock,
+    loader: BaseLoader,
+    *,
+    system: tuple[DebianPackage, ...] = (),
+) -> Rendered:
+    """Return both Dockerfiles of a plan; ``system`` are the packages of the root file system that compiles.
+
+    Raises ``ConfigError`` naming every input that the lock lacks.
+    """
+    _require_pins(plan, lock)
+    environment = template_environment(loader)
+    division = compile_plan(plan)
+    view = _view(plan, division, _toolchain_key(plan, lock), lock)
+    return Rendered(
+        dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
+        runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
+        contexts=_contexts(plan),
+        debs=_debs(plan),
+        sources=_sources(plan, lock),
+        network=isinstance(plan.on.system, ImageSystem),
+        toolchain_key=str(view["toolchain_key"]),
+        system=system,
+    )
+
+
+def missing_inputs(plan: BuildPlan, lock: Lock) -> list[str]:
+    """Return the keys that a plan needs in the lock, with a pin or without, and that it lacks, sorted."""
+    needed = {file.source for file in required_files(plan) if file.source}
+    if plan.base != NO_BASE:
+        needed |= {*_toolchain_inputs(plan, lock), *TRIALS}
+        needed |= {plan.on.system.runtime} if isinstance(plan.on.system, ImageSystem) else set()
+    return sorted({item.key for item in needed} - lock.pins.keys())
+
+
+def _require_pins(plan: BuildPlan, lock: Lock) -> None:
+    if missing := missing_inputs(plan, lock):
+        raise ConfigError(
+            [f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file." for key in missing]
+        )
+
+
+def _squeeze(text: str) -> str:
+    """Return the text with at most one blank line in a row, since skipped template blocks leave some."""
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+def _view(plan: BuildPlan, division: CompilePlan, key: str, lock: Lock) -> dict[str, object]:
+    on = plan.on
+    return {
+        "plan": plan,
+        "title": _title(plan),
+        "compiles": plan.origin is Origin.SOURCE,
+        "options": options_of(plan, division),
+        "targets": build_targets(plan.host),
+        "outputs": _outputs(plan),
+        "compiles_host": plan.host is Host.SOURCE,
+        "patches": [_base_name(patch) for patch in plan.patches],
+        "link_libraries": [
+            (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
+            for role in _link_roles(plan)
+        ],
+        "cuobjdump": _base_name(plan.project.check.cuobjdump.spec),
+        "headers": _base_name(plan.project.check.headers.spec),
+        "toolchain_key": key,
+        "tree": ninja_tree(plan, key),
+        **_system_view(on.system, lock),
+        **_toolkit_view(on.toolkit),
+        **_source_view(plan, lock),
+        **_code_view(division, is_full=plan.profile is Profile.FULL),
+    }
+
+
+def ninja_tree(plan: BuildPlan, key: str) -> str:
+    """Return the name of the cache mount with the Ninja tree of a toolchain; ``AHEAD`` is added to it."""
+    profile = plan.profile.value if plan.profile else "official"
+    return f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}"
+
+
+def _title(plan: BuildPlan) -> str:
+    names = " ".join(f"sm_{arch}" for arch in plan.variant.sm)
+    how = f"compiled, profile {plan.profile.value}" if plan.profile else "from the official wheel"
+    return f"{plan.variant.name} ({names}): ORT {plan.ort_version} {how}, base {plan.base}"
+
+
+def _outputs(plan: BuildPlan) -> tuple[str, ...]:
+    provider = ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so")
+    return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
+
+
+def _system_view(system: System, lock: Lock) -> dict[str, object]:
+    """Return the templates' values on a system that is an image."""
+    if isinstance(system, SuiteSystem):
+        return {}
+    return {
+        "image": system.image.spec,
+        "image_reference": _reference(system.image, lock),
+        "runtime_image": _reference(system.runtime, lock),
+        "apt": [_apt_list(item, lock) for item in system.snapshot],
+    }
+
+
+def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
+    """Return a suite of apt's archive: its address, and the name and sha256 of its signed list."""
+    address = item.spec.removeprefix("https://")
+    root, _, suite = address.removesuffix("/InRelease").partition("/dists/")
+    return {
+        "root": root,
+        "suite": suite,
+        "list": address.replace("/", "_"),
+        "sha256": lock.pins.get(item.key, Pin()).sha256,
+    }
+
+
+def _toolkit_view(toolkit: BaseToolkit) -> dict[str, object]:
+    """Return the templates' values on nvcc; ``toolkit`` is image, redist or debian."""
+    if isinstance(toolkit, UnpackedToolkit):
+        return {"toolkit": "debian", "nvcc_deb": _base_name(toolkit.deb.spec)}
+    return {"toolkit": "redist" if isinstance(toolkit, RedistToolkit) else "image"}
+
+
+def _code_view(division: CompilePlan, *, is_full: bool) -> dict[str, object]:
+    """Return the values for CMake, for Ninja's statements and for the program that replaces fatbinary.
+
+    A row of ``parts``, by which ``builder/farm/drive.py`` narrows units, has the beginning of sources'
+    paths, the codes of these units, and ``UnitPart.architectures``; ``architectures`` is that of all others.
+    """
+    targets = division.targets
+    assembled = ":".join(map(str, targets.assembled))
+    ptx = f"{targets.ptx}-virtual" if targets.ptx else None
+    return {
+        "cuda_architectures": ";".join(filter(None, (cmake_list(targets.compiled), ptx))),
+        "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if assembled else "SASS only",
+        "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if assembled else ())),
+        "parts": [(part.path, part.codes, f"{part.architectures:g}") for part in division.narrowed()],
+        "architectures": f"{division.parts[-1].architectures:g}",
+        "plain_units": [part.path for part in division.parts if not part.ptx],
+        "unused_units": [launch.path for launch in division.left_out if is_full],
+    }
+
+
+def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
+    """Return the templates' values on ORT's source; ``source`` is git or tarball."""
+    source = plan.on.source
+    if isinstance(source, TarballSource):
+        return {
+            "source": "tarball",
+            "debs": {role: _base_name(deb.spec) for role, deb in source.debs.items()},
+            "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(source)],
+            "interfaces": _INTERFACES,
+            "dependencies": _dependencies(source),
+        }
+    archives = [file.spec for file in lock.files_of(source.git)]
+    return {
+        "source": "git",
+        "git_tree": tree_name(source.git),
+        "archives": [(url_name(url), mirrored(url)) for url in archives],
+    }
+
+
+def _reference(image: Input, lock: Lock) -> str:
+    """Return the image by its digest, or as ``variants.yaml`` names it if ``inputs.lock`` has no digest."""
+    digest = lock.pins[image.key].revision
+    return f"{image.spec.partition('@')[0]}@{digest}" if digest else image.spec
+
+
+def _dependencies(base: TarballSource) -> list[tuple[str, str]]:
+    """Return the FetchContent names with their folders below /src, sorted by name."""
+    unpacked = {name: name for name in base.sources}
+    headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
+    absent = {"safeint": "nothing", "utf8_range": "nothing"}
+    return sorted((name.upper(), folder) for name, folder in (unpacked | headers | absent).items())
+
+
+def _tarballs(base: TarballSource) -> list[tuple[str, Input]]:
+    return [("onnxruntime", base.tarball), *sorted(base.sources.items())]
+
+
+def _base_name(path: str) -> str:
+    return PurePosixPath(path).name
+
+
+def _contexts(plan: BuildPlan) -> dict[str, Input]:
+    """Return the named contexts that the plan's stages read."""
+    project = plan.project
+    bundled = {**project.cuda.libraries, "cudnn": project.cudnn.wheel}
+    libraries = {role: wheel for role, wheel in bundled.items() if role in LINK_ROLES}
+    linked = {_lib_context(role): bundled[role] for role in _link_roles(plan)}
+    toolkit, source = plan.on.toolkit, plan.on.source
+    compiles = plan.origin is Origin.SOURCE
+    read = {"cudnn": project.cudnn.wheel, "cmake": plan.on.cmake}
+    if not isinstance(toolkit, ImageToolkit):
+        headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
+        read |= headers if isinstance(toolkit, RedistToolkit) else libraries
+        read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
+    if isinstance(source, TarballSource):
+        read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in source.wheels.items()}
+    return read | linked if compiles else {name: read[name] for name in read if name not in _COMPILE_CONTEXTS}
+
+
+def _link_roles(plan: BuildPlan) -> tuple[str, ...]:
+    """Return the roles of the libraries that the linker is given.
+
+    nvrtc is linked by cudnn-frontend's own CMake files, which a tarball's build replaces. Source: 1.7.0's
+    ``CMakeLists.txt``.
+    """
+    return (*LINK_ROLES, "nvrtc") if isinstance(plan.on.source, GitSource) else LINK_ROLES
+
+
+def _lib_context(role: str) -> str:
+    """Return the name of the context that the linker's libraries of a wheel are read from.
+
+    The wheel's headers are read under the role's own name. BuildKit keeps one copy of a context by its name,
+    with the paths that a stage reads: two stages with one name would each send their paths again.
+    """
+    return f"{role}-lib"
+
+
+def _debs(plan: BuildPlan) -> tuple[Input, ...]:
+    """Return Debian's packages of the toolkit, of ORT's source, and of the check tools of every base."""
+    toolkit, source = plan.on.toolkit, plan.on.source
+    found = {plan.project.check.cuobjdump, plan.project.check.headers}
+    found |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
+    if isinstance(source, TarballSource) and plan.origin is Origin.SOURCE:
+        found |= {*source.debs.values()}
+    return tuple(sorted(found, key=lambda deb: deb.spec))
+
+
+def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
+    toolkit, source = plan.on.toolkit, plan.on.source
+    archives = toolkit.archives if isinstance(toolkit, RedistToolkit) else ()
+    if plan.origin is not Origin.SOURCE:
+        return archives
+    if isinstance(source, TarballSource):
+        return (*archives, *(tarball for _, tarball in _tarballs(source)))
+    return (*archives, source.git, *lock.files_of(source.git))
+
+
+def _toolchain_inputs(plan: BuildPlan, lock: Lock) -> list[Input]:
+    """Return the inputs of the compiler and of ONNX Runtime's source."""
+    system = plan.on.system
+    images = (system.image, *system.snapshot) if isinstance(system, ImageSystem) else ()
+    return [*_contexts(plan).values(), *_debs(plan), *_sources(plan, lock), *images]
+
+
+def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
+    """Return eight hex digits over every toolchain input's pin.
+
+    They are part of the names of the Ninja tree and the compiler cache. The build container detects another
+    root file system by its bytes.
+    """
+    pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan, lock)}
+    parts = [plan.base, *plan.on.system.packages, *sorted(pins)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

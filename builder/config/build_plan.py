@@ -1,0 +1,330 @@
+"""The plan of one package, what ``render`` makes of it, the folder where it is built, and what is compiled.
+
+``CompilePlan`` has the PTX and SASS of each unit of a compiled provider. nvcc makes SASS for the
+architectures that it knows. The newest of nvcc 12.4 is sm_90; the ptxas of CUDA 12.9 assembles its PTX for
+compute_90 to SASS for sm_100, 103, 120 and 121. That PTX contains all that a device function may use, except
+Blackwell's own instructions (docs/decisions/0004).
+
+From 1.23 on, ORT's CMake files rewrite the list (``facts.ort.units``). Plain code for sm_100 runs on 10.0
+and 10.3, but sm_100a, by which ORT replaces it, only on 10.0; SASS made by ptxas stays plain. So the same set
+serves other GPUs on another base, unless it is *widened*: the architectures of the lost capabilities, which
+CMake does not rewrite, are added to the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.config.inputs import DebianPackage, Input
+from builder.config.variants import Base, Origin, Project, Variant
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.compatibility import assembles, compilable, runs_sass
+from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
+from builder.facts.ort.units import (
+    Compiled,
+    Launch,
+    compiled,
+    compiled_launches,
+    left_out,
+    refused,
+    shared_ptx,
+    without_device_code,
+)
+from builder.facts.ort.versions import sm_names
+from builder.finding import Code, Finding, Severity
+from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
+
+NO_BASE = "none"
+"""``BuildPlan.base`` of a package that needs no image."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """All decisions on one variant, made by the ``plan`` step and read by ``render`` and every later step."""
+
+    project: Project
+    variant: Variant
+    base: str
+    """A name of ``bases``; ``NO_BASE`` for a package that needs no image."""
+    base_reason: str
+    origin: Origin
+    """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
+    origin_reason: str
+    profile: Profile | None
+    """Profile of the compiled ORT; ``None`` for origin wheel."""
+    host: Host
+    ort_version: str
+    """Version of the libraries in the package."""
+    ort_wheel: Input
+    """Official ``onnxruntime-gpu`` wheel of that version: source of the host library, or of everything.
+
+    A package whose host library is compiled needs nothing of it. In a package without CUDA it is the wheel
+    that is repacked.
+    """
+    added: tuple[Arch, ...] = ()
+    """Architectures of ``variant.sm`` that widening added to the set of ``variants.yaml``."""
+
+    @property
+    def on(self) -> Base:
+        """The base that it is built on. Raises ``KeyError`` for ``NO_BASE``."""
+        return self.project.bases[self.base]
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """The base's patches to the sources that are compiled."""
+        return self.on.patches if self.base != NO_BASE else ()
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Layouts that are made.
+
+        Without CUDA only the full one, since there are no NVIDIA libraries to omit.
+        """
+        return self.project.bundle.layouts if self.variant.provider == CUDA else (Layout.FULL,)
+
+    @property
+    def possible_layouts(self) -> tuple[Layout, ...]:
+        """Layouts that an earlier build may have made."""
+        return tuple(Layout) if self.variant.provider == CUDA else (Layout.FULL,)
+
+
+def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
+    """Return the name of a plan's package."""
+    profile = plan.profile.value if plan.profile else None
+    return PackageName(
+        variant=plan.variant.name,
+        ort=plan.ort_version,
+        cuda=plan.project.cuda.version if plan.variant.provider == CUDA else None,
+        profile=profile if profile in REDUCED else None,
+        layout=layout.value,
+        platform=plan.variant.platform,
+    )
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A variant's Dockerfiles and the contents of their build contexts."""
+
+    dockerfile: str
+    runtime_dockerfile: str
+    contexts: Mapping[str, Input]
+    """Named build contexts: the wheel whose unpacked tree the context is, by the context's name."""
+    debs: tuple[Input, ...]
+    """Debian packages of the main context, under ``debs/``."""
+    sources: tuple[Input, ...]
+    """Sources and archives of the main context, under ``sources/``."""
+    network: bool
+    """Whether a step needs the network: on an image, for the packages of its apt."""
+    toolchain_key: str
+    """Eight hex digits that change when anything in the toolchain changes."""
+    system: tuple[DebianPackage, ...] = ()
+    """Packages of the root file system that compiles, if one is assembled."""
+
+
+NOTHING_RENDERED = Rendered("", "", {}, debs=(), sources=(), network=False, toolchain_key="")
+"""``Rendered`` of a package that needs no image."""
+
+
+class Workplace:
+    """The folder ``dist/<variant>`` and the paths in it.
+
+    ``context`` is the folder name of the main build context. BuildKit keeps one copy of what is read from all
+    contexts of a folder name, so builds that read other files have a folder name of their own.
+    """
+
+    def __init__(self, root: Path, *, context: str = "context") -> None:
+        self.root = root
+        self.dockerfile = root / "Dockerfile"
+        """The rendered Dockerfile."""
+        self.runtime_dockerfile = root / "runtime.Dockerfile"
+        """The rendered Dockerfile of the system in which packages are tried."""
+        self.context = root / context
+        """The main build context."""
+        self.artifact = root / "artifact"
+        """ORT's compiled libraries."""
+        self.artifact_key = root / "artifact.key"
+        """Key of the inputs that the libraries in ``artifact`` were compiled from."""
+        self.unverified = root / "unverified"
+        """Folder of packages until they are verified."""
+        self.tools = root / "tools"
+        """Programs that packages are tried with: ``ortpacks-smoke``."""
+        self.log = root / "build.log"
+        """The whole log of the last build."""
+
+
+BY_PTXAS = 0.25
+"""The share of ptxas in what one architecture adds to a unit; the rest makes the PTX.
+
+Measured: 54 CUDA units for 89 90 100 120, the last two from compute_90's PTX, took 1,338 CPU s
+(docs/builds.md).
+"""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """A set of architectures, divided by the tool that makes their SASS."""
+
+    compiled: tuple[Arch, ...]
+    """The architectures whose SASS nvcc makes."""
+    assembled: tuple[Arch, ...]
+    """The architectures whose SASS the newer ptxas makes."""
+    ptx: Arch | None
+    """The architecture of the PTX for ``assembled``, nvcc's newest; ``None`` where ``assembled`` is empty."""
+
+
+def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
+    """Return a set divided by its tools; ``nvcc`` and ``ptxas`` are CUDA versions such as ``12.4``.
+
+    Architectures that neither tool can make are given to nvcc; C004 reports them before a compile.
+    """
+    late = () if ptxas is None else tuple(arch for arch in sm if assembles(nvcc, ptxas, arch))
+    ptx = Arch(*divmod(compilable(nvcc)[-1], 10)) if late else None
+    return Targets(compiled=tuple(arch for arch in sm if arch not in late), assembled=late, ptx=ptx)
+
+
+@dataclass(frozen=True)
+class UnitPart:
+    """Units of a plan that are compiled for the same architectures."""
+
+    path: str
+    """The beginning of the paths of these units' sources below ``onnxruntime/``; empty for all others."""
+    ptx: Mapping[Arch, Arch]
+    """The architectures of PTX by those of the SASS that is made of it; empty without device code."""
+    codes: tuple[str, ...] = ()
+    """What nvcc compiles the units for: ``sm_86``, or ``sm_52:compute_50`` for SASS of other PTX.
+
+    ``compute_90`` is among them if the newer ptxas assembles any of it.
+    """
+    launch: Launch | None = None
+    """The rule that says which architectures these units are launched on; ``None`` for all others."""
+
+    @property
+    def architectures(self) -> float:
+        """Number of architectures, each with PTX of its own, that cost as much."""
+        return (1 - BY_PTXAS) * len(set(self.ptx.values())) + BY_PTXAS * len(self.ptx)
+
+
+@dataclass(frozen=True)
+class CompilePlan:
+    """The PTX and SASS of each unit of a plan.
+
+    The flags of nvcc, the estimates, the explanations, the provenance and the GPUs that a package will run on
+    follow from it.
+    """
+
+    sm: tuple[Arch, ...]
+    ort_version: str
+    targets: Targets
+    parts: tuple[UnitPart, ...]
+    """All units; the last part has those that no other one has."""
+    left_out: tuple[Launch, ...]
+    """Units that no architecture of the set launches. They are among the contrib operators."""
+
+    @property
+    def whole_list(self) -> Compiled:
+        """The architectures in each unit for the whole list. ORT's CMake rewrites only those of nvcc.
+
+        Raises ``ValueError`` where it refuses one (``refused``).
+        """
+        listed = compiled(self.targets.compiled, self.ort_version)
+        return Compiled(tuple(sorted({*listed.sass, *self.targets.assembled})), listed.ptx)
+
+    def part_of(self, output: str) -> UnitPart:
+        """Return the part that the object ``output`` belongs to."""
+        return next(part for part in self.parts if f"/{part.path}" in output)
+
+    def narrowed(self) -> list[UnitPart]:
+        """Return the parts whose codes are not those of CMake's list, where each has PTX of its own."""
+        *named, others = self.parts
+        found = [part for part in named if part.ptx != others.ptx]
+        if any(others.ptx[arch] != arch for arch in self.targets.compiled):
+            found.append(others)
+        return found
+
+
+def compile_plan(plan: BuildPlan) -> CompilePlan:
+    """Return the PTX and SASS of each unit of a plan's provider, as if it was compiled."""
+    version, sm = plan.ort_version, plan.variant.sm
+    targets = divide(sm, plan.on.toolkit.version, plan.on.toolkit.ptxas)
+    parts: list[UnitPart] = []
+    if plan.profile is Profile.FULL:
+        parts += (UnitPart(path, {}) for path in without_device_code(version))
+        for launch, part in compiled_launches(sm, version):
+            parts.append(_part(launch.path, sorted(part), targets, version, launch))
+    parts.append(_part("", sm, targets, version))
+    return CompilePlan(sm, version, targets, tuple(parts), left_out(sm, version))
+
+
+def _part(
+    path: str, arches: Sequence[Arch], targets: Targets, version: str, launch: Launch | None = None
+) -> UnitPart:
+    shared = dict(shared_ptx(arches, version, launch))
+    if targets.ptx:
+        shared |= dict.fromkeys(targets.assembled, targets.ptx)
+    ptx = {arch: shared.get(arch, arch) for arch in arches}
+    kept = [(arch, ptx[arch]) for arch in targets.compiled if arch in ptx]
+    codes = [f"sm_{arch}" if of == arch else f"sm_{arch}:compute_{of}" for arch, of in kept]
+    if not ptx.keys().isdisjoint(targets.assembled):
+        codes.append(f"compute_{targets.ptx}")
+    return UnitPart(path, ptx, tuple(codes), launch)
+
+
+def with_set(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
+    """Return the plan of another set."""
+    return replace(plan, variant=replace(plan.variant, sm=tuple(sorted(sm))))
+
+
+def lost(sm: Iterable[Arch], sass: Iterable[Arch]) -> tuple[Capability, ...]:
+    """Return the capabilities that run SASS for ``sm`` but not SASS for ``sass``, its replacement."""
+    asked, found = tuple(sm), tuple(sass)
+    return tuple(device for device in CAPABILITIES if _serves(asked, device) and not _serves(found, device))
+
+
+def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
+    """Return the architectures to add to a plan's set so that its package runs wherever plain code would.
+
+    Empty for a plan that compiles nothing, and where ORT's CMake refuses an architecture of the set.
+    """
+    sm = plan.variant.sm
+    if plan.origin is not Origin.SOURCE or refused(sm, plan.ort_version):
+        return ()
+    found: tuple[Arch, ...] = ()
+    for device in CAPABILITIES:
+        if device in lost(sm, compile_plan(with_set(plan, (*sm, *found))).whole_list.sass):
+            found = (*found, Arch(device.major, device.minor))
+    return found
+
+
+def widened(plan: BuildPlan) -> BuildPlan:
+    """Return the plan with the architectures of ``proposed`` in its set, if its variant is to be widened.
+
+    Returns the same plan where there is nothing to add.
+    """
+    found = proposed(plan) if plan.variant.widen else ()
+    return replace(with_set(plan, {*plan.variant.sm, *found}), added=found) if found else plan
+
+
+def check_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
+    """Yield C012 if a package with ``sass`` runs on fewer GPUs than plain code for the plan's set."""
+    devices = lost(plan.variant.sm, sass)
+    if not devices:
+        return
+    key = f"variants.{plan.variant.name}"
+    found = proposed(plan)
+    cards = " and ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in devices)
+    by_hand = f", or {sm_names(found)} in {key}.sm" if found else ", which compiles"
+    yield Finding(
+        code=Code.C012,
+        path=f"{key}.sm",
+        message=f"plain code for this set runs on {cards} too, and what the package will hold does "
+        "not run there natively",
+        wanted=f"--widen, or {key}.widen: true{by_hand}",
+        got=sm_names(sass),
+        severity=Severity.WARNING,
+    )
+
+
+def _serves(sass: Iterable[Arch], device: Capability) -> bool:
+    return any(runs_sass(arch, device) for arch in sass)

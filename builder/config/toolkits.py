@@ -1,0 +1,340 @@
+"""Rules for the toolkits that a set of architectures needs: findings C001 to C009, C013 and C014.
+
+They are about the versions of CUDA, cuDNN and nvcc, and the GPUs that NVIDIA's pinned libraries hold no code
+for. A package runs only where its worst library runs, so a set with a GPU that one library does not serve
+would fail A003 at the end of the build. ``./run lock`` reads the libraries of each wheel that it pins, like
+``check``, and writes the capabilities that they lack to ``DATA``; ``tests/integration`` reads the libraries
+again and compares.
+
+Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
+"CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
+pull request 26307; the PTX ISA on renamed targets. What depends on ORT's version is stated in
+``facts.ort.versions``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.binary.coverage import LibraryCoverage, Support, promised_by
+from builder.config.build_plan import BuildPlan
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.compatibility import (
+    NVCCS,
+    assembles,
+    compilable,
+    compiles,
+    dotted,
+    first_cuda,
+    is_made,
+    last_cuda,
+    version_of,
+)
+from builder.facts.gpu.table import BY_CAPABILITY, DEVICES, FIRST_FP16, KNOWN_SM, RENAMED, Version
+from builder.facts.ort.versions import (
+    CMAKE_READ,
+    HALF_IN_CONTRIB,
+    REFUSES_FAMILIES,
+    is_known,
+    known_line,
+    needs,
+    sm_names,
+)
+from builder.finding import Code, Finding, Severity
+from builder.formats.json_values import json_text
+
+_LAST_CUDNN_BELOW_75 = "9.10.2.21"
+
+TURING = 75
+
+_FIRST_CUDNN_75: Version = (9, 11)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolkitChoice:
+    """A variant's set and the versions that the rules judge together."""
+
+    variant: str
+    sm: tuple[Arch, ...]
+    cuda: str
+    cudnn: str
+    ort: str
+    nvcc: str | None = None
+    """The base's version; ``None`` before a base is chosen."""
+    ptxas: str | None = None
+    """Version of a newer ptxas that assembles nvcc's PTX for architectures that nvcc does not know."""
+
+    @property
+    def path(self) -> str:
+        """The key of the set in ``variants.yaml``."""
+        return f"variants.{self.variant}.sm"
+
+
+def toolkit_of(plan: BuildPlan) -> ToolkitChoice:
+    """Return the set and the versions of a plan that compiles."""
+    return ToolkitChoice(
+        variant=plan.variant.name,
+        sm=plan.variant.sm,
+        cuda=plan.project.cuda.version,
+        cudnn=plan.project.cudnn.version,
+        ort=plan.ort_version,
+        nvcc=plan.on.toolkit.version,
+        ptxas=plan.on.toolkit.ptxas,
+    )
+
+
+def lint(subject: ToolkitChoice) -> list[Finding]:
+    """Return the findings on a set and its versions, those of ``check_version`` included."""
+    return [
+        *_cudnn_dropped(subject),
+        *_cuda_dropped(subject),
+        *_cuda_too_old(subject),
+        *_out_of_reach(subject),
+        *check_version(subject),
+    ]
+
+
+def _cudnn_dropped(subject: ToolkitChoice) -> Iterator[Finding]:
+    lost = [arch for arch in subject.sm if arch.number < TURING]
+    if lost and version_of(subject.cudnn) >= _FIRST_CUDNN_75:
+        yield Finding(
+            code=Code.C001,
+            path=subject.path,
+            message="cuDNN 9.11 and newer have no kernels for Maxwell, Pascal and Volta "
+            "(NVIDIA's cuDNN support matrix)",
+            wanted=f"cudnn.version {_LAST_CUDNN_BELOW_75}, the last one with them{_or_set(subject, lost)}",
+            got=f"cuDNN {subject.cudnn} with {sm_names(lost)}",
+        )
+
+
+def _cuda_dropped(subject: ToolkitChoice) -> Iterator[Finding]:
+    cuda = version_of(subject.cuda)[:2]
+    gone = [arch for arch in subject.sm if (last_cuda(arch) or cuda) < cuda]
+    lost = [arch for arch in gone if arch.number not in RENAMED]
+    if lost:
+        yield Finding(
+            code=Code.C002,
+            path=subject.path,
+            message="CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)",
+            wanted=f"cuda.version 12.9, the last one with them{_or_set(subject, lost)}",
+            got=f"CUDA {subject.cuda} with {sm_names(lost)}",
+        )
+    for arch in gone:
+        if arch.number in RENAMED:
+            now = Arch(*divmod(RENAMED[arch.number], 10), arch.suffix)
+            kept = sorted({now if one == arch else one for one in subject.sm})
+            yield Finding(
+                code=Code.C002,
+                path=subject.path,
+                message=f"sm_{arch} is called sm_{now} since CUDA 13 (PTX ISA 9.0)",
+                wanted=f"the set {_numbers(kept)}, or cuda.version 12.9",
+                got=f"CUDA {subject.cuda} with sm_{arch}",
+            )
+
+
+def _cuda_too_old(subject: ToolkitChoice) -> Iterator[Finding]:
+    for arch in subject.sm:
+        first = first_cuda(arch)
+        if first is not None and version_of(subject.cuda) < first:
+            yield Finding(
+                code=Code.C003,
+                path=subject.path,
+                message=f"sm_{arch} came with CUDA {dotted(first)} (CUDA release notes)",
+                wanted=f"cuda.version {dotted(first)} {_until(arch)}{_or_set(subject, [arch])}",
+                got=f"CUDA {subject.cuda} with sm_{arch}",
+            )
+
+
+def _out_of_reach(subject: ToolkitChoice) -> Iterator[Finding]:
+    if subject.nvcc is None:
+        return
+    reach = compilable(subject.nvcc)
+    lost = [arch for arch in subject.sm if not is_made(subject.nvcc, subject.ptxas, arch)]
+    if lost:
+        yield Finding(
+            code=Code.C004,
+            path=subject.path,
+            message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)"
+            + _by_ptxas(subject.nvcc, subject.ptxas),
+            wanted=", or ".join(_ways_out(subject, lost)),
+            got=sm_names(lost),
+        )
+
+
+def _until(arch: Arch) -> str:
+    last = last_cuda(arch)
+    return f"to {dotted(last)}" if last else "or newer"
+
+
+def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
+    if ptxas is None:
+        return ""
+    numbers = [number for number in KNOWN_SM if assembles(nvcc, ptxas, Arch(*divmod(number, 10)))]
+    return f", ptxas {ptxas} adds sm_{' '.join(map(str, numbers))} without a suffix" if numbers else ""
+
+
+def _ways_out(subject: ToolkitChoice, lost: Sequence[Arch]) -> Iterator[str]:
+    """Yield as text the oldest nvcc for the whole set, if any, and the set without ``lost``, if not empty."""
+    nvcc = next((one for one in NVCCS if all(compiles(one, arch) for arch in subject.sm)), None)
+    kept = [arch for arch in subject.sm if arch not in lost]
+    if nvcc is not None:
+        yield f"a base with nvcc {nvcc} (--base nvidia)"
+    if kept:
+        yield f"the set {_numbers(kept)}"
+
+
+def _or_set(subject: ToolkitChoice, lost: Sequence[Arch]) -> str:
+    kept = [arch for arch in subject.sm if arch not in lost]
+    return f", or the set {_numbers(kept)}" if kept else ""
+
+
+def _numbers(arches: Iterable[Arch]) -> str:
+    return " ".join(map(str, arches))
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"sm_{numbers[0]} to sm_{numbers[-1]}" if numbers else "nothing we know"
+
+
+DATA = "builder/config/nvidia_libraries.json"
+"""The file of the capabilities that wheels lack, from the project's root; ``./run lock`` writes it."""
+
+MISSING: Mapping[str, tuple[Capability, ...]] = {
+    wheel: tuple(map(Capability.parse, devices))
+    for wheel, devices in json.loads(
+        Path(__file__).with_name("nvidia_libraries.json").read_text(encoding="utf-8")
+    ).items()
+}
+"""The capabilities that a library of a wheel does not run on, by the wheel's ``NAME==VERSION[@PLATFORM]``."""
+
+
+def missing_in(coverages: Sequence[LibraryCoverage]) -> tuple[Capability, ...]:
+    """Return the capabilities that run one of a wheel's libraries neither natively nor by JIT."""
+    runnable = [coverage for coverage in coverages if coverage.runnable]
+    lost = (Support.PARTIAL, Support.NONE)
+    return tuple(device for device in DEVICES if any(one.support[device] in lost for one in runnable))
+
+
+def dumps(missing: Mapping[str, Sequence[Capability]]) -> str:
+    """Return the JSON text of ``DATA``."""
+    return json_text({wheel: list(map(str, devices)) for wheel, devices in sorted(missing.items())})
+
+
+def check_served(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iterator[Finding]:
+    """Yield C013 for the architectures of ``sm`` that a pinned wheel holds no code for.
+
+    ``path``: the key of the set in ``variants.yaml``. ``wheels``: pinned wheels, named as in ``MISSING``.
+    """
+    lacking = {wheel: _unserved_architectures(sm, MISSING.get(wheel, ())) for wheel in wheels}
+    found = sorted({arch for arches in lacking.values() for arch in arches})
+    if not found:
+        return
+    by = ", ".join(wheel for wheel, arches in lacking.items() if arches)
+    kept = [arch for arch in sm if arch not in found]
+    yield Finding(
+        code=Code.C013,
+        path=path,
+        message=f"no code for {_cards(found)} in {by} (read from their bytes): what is compiled for it would "
+        "never run"
+        + (". Jetson modules are ARM machines, packages are for x86-64" if _are_modules(found) else ""),
+        wanted=f"the set {_numbers(kept)}" if kept else "a set of cards: docs/variants.md names them all",
+        got=sm_names(found),
+    )
+
+
+def check_is_read(wheels: Iterable[str]) -> Iterator[Finding]:
+    """Yield the warning C014 for each pinned wheel that ``MISSING`` does not name."""
+    for wheel in wheels:
+        if wheel not in MISSING:
+            yield Finding(
+                code=Code.C014,
+                path=wheel,
+                message="which GPUs its libraries serve is not known before the package is checked",
+                wanted="./run lock, which pins and reads it",
+                severity=Severity.WARNING,
+            )
+
+
+def _unserved_architectures(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
+    return [arch for arch in sm if any(device in missing for device in promised_by(arch))]
+
+
+def _cards(arches: Sequence[Arch]) -> str:
+    devices = [device for arch in arches for device in promised_by(arch)]
+    return ", ".join(f"{device} ({BY_CAPABILITY[device].cards})" for device in dict.fromkeys(devices))
+
+
+def _are_modules(arches: Sequence[Arch]) -> bool:
+    devices = {device for arch in arches for device in promised_by(arch)}
+    return all(BY_CAPABILITY[device].module for device in devices)
+
+
+def check_version(subject: ToolkitChoice) -> Iterator[Finding]:
+    """Yield the findings C006 to C009 on an ORT version with a set of architectures and a CUDA version.
+
+    C008 and C009 are yielded once a base that compiles is chosen.
+    """
+    weak = [arch for arch in subject.sm if arch.number < FIRST_FP16.number]
+    if weak:
+        yield Finding(
+            code=Code.C006,
+            path=subject.path,
+            message=f"{HALF_IN_CONTRIB.what} ({HALF_IN_CONTRIB.source}). fp16 models may give wrong numbers "
+            "there: ship fp32",
+            wanted=f"fp16 models only on sm_53 and newer{_or_set(subject, weak)}",
+            got=sm_names(weak),
+            severity=Severity.WARNING,
+        )
+    if not is_known(subject.ort):
+        yield _unknown(subject.ort)
+    if subject.nvcc is None:
+        return
+    families = [arch for arch in subject.sm if arch.suffix == "f"]
+    if families:
+        yield _families(subject, families)
+    if version_of(subject.cuda)[:2] < version_of(needs(subject.ort).cuda):
+        yield _too_old_for_ort(subject)
+
+
+def _unknown(ort: str) -> Finding:
+    return Finding(
+        code=Code.C007,
+        path="onnxruntime",
+        message=f"what a build of ONNX Runtime {ort} depends on was never looked up: the rules of "
+        f"{known_line(ort)}, the nearest that is known, are used",
+        wanted="a version from 1.21 to 1.23, or onnxruntime/versions.py extended from its CMake files",
+        got=ort,
+        severity=Severity.WARNING,
+    )
+
+
+def _families(subject: ToolkitChoice, families: Sequence[Arch]) -> Finding:
+    """Return C008, an error where ORT's CMake files refuse the suffix, else a warning: CMake itself may."""
+    ort = subject.ort
+    stopped = REFUSES_FAMILIES.holds(ort)
+    by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({REFUSES_FAMILIES.source})"
+    by_cmake = (
+        f"CMake {CMAKE_READ} refuses the suffix f in CMAKE_CUDA_ARCHITECTURES; newer ones were not tried"
+    )
+    return Finding(
+        code=Code.C008,
+        path=subject.path,
+        message=by_ort if stopped else by_cmake,
+        wanted="each architecture of the family by itself: 100 103, or 120 121",
+        got=sm_names(families),
+        severity=Severity.ERROR if stopped else Severity.WARNING,
+    )
+
+
+def _too_old_for_ort(subject: ToolkitChoice) -> Finding:
+    least = needs(subject.ort)
+    return Finding(
+        code=Code.C009,
+        path=subject.path,
+        message=f"ONNX Runtime {subject.ort} is compiled with CUDA {least.cuda} or newer ({least.source})",
+        wanted=f"cuda.version {least.cuda} or newer",
+        got=f"CUDA {subject.cuda}",
+    )

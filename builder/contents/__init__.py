@@ -1,0 +1,1 @@
+"""What a package is, as values: files, manifest, rules, checksums, provenance, SBOM."""

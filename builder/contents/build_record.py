@@ -1,0 +1,170 @@
+"""``<package>.build.json`` records how a package in ``dist`` was made and what compiling it cost.
+
+The file is next to the package, never inside: the same inputs give the same package, but not the same times.
+Schema: docs/schemas/build.schema.json. docs/builds.md is a table of such records.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from re import Pattern
+
+from builder.errors import SchemaError
+from builder.formats.json_values import read_document, require_valid
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
+from builder.formats.parts import SHA256
+
+FORMAT = 1
+
+SUFFIX = ".build.json"
+
+
+_SECONDS = ("cpu_s", "wall_s", "longest_unit_s")
+
+
+@dataclass(frozen=True)
+class CompileRecord:
+    """Cost of compiling, as the build container wrote it; times in whole seconds."""
+
+    units: int
+    """Number of objects that were made."""
+    compilations: int
+    """Number of compiler starts for them: more than ``units`` if a run was killed or repeated."""
+    cache_hits: int
+    """Number of units that ccache answered, wholly or in part."""
+    cpu_s: int
+    wall_s: int
+    """Seconds of all Ninja runs, each to the end of its last unit; time between runs does not count."""
+    runs: int
+    """Number of Ninja runs that compiled something: more than one if a build was killed."""
+    jobs: int
+    busy_percent: int
+    """Share of ``jobs`` times ``wall_s`` in which units ran, in percent."""
+    peak_mib: int
+    """The most memory that units had at once, in MiB."""
+    longest_unit_s: int
+
+    @property
+    def repeated(self) -> int:
+        """Number of compilations of units that had been compiled before."""
+        return max(0, self.compilations - self.units)
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """All of ``<package>.build.json``; fields are in the file's order."""
+
+    format: int
+    package: str
+    """File name of the archive."""
+    sha256: str
+    """Hex sha256 of the archive; the record is valid for these bytes only."""
+    variant: str
+    base: str
+    origin: str
+    profile: str | None
+    host: str
+    ort_version: str
+    date: str
+    """Time when the package was finished, UTC: ``2026-11-21T17:05:00Z``."""
+    command: str
+    """The ``./run`` command that makes the package again."""
+    compile: CompileRecord | None
+    """Cost of compiling; ``None`` if nothing was compiled or a compile left no record."""
+
+
+_TEXTS: Mapping[str, Pattern[str]] = {
+    "package": re.compile(rf"ortpacks-[A-Za-z0-9._+-]+(?:{'|'.join(map(re.escape, ARCHIVE_SUFFIXES))})"),
+    "sha256": SHA256,
+    "date": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+    "command": re.compile(r"\./run build( [A-Za-z0-9._+-]+)+"),
+}
+
+
+def record_name(archive: str) -> str:
+    """Return the file name of the record of an archive, or of its parts, by the archive's file name."""
+    return stem(archive) + SUFFIX
+
+
+def record_of(
+    manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: CompileRecord | None
+) -> BuildRecord:
+    """Return the record of the package with this manifest; ``archive`` and ``sha256`` are the archive's."""
+    return BuildRecord(
+        format=FORMAT,
+        package=archive,
+        sha256=sha256,
+        variant=manifest.variant,
+        base=manifest.base.name,
+        origin=manifest.onnxruntime.origin,
+        profile=manifest.onnxruntime.profile,
+        host=manifest.onnxruntime.host,
+        ort_version=manifest.onnxruntime.version,
+        date=date,
+        command=command,
+        compile=compiled,
+    )
+
+
+def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
+    """Return a sentence for every key in which a record differs from its package."""
+    expected = record_of(
+        manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
+    )
+    pairs = ((key, value, getattr(expected, key)) for key, value in vars(record).items())
+    return tuple(
+        f"its record says {key} {got}, the package {wanted}" for key, got, wanted in pairs if got != wanted
+    )
+
+
+def loads(text: str | bytes, where: str) -> BuildRecord:
+    """Return the record in a text or in UTF-8 bytes; ``where`` names its file in errors.
+
+    Raises ``ParseError`` for what is not JSON, ``ValidationError`` for an unknown format, and ``SchemaError``
+    with every wrong key.
+    """
+    record = read_document(BuildRecord, text, where, [FORMAT])
+    require_valid(_wrong(record), where, SchemaError)
+    return record
+
+
+def loads_compile(text: str | bytes, where: str) -> CompileRecord:
+    """Return the build container's record, with its seconds rounded to whole ones.
+
+    Raises what ``loads`` does.
+    """
+    compiled = read_document(CompileRecord, text, where, [FORMAT], upgrade=_of_container)
+    require_valid(_negative(compiled), where, SchemaError)
+    return compiled
+
+
+def _of_container(value: object) -> object:
+    """Return the container's values without their format, and with seconds as whole seconds.
+
+    A tenth of a second is below the noise of a compile of minutes.
+    """
+    if not isinstance(value, dict):
+        return value
+    return {key: _rounded(key, one) for key, one in value.items() if key != "format"}
+
+
+def _rounded(key: str, value: object) -> object:
+    return round(value) if key in _SECONDS and isinstance(value, float) and math.isfinite(value) else value
+
+
+def _wrong(record: BuildRecord) -> Iterator[str]:
+    for key, pattern in _TEXTS.items():
+        if not pattern.fullmatch(getattr(record, key)):
+            yield f"{key}: {getattr(record, key)!r} is none: {pattern.pattern} is wanted"
+    if record.compile:
+        yield from (f"compile.{problem}" for problem in _negative(record.compile))
+
+
+def _negative(compiled: CompileRecord) -> Iterator[str]:
+    for key, value in vars(compiled).items():
+        if value < 0:
+            yield f"{key}: nothing below zero is wanted, found {value}"

@@ -1,0 +1,320 @@
+"""This module lists the files that a package must hold: source, licence, and why each is needed.
+
+No pattern is searched: the gathering step looks for exactly these files, and the error for a missing file
+names what needs it. Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and
+cuDNN's documentation for the libraries that it opens at run time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, TENSORRT, family_of
+from builder.config.build_plan import BuildPlan
+from builder.config.inputs import Input
+from builder.config.variants import Origin
+from builder.errors import ValidationError
+from builder.formats.package_names import (
+    CUDA,
+    DIRECTML,
+    HOSTS,
+    LIB,
+    LINUX,
+    LINUX_ARM64,
+    MACOS,
+    PROVIDER_LIBRARIES,
+    WINDOWS,
+    Host,
+)
+
+CUDA_LICENCE = "licenses/nvidia-cuda.txt"
+
+CUDNN_LICENCE = "licenses/nvidia-cudnn.txt"
+
+ORT_LICENCE = "licenses/onnxruntime.txt"
+
+ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
+
+DIRECTML_LICENCE = "licenses/directml.txt"
+"""Path of our text on where Microsoft's terms for ``DirectML.dll`` are, which its wheel does not contain."""
+
+OUR_LICENCE = "LICENSE"
+
+NOTICE = "NOTICE"
+
+SBOM = "sbom.cdx.json"
+
+ORTPACKS = "ortpacks"
+"""Vendor of the files that ortpacks writes."""
+
+MICROSOFT = "microsoft"
+"""Vendor of ``DirectML.dll``."""
+
+_ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
+
+_CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """Names in NVIDIA's wheels for one operating system and one major version of CUDA."""
+
+    folder: str
+    """Folder of libraries in a wheel; ``{own}`` is the wheel's own part of it."""
+    cudnn: str
+    """Name of cuDNN's libraries; ``{part}`` is empty for the library that opens the other parts."""
+    names: Mapping[str, tuple[str, ...]]
+    """Names of libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
+
+
+_SPELLINGS: Mapping[tuple[bool, str], _Spelling] = {
+    (False, "12"): _Spelling(
+        "nvidia/{own}/lib",
+        "libcudnn{part}.so.9",
+        {
+            "cudart": ("libcudart.so.12",),
+            "cublas": ("libcublas.so.12", "libcublasLt.so.12"),
+            "cufft": ("libcufft.so.11",),
+            "curand": ("libcurand.so.10",),
+            "nvrtc": ("libnvrtc.so.12", "libnvrtc-builtins.so.{cuda}"),
+        },
+    ),
+    (False, "13"): _Spelling(
+        "nvidia/cu13/lib",
+        "libcudnn{part}.so.9",
+        {
+            "cudart": ("libcudart.so.13",),
+            "cublas": ("libcublas.so.13", "libcublasLt.so.13"),
+            "cufft": ("libcufft.so.12",),
+            "curand": ("libcurand.so.10",),
+            "nvrtc": ("libnvrtc.so.13", "libnvrtc-builtins.so.{cuda}"),
+        },
+    ),
+    (True, "12"): _Spelling(
+        "nvidia/{own}/bin",
+        "cudnn{part}64_9.dll",
+        {
+            "cudart": ("cudart64_12.dll",),
+            "cublas": ("cublas64_12.dll", "cublasLt64_12.dll"),
+            "cufft": ("cufft64_11.dll",),
+            "nvrtc": ("nvrtc64_120_0.dll", "nvrtc-builtins64_{digits}.dll"),
+        },
+    ),
+}
+"""Names by whether the system is Windows, and by CUDA's major version.
+
+ONNX Runtime for Windows uses no cuRAND.
+
+Source: the wheels of CUDA 12.9.1, 13.0 and cuDNN 9.10.2, 9.16.0.
+"""
+
+_OWN_FOLDERS = {
+    "cudart": "cuda_runtime",
+    "cublas": "cublas",
+    "cufft": "cufft",
+    "curand": "curand",
+    "nvrtc": "cuda_nvrtc",
+}
+"""A wheel's own folder below ``nvidia``, by role."""
+
+LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
+"""Roles whose first library the CUDA provider links or opens.
+
+The first library uses a role's other libraries.
+"""
+
+_OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
+"""Libraries of TensorRT that the official TensorRT provider needs.
+
+Source: its NEEDED entries in 1.21.0 and 1.23.2, by ``readelf``; only 1.21.0 needs the plugins.
+"""
+
+_TERMS = "the terms of redistribution ask for it"
+
+DIRECTML_LIBRARY = "DirectML.dll"
+
+_ON_LINUX = (
+    (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
+    (BRIDGE, BRIDGE, f"{HOST} opens it"),
+)
+
+_REPACKED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    LINUX: _ON_LINUX,
+    LINUX_ARM64: _ON_LINUX,
+    WINDOWS: (
+        (HOSTS[WINDOWS], HOSTS[WINDOWS], "every program that uses the package"),
+        ("onnxruntime_providers_shared.dll",) * 2 + (f"{HOSTS[WINDOWS]} opens it",),
+    ),
+    MACOS: ((HOSTS[MACOS], "libonnxruntime.{version}.dylib", "every program that uses the package"),),
+}
+"""Name in the package, name in the wheel's ``onnxruntime/capi``, and what needs it, by platform."""
+
+
+@dataclass(frozen=True)
+class RequiredFile:
+    """One file that a package must hold."""
+
+    path: str
+    source: Input | None
+    """The file's wheel; ``None`` for a file that the compile stage made."""
+    places: tuple[str, ...]
+    """Possible paths in the wheel's tree or the artifact; the first that exists is taken."""
+    licence: str
+    vendor: str
+    needed_by: str
+
+
+def licences(provider: str) -> tuple[str, ...]:
+    """Return the paths of the licence texts that every package for this execution provider carries."""
+    theirs = {CUDA: (CUDA_LICENCE, CUDNN_LICENCE), DIRECTML: (DIRECTML_LICENCE,)}
+    return (*_ALWAYS, *theirs.get(provider, ()))
+
+
+def libraries(provider: str, platform: str) -> tuple[str, ...]:
+    """Return the file names of the libraries of a package that is a repacked wheel without CUDA."""
+    own = tuple(name for name, _, _ in _REPACKED[platform])
+    return (*own, DIRECTML_LIBRARY) if provider == DIRECTML else own
+
+
+def vendor_of(name: str) -> str:
+    """Return the vendor of a library by its file name; empty for a library that no package holds."""
+    family = family_of(name)
+    return family.vendor if family else ""
+
+
+def is_users(library: str, needed: str) -> bool:
+    """Return whether the user installs ``needed``: a TensorRT library that the TensorRT provider needs."""
+    return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
+
+
+def required_files(plan: BuildPlan) -> tuple[RequiredFile, ...]:
+    """Return every file of the plan's package except our own texts, sorted by path.
+
+    Raises ``ValidationError`` with the keys of ``variants.yaml`` that exclude each other.
+    """
+    files = [*_libraries(plan), *_ort_licences(plan)]
+    if plan.variant.provider == CUDA:
+        files += [*_nvidia(plan), *_nvidia_licences(plan)]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _libraries(plan: BuildPlan) -> Iterator[RequiredFile]:
+    """Yield the libraries of ONNX Runtime, and Microsoft's own that it loads."""
+    provider, platform = plan.variant.provider, plan.variant.platform
+    compiled, host_compiled = plan.origin is Origin.SOURCE, _compiles_host(plan)
+    for name, pattern, needed_by in _REPACKED[platform]:
+        places = (pattern.format(version=plan.ort_version), name)
+        yield _ort_file(plan, name, places, needed_by, compiled=host_compiled if name == HOST else compiled)
+    if provider == DIRECTML:
+        yield RequiredFile(
+            path=f"{LIB}{DIRECTML_LIBRARY}",
+            source=plan.ort_wheel,
+            places=(f"onnxruntime/capi/{DIRECTML_LIBRARY}",),
+            licence=DIRECTML_LICENCE,
+            vendor=MICROSOFT,
+            needed_by=f"{HOSTS[WINDOWS]} loads it",
+        )
+    if provider == CUDA:
+        name, opened = PROVIDER_LIBRARIES[platform], f"{HOSTS[platform]} opens it"
+        yield _ort_file(plan, name, (name,), opened, compiled=compiled)
+        if plan.project.onnxruntime.tensorrt and platform != WINDOWS:
+            if host_compiled:  # such a host library does not open the TensorRT provider
+                raise ValidationError(
+                    "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the "
+                    "host library of onnxruntime.host: source (--host source) is compiled without TensorRT. "
+                    "Use host: wheel, or tensorrt: false."
+                )
+            yield _ort_file(plan, TENSORRT, (TENSORRT,), opened, compiled=False)
+
+
+def _compiles_host(plan: BuildPlan) -> bool:
+    """Return whether all of ONNX Runtime is compiled, so that nothing of the official wheel is needed."""
+    return plan.origin is Origin.SOURCE and plan.host is Host.SOURCE
+
+
+def _ort_file(
+    plan: BuildPlan, name: str, names: tuple[str, ...], needed_by: str, *, compiled: bool
+) -> RequiredFile:
+    folder = "" if compiled else "onnxruntime/capi/"
+    return RequiredFile(
+        path=f"{LIB}{name}",
+        source=None if compiled else plan.ort_wheel,
+        places=tuple(f"{folder}{candidate}" for candidate in dict.fromkeys(names)),
+        licence=ORT_LICENCE,
+        vendor=ONNXRUNTIME,
+        needed_by=needed_by,
+    )
+
+
+def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
+    platform, cuda = plan.variant.platform, plan.project.cuda.version
+    spelling = _spelling(platform, cuda)
+    main = spelling.cudnn.format(part="")
+    parts = [spelling.cudnn.format(part=f"_{part}") for part in _CUDNN_PARTS]
+    graph = spelling.cudnn.format(part="_graph")
+    by_provider = f"{PROVIDER_LIBRARIES[platform]} needs it"
+    for role, patterns in spelling.names.items():
+        names = [one.format(cuda=cuda, digits=cuda.replace(".", "")) for one in patterns]
+        first = by_provider if role in LINK_ROLES else f"{graph} opens it"
+        for name in names:
+            needed_by = (
+                first if name == names[0] else f"{names[0]} {'opens' if role == 'nvrtc' else 'needs'} it"
+            )
+            yield _nvidia_file(plan, role, spelling.folder.format(own=_OWN_FOLDERS[role]), name, needed_by)
+    folder = f"nvidia/cudnn/{spelling.folder.rpartition('/')[2]}"
+    for name in (main, *parts):
+        needed_by = by_provider if name == main else f"{main} opens it, or what it opens"
+        yield _nvidia_file(plan, "cudnn", folder, name, needed_by)
+
+
+def _spelling(platform: str, cuda: str) -> _Spelling:
+    major = cuda.partition(".")[0]
+    found = _SPELLINGS.get((platform == WINDOWS, major))
+    if found is None:
+        raise ValidationError(
+            f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",
+            advice="Packages are made with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
+        )
+    return found
+
+
+def _nvidia_file(plan: BuildPlan, role: str, folder: str, library: str, needed_by: str) -> RequiredFile:
+    return RequiredFile(
+        path=f"{LIB}{library}",
+        source=_wheel(plan, role),
+        places=(f"{folder}/{library}",),
+        licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
+        vendor=NVIDIA,
+        needed_by=needed_by,
+    )
+
+
+def _nvidia_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
+    for path, wheel in ((CUDA_LICENCE, _wheel(plan, "cudart")), (CUDNN_LICENCE, _wheel(plan, "cudnn"))):
+        yield RequiredFile(path, wheel, _licence_places(wheel), licence=path, vendor=NVIDIA, needed_by=_TERMS)
+
+
+def _wheel(plan: BuildPlan, role: str) -> Input:
+    return plan.project.cudnn.wheel if role == "cudnn" else plan.project.cuda.libraries[role]
+
+
+def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
+    compiled = _compiles_host(plan)
+    for path, place in ((ORT_LICENCE, "LICENSE"), (ORT_NOTICES, "ThirdPartyNotices.txt")):
+        yield RequiredFile(
+            path=path,
+            source=None if compiled else plan.ort_wheel,
+            places=(place if compiled else f"onnxruntime/{place}",),
+            licence=path,
+            vendor=ONNXRUNTIME,
+            needed_by=_TERMS,
+        )
+
+
+def _licence_places(wheel: Input) -> tuple[str, ...]:
+    """Return the paths of NVIDIA's licence text: ``licenses/`` or, in older wheels, beside ``METADATA``."""
+    name, _, version = wheel.requirement.partition("==")
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    return f"{info}/licenses/License.txt", f"{info}/License.txt"

@@ -1,0 +1,365 @@
+"""The software bill of materials, ``sbom.cdx.json``, lists every file of a package and its origin.
+
+This module decides the contents; an adapter writes them as CycloneDX. Packages with the same content have the
+same SBOM, without time and random numbers. Our own properties begin with ``ortpacks:`` (docs/sbom.md).
+``check_sbom`` compares an SBOM with its package's manifest. The purl project's own library writes the package
+URLs (ECMA-427).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import cast
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from packageurl import PackageURL
+
+from builder.binary.library_names import NVIDIA, ONNXRUNTIME
+from builder.config.build_plan import BuildPlan
+from builder.config.inputs import Lock
+from builder.config.variants import GitSource, UnpackedToolkit
+from builder.contents.package_manifest import BUILT, Member
+from builder.contents.required_files import (
+    CUDA_LICENCE,
+    CUDNN_LICENCE,
+    DIRECTML_LICENCE,
+    MICROSOFT,
+    ORT_LICENCE,
+    ORT_NOTICES,
+    ORTPACKS,
+    OUR_LICENCE,
+    SBOM,
+)
+from builder.finding import Code, Finding
+from builder.formats.json_values import to_json, value_at
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.formats.text import grouped
+
+PACKED = "ortpacks:packed"
+"""Property of a file: ``false`` if the archive leaves the file to its wheel."""
+
+MODIFIED = "ortpacks:modified"
+"""Property of a file: ``true`` if its bytes differ from its wheel's."""
+
+SIZE = "ortpacks:size"
+"""Property of a file: size in bytes."""
+
+TEXT = "ortpacks:text"
+"""Property of a licence: path of its text in the package."""
+
+ORT_REPOSITORY = "microsoft/onnxruntime"
+
+_ORT_NAME = "onnxruntime"
+
+_MIT = "MIT"
+
+_NAMES = {
+    CUDA_LICENCE: "NVIDIA CUDA Toolkit End User License Agreement",
+    CUDNN_LICENCE: "License Agreement for NVIDIA Software Development Kits, cuDNN Supplement",
+    ORT_NOTICES: "ONNX Runtime third-party notices",
+    DIRECTML_LICENCE: "Microsoft DirectML licence terms",
+}
+
+SUPPLIERS = {
+    NVIDIA: "NVIDIA Corporation",
+    ONNXRUNTIME: "Microsoft Corporation",
+    MICROSOFT: "Microsoft Corporation",
+    ORTPACKS: "ortpacks",
+}
+
+
+@dataclass(frozen=True)
+class BomLicence:
+    """A licence by its SPDX identifier or, if it has none, by its title."""
+
+    name: str
+    spdx: bool
+    text: str
+    """Path of the licence's text in the package."""
+
+
+@dataclass(frozen=True)
+class BomFile:
+    """One file of the installed package."""
+
+    path: str
+    size: int
+    sha256: str
+    packed: bool
+    modified: bool
+    licence: BomLicence
+
+
+@dataclass(frozen=True)
+class BomComponent:
+    """A package of a vendor, and those of its files that our package has."""
+
+    name: str
+    version: str
+    purl: str
+    supplier: str
+    sha256: str | None
+    """Hex sha256 of the wheel; ``None`` for what was compiled."""
+    licences: tuple[BomLicence, ...]
+    files: tuple[BomFile, ...]
+    linked: tuple[BomComponent, ...] = ()
+    """Components that are compiled into these files."""
+
+
+@dataclass(frozen=True)
+class Bom:
+    """The contents of an SBOM, in the order in which they are written."""
+
+    name: str
+    version: str
+    """Version of ONNX Runtime."""
+    supplier: str
+    components: tuple[BomComponent, ...]
+    files: tuple[BomFile, ...]
+    """Files that ortpacks compiled or wrote."""
+
+    @property
+    def serial(self) -> UUID:
+        """Serial number, a UUID that follows from all other values."""
+        return uuid5(NAMESPACE_URL, json.dumps(to_json(self), sort_keys=True))
+
+
+def describe_bom(
+    plan: BuildPlan,
+    name: str,
+    members: Sequence[Member],
+    wheels: Sequence[WheelEntry],
+    lock: Lock,
+) -> Bom:
+    """Return the SBOM of a plan's package called ``name``.
+
+    ``members`` are all its files except SBOM and manifest, ``wheels`` their wheels, ``lock`` the pins.
+    """
+    ordered = sorted(members, key=lambda member: member.path)
+    by_purl = grouped((origin_of(one.source, one.vendor, plan.ort_version), one) for one in ordered)
+    ours = by_purl.pop("", [])
+    pinned = {origin_of(wheel.source, "", plan.ort_version): wheel.sha256 for wheel in wheels}
+    return Bom(
+        name=name,
+        version=plan.ort_version,
+        supplier=SUPPLIERS[ORTPACKS],
+        components=tuple(
+            _component(key, found, pinned.get(key), plan, lock) for key, found in sorted(by_purl.items())
+        ),
+        files=tuple(map(_file, ours)),
+    )
+
+
+def origin_of(source: str, vendor: str, ort: str) -> str:
+    """Return the purl of a file's origin by ``source`` and ``vendor`` of its entry; empty for our own files.
+
+    ``ort`` is the version of ONNX Runtime that was compiled.
+    """
+    kind, _, spec = source.partition(":")
+    if kind == "wheel":
+        return pypi_purl(spec)
+    return github_purl(ORT_REPOSITORY, f"v{ort}") if vendor == ONNXRUNTIME else ""
+
+
+def _component(
+    key: str,
+    members: Sequence[Member],
+    sha256: str | None,
+    plan: BuildPlan,
+    lock: Lock,
+) -> BomComponent:
+    first = members[0]
+    name, _, version = first.source.partition(":")[2].partition("@")[0].partition("==")
+    built = first.source == BUILT
+    return BomComponent(
+        name=_ORT_NAME if built else name,
+        version=plan.ort_version if built else version,
+        purl=key,
+        supplier=SUPPLIERS.get(first.vendor, first.vendor),
+        sha256=sha256,
+        licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
+        files=tuple(map(_file, members)),
+        linked=_linked(plan, lock) if built else (),
+    )
+
+
+def _linked(plan: BuildPlan, lock: Lock) -> tuple[BomComponent, ...]:
+    """Return what ONNX Runtime's libraries are compiled with: statically linked sources, and headers.
+
+    For a source by git tag these are the pinned archives of ORT's own ``deps.txt``.
+    """
+    source, toolkit = plan.on.source, plan.on.toolkit
+    if isinstance(source, GitSource):
+        purls = {archive_purl(file.spec): "" for file in lock.files_of(source.git)}
+    else:
+        purls = {debian_purl(one.spec): "Debian" for one in (*source.sources.values(), *source.debs.values())}
+        wheels = [*source.wheels.values()]
+        if isinstance(toolkit, UnpackedToolkit):
+            wheels += [one for role, one in toolkit.wheels.items() if role == "cccl"]
+        purls |= {pypi_purl(one.spec): SUPPLIERS[NVIDIA] for one in wheels}
+    found = ((PackageURL.from_string(purl), purl, supplier) for purl, supplier in sorted(purls.items()))
+    return tuple(
+        BomComponent(
+            name=one.name,
+            version=one.version or "",
+            purl=purl,
+            supplier=supplier or one.namespace or one.name,  # an archive's: the owner of its repository
+            sha256=None,
+            licences=(_licence(ORT_NOTICES),),
+            files=(),
+        )
+        for one, purl, supplier in found
+    )
+
+
+def _file(member: Member) -> BomFile:
+    return BomFile(
+        path=member.path,
+        size=member.size,
+        sha256=member.sha256,
+        packed=member.packed,
+        modified=member.modified,
+        licence=_licence(member.licence),
+    )
+
+
+def _licence(path: str) -> BomLicence:
+    spdx = path in (ORT_LICENCE, OUR_LICENCE)
+    return BomLicence(name=_MIT if spdx else _NAMES.get(path, path), spdx=spdx, text=path)
+
+
+_Component = Mapping[str, object]
+
+
+def check_sbom(manifest: Manifest, document: bytes, problems: Sequence[str]) -> Iterator[Finding]:
+    """Yield B014 for each problem of an invalid SBOM, else B015 for each difference from the manifest.
+
+    ``problems`` are those that ``io.cyclonedx`` found in the document.
+    """
+    yield from (Finding(Code.B014, SBOM, problem) for problem in problems)
+    if problems:
+        return
+    bom = cast("_Component", json.loads(document))
+    subject = str(value_at(bom, "metadata.component.name") or "nothing")
+    if subject != manifest.name:
+        yield Finding(Code.B015, SBOM, "it is of another package", wanted=manifest.name, got=subject)
+    yield from _compare(_manifest_lines(manifest), grouped(_files(bom, "")))
+
+
+def _compare(claimed: Mapping[str, str], listed: Mapping[str, list[str]]) -> Iterator[Finding]:
+    for path in sorted({*claimed, *listed}):
+        wanted, got = claimed.get(path), listed.get(path, [])
+        if got != [wanted]:
+            yield Finding(
+                code=Code.B015,
+                path=path,
+                message="the manifest and the SBOM disagree",
+                wanted=wanted or "nothing",
+                got="; ".join(got) or "nothing",
+            )
+
+
+def _manifest_lines(manifest: Manifest) -> dict[str, str]:
+    """Return a line for each file of the manifest, by path; an SBOM does not list itself."""
+    return {
+        entry.path: _line(
+            entry.sha256,
+            origin_of(entry.source, entry.vendor, manifest.onnxruntime.version),
+            packed=entry.packed,
+            modified=entry.modified,
+        )
+        for entry in manifest.files
+        if entry.path != SBOM
+    }
+
+
+def _files(parent: _Component, purl: str) -> Iterator[tuple[str, str]]:
+    """Yield path and line of every file below a component, at any depth; ``purl`` is the component's."""
+    for component in cast("Sequence[_Component]", parent.get("components", ())):
+        if component["type"] == "file":
+            properties = _properties(component)
+            modified, packed = properties.get(MODIFIED) == "true", properties.get(PACKED) != "false"
+            yield str(component["name"]), _line(_sha256(component), purl, packed=packed, modified=modified)
+        yield from _files(component, str(component.get("purl", purl)))
+
+
+def _line(sha256: str, purl: str, *, packed: bool, modified: bool) -> str:
+    words = [f"sha256 {sha256}", f"from {purl}" if purl else "our own"]
+    words += ["modified"] if modified else []
+    words += [] if packed else ["not packed"]
+    return ", ".join(words)
+
+
+def _properties(component: _Component) -> dict[str, str]:
+    found = cast("Sequence[Mapping[str, str]]", component.get("properties", ()))
+    return {one.get("name", ""): one.get("value", "") for one in found}
+
+
+def _sha256(component: _Component) -> str:
+    found = cast("Sequence[Mapping[str, str]]", component.get("hashes", ()))
+    return next((one["content"] for one in found if one["alg"] == "SHA-256"), "none")
+
+
+_REVISION = re.compile(
+    r"https://(?P<host>[^/]+)/(?P<owner>[^/]+)/(?P<name>[^/]+)(?:/-)?/archive/(?:refs/tags/)?"
+    r"(?P<revision>[^/]+?)(?:/[^/]+)?\.(?:zip|tar\.gz)"
+)
+
+_DEB = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<arch>[^_]+)\.deb")
+
+_SOURCE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)\.orig(?:-[A-Za-z0-9-]+)?\.tar\.[a-z0-9]+")
+
+
+def pypi_purl(spec: str) -> str:
+    """Return a wheel's purl from ``name==version`` or ``name==version@platform``; purls have no platform."""
+    name, _, version = spec.partition("@")[0].partition("==")
+    return PackageURL("pypi", None, name, version).to_string()
+
+
+def github_purl(repository: str, version: str) -> str:
+    """Return the purl of a repository ``owner/name`` at a tag or commit."""
+    owner, _, name = repository.partition("/")
+    return PackageURL("github", owner, name, version).to_string()
+
+
+def archive_purl(url: str) -> str:
+    """Return the purl of the archive that GitHub or GitLab makes of a tag or commit, by its address.
+
+    Any other archive gets a purl of type ``generic``.
+    """
+    named = {"download_url": url}
+    found = _REVISION.fullmatch(url)
+    if found is None:
+        return PackageURL("generic", None, PurePosixPath(url).name, None, named).to_string()
+    if found["host"] == "github.com":
+        return github_purl(f"{found['owner']}/{found['name']}", found["revision"])
+    return PackageURL("generic", found["owner"], found["name"], found["revision"], named).to_string()
+
+
+def image_purl(spec: str) -> str:
+    """Return an image's purl from ``owner/name:tag`` or ``owner/name@sha256:…``."""
+    owner, _, image = spec.rpartition("/")
+    name, _, version = image.partition("@" if "@" in image else ":")
+    return PackageURL("docker", owner, name, version).to_string()
+
+
+def deb_purl(name: str, version: str, arch: str) -> str:
+    """Return the purl of a binary package of Debian; ``arch`` is ``source`` for its upstream source."""
+    return PackageURL("deb", "debian", name, version, {"arch": arch}).to_string()
+
+
+def debian_purl(path: str) -> str:
+    """Return the purl of a file of Debian's archive by its path: a binary package or an upstream source.
+
+    Other files get a purl of type ``generic``.
+    """
+    file = PurePosixPath(path).name
+    if binary := _DEB.fullmatch(file):
+        return deb_purl(binary["name"], binary["version"], binary["arch"])
+    if source := _SOURCE.fullmatch(file):
+        return deb_purl(source["name"], source["version"], "source")
+    return PackageURL("generic", None, file).to_string()

@@ -1,0 +1,1 @@
+"""What depends on ONNX Runtime's version: compile units, dispatch, operators, its CMake files."""

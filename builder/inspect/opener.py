@@ -1,0 +1,261 @@
+"""Opener of libraries in files, folders and archives, at a path or a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path, PurePosixPath
+from urllib.parse import urljoin, urlsplit
+
+from builder.binary.file_kinds import DEBIAN_PACKAGE, HEAD
+from builder.binary.library_names import is_library, is_named_like_a_library
+from builder.errors import NothingToDoError, ValidationError
+from builder.files.archive_reader import is_tar
+from builder.files.atomic_write import scratch_folder
+from builder.files.decompression import packing_of
+from builder.files.digest import chunks_in
+from builder.formats.manifest import MANIFEST_HEAD, is_manifest
+from builder.formats.package_names import MANIFEST, PARTS_SUFFIX
+from builder.formats.text import printable, redacted
+from builder.inspect.archives import (
+    Scratch,
+    disk_faults,
+    is_zip,
+    read_tar,
+    read_zip,
+    require_no_image,
+)
+from builder.io.archive.split import opened_whole, parts_of
+from builder.io.transfer import HttpTransfer, TransferReporter
+
+Library = tuple[str, Path]
+"""The name to show, and the file that has the bytes."""
+
+_SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
+
+_TAKEN = "a library, a folder, a wheel, a zip or tar archive, or the URL of one"
+
+_NOT_OPENED = "Archives in folders and in archives are not opened: name each of them."
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files of a source that are inspected, sorted by name."""
+
+    libraries: Sequence[Library]
+    manifests: Sequence[Library]
+    """The ``manifest.json`` of each ortpacks package in the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opener:
+    """An opener of sources, which removes afterwards the files that it unpacked or downloaded."""
+
+    transfer: HttpTransfer
+    scratch: Path
+    """A path next to which scratch folders are made."""
+
+    @contextmanager
+    def files(self, source: str) -> Iterator[SourceFiles]:
+        """Yield the libraries and manifests of ``source``, which can be read inside the block.
+
+        Raises ``NothingToDoError`` (no library), ``ValidationError`` (no such source, or one that cannot be
+        opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
+        """
+        with self._libraries_of(source) as found:
+            named = [(printable(name), path) for name, path in sorted(found.items())]
+            manifests = [one for one in named if _is_manifest(*one)]
+            libraries = [one for one in named if one not in manifests]
+            if not libraries:
+                raise NothingToDoError(
+                    f"No library for Linux or Windows in {shown(source)}",
+                    advice=f"Name {_TAKEN}. {_NOT_OPENED}",
+                )
+            yield SourceFiles(libraries, manifests)
+
+    @contextmanager
+    def _libraries_of(self, source: str) -> Iterator[dict[str, Path]]:
+        path, what = None if is_url(source) else require_path(source), shown(source)
+        if path and path.is_file() and is_library(path.name, _head(path, what)):
+            yield {path.name: path}
+            return
+        with scratch_folder(self.scratch, needed=0) as folder:
+            scratch, reporter = Scratch(folder), self.transfer.reporter
+            name = path.name if path else _name_in(source)
+            path = path or self._fetched(source, name, scratch.place())
+            if path.is_dir():
+                yield _in_folder(path, what)
+            elif name.endswith(PARTS_SUFFIX):
+                yield _in_parts(path, what, scratch, reporter)
+            else:
+                yield _in_file(path, name, what, scratch, reporter)
+
+    def _fetched(self, url: str, name: str, place: Path) -> Path:
+        """Download a file to ``place``, a ``.parts.json`` into it, with the parts; return the file's path."""
+        if not name.endswith(PARTS_SUFFIX):
+            self.transfer.download(url, place)
+            return place
+        place.mkdir()
+        joins = place / name
+        self.transfer.download(url, joins)
+        for part in parts_of(joins).parts:
+            self.transfer.download(urljoin(url, part.file), place / part.file, size=part.size)
+        return joins
+
+
+def is_url(source: str) -> bool:
+    """Return whether a source is a URL, which is downloaded before it is opened.
+
+    Raises ``ValidationError`` for a malformed one.
+    """
+    if not source.lower().startswith(("http://", "https://")):
+        return False
+    try:
+        urlsplit(source)
+    except ValueError as error:
+        raise ValidationError(
+            f"{shown(source)} is no URL", cause=str(error), advice="Write it like https://HOST/PATH."
+        ) from error
+    return True
+
+
+def shown(source: str) -> str:
+    """Return a source as messages and reports name it, without secrets of a URL and control characters."""
+    return printable(redacted(source))
+
+
+def require_path(source: str) -> Path:
+    """Return the path of the file or folder that ``source`` names. Raises ``ValidationError`` without one."""
+    path = Path(source)
+    try:
+        there = source and (path.is_file() or path.is_dir())
+    except OSError as error:
+        advice = "Check the path and its folders' modes."
+        cause = error.strerror or str(error)
+        raise ValidationError(f"{shown(source)} cannot be looked at", cause=cause, advice=advice) from error
+    if not there:
+        raise ValidationError(
+            f"{shown(source) or repr(source)} is neither a file nor a folder", advice=f"Name {_TAKEN}."
+        )
+    return path
+
+
+def _name_in(url: str) -> str:
+    """Return the file name that a URL ends in, else ``download``."""
+    return PurePosixPath(urlsplit(url).path).name or "download"
+
+
+def _head(path: Path, what: str) -> bytes:
+    with path.open("rb") as file, disk_faults(what):
+        return file.read(HEAD)
+
+
+def is_library_or_archive(path: Path) -> bool:
+    """Whether a file is one that is looked into: a library or an archive. Raises ``OSError``."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return is_library(path.name, head) or is_zip(head) or bool(packing_of(head)) or is_tar(head)
+
+
+def _in_file(
+    path: Path, name: str, what: str, scratch: Scratch, reporter: TransferReporter
+) -> dict[str, Path]:
+    head = _head(path, what)
+    if is_library(name, head):
+        return {name: path}
+    if is_zip(head):
+        return _without_top(read_zip(path, scratch, what), name)
+    packing = packing_of(head)
+    if packing or is_tar(head):
+        return _without_top(read_tar(path, packing, what, scratch, reporter), name)
+    if head.startswith(DEBIAN_PACKAGE):
+        raise ValidationError(
+            f"{what} is a Debian package, and its tar is not looked into",
+            advice="Unpack it with `dpkg-deb --extract` and name the folder.",
+        )
+    if _SUFFIX.search(name):
+        raise ValidationError(
+            f"{what} is no archive, whatever its name says",
+            cause="its bytes are neither zip nor tar, gzip, zstd, bzip2 or xz",
+            advice="It may be cut short or an error page; fetch it again.",
+        )
+    return {}
+
+
+def _in_parts(path: Path, what: str, scratch: Scratch, reporter: TransferReporter) -> dict[str, Path]:
+    """Return the libraries of the archive whose ``.parts.json`` is ``path``. Raises as ``opened_whole``."""
+    with opened_whole(path) as stream:
+        joined = scratch.keep(stream, parts_of(path).size, what, most=inf)
+        for _ in chunks_in(stream):  # the sha256 of all parts together is compared at the end
+            pass
+    return _in_file(joined, path.name.removesuffix(PARTS_SUFFIX), what, scratch, reporter)
+
+
+def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
+    """Return the files by their names without a top folder that only repeats the archive's own name."""
+    prefix = f"{_SUFFIX.sub('', name)}/"
+    if not all(name.startswith(prefix) for name in files):
+        return files
+    return {name[len(prefix) :]: path for name, path in files.items()}
+
+
+def _in_folder(folder: Path, what: str) -> dict[str, Path]:
+    found = sorted(_walk(folder))
+    files = {name: path for name, path in found if not path.is_symlink()}
+    require_no_image(files, what)
+    libraries = {name: path for name, path in files.items() if _is_candidate(path)}
+    links = [(name, path) for name, path in found if path.is_symlink() and is_named_like_a_library(name)]
+    return {**libraries, **dict(_other_names(links, libraries.values()))}
+
+
+def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Library]:
+    """Yield the links whose target is not in ``known``: it is outside the folder, no library, or missing."""
+    shown_files = {_identity(path) for path in known}
+    for name, path in links:
+        target = _identity(path)
+        if target is None or target not in shown_files:
+            shown_files.add(target)
+            yield name, path
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode, which all names of one file share; ``None`` for a link that leads nowhere."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _walk(folder: Path) -> Iterator[Library]:
+    """Yield every regular file and every link below ``folder``, with its path relative to ``folder``."""
+
+    def unreadable(error: OSError) -> None:
+        raise ValidationError(
+            f"{shown(str(error.filename))} cannot be read",
+            cause=error.strerror or str(error),
+            advice="Check its owner and mode.",
+        ) from error
+
+    for above, folders, names in os.walk(folder, onerror=unreadable):
+        for path in (Path(above) / name for name in (*folders, *names)):
+            if path.is_symlink() or path.is_file():
+                yield path.relative_to(folder).as_posix(), path
+
+
+def _is_candidate(path: Path) -> bool:
+    """Return whether a file is a library or a manifest, or cannot be read, which its reader reports."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(max(HEAD, MANIFEST_HEAD))
+    except OSError:
+        return True
+    return is_library(path.name, head) or is_manifest(path.name, head)
+
+
+def _is_manifest(name: str, path: Path) -> bool:
+    return name.rpartition("/")[2] == MANIFEST and not is_library("", _head(path, name))

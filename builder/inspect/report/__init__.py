@@ -1,0 +1,1 @@
+"""What was read, as heat maps, pictures, sentences and records."""

@@ -1,1 +1,0 @@
-"""The command ``inspect``, for the verb and for ``ortpacks-inspect.pyz``, which needs only Python."""

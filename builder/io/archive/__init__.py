@@ -1,0 +1,1 @@
+"""Writers and readers of packages, wheels and the client's zip."""

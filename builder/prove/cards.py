@@ -1,0 +1,233 @@
+"""``verify --card`` opens the self-test's models on virtual cards and compares them with the coverage."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.binary.coverage import LibraryCoverage, Support
+from builder.client.doctor.observations import NO_DEVICE
+from builder.client.selection.reasons import driver_refusal
+from builder.client.selection.select import select
+from builder.contents.card_grid import (
+    FORMAT,
+    CardRow,
+    Grid,
+    LibraryOnCard,
+    ModelOnCard,
+    disagreements,
+    from_bytes,
+    grid_name,
+    lines,
+)
+from builder.contents.package_manifest import BinaryReport
+from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
+from builder.facts.gpu.architectures import Capability, capabilities
+from builder.facts.gpu.devices import Device, parse_driver
+from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
+from builder.files.atomic_write import write_file
+from builder.finding import Finding
+from builder.formats.index import Index, StoredArchive, build_index
+from builder.formats.json_values import json_text
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import LINUX, PARTS_SUFFIX
+from builder.io.archive.split import whole_digest
+from builder.io.wiring import Wiring
+from builder.prove.selftest import SelftestTrial
+from builder.prove.virtualcard.sessions import (
+    DRIVER,
+    Array,
+    CardRuntime,
+    CardSession,
+    ModelToOpen,
+    VirtualCard,
+    open_models,
+)
+
+ALL = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardRequest:
+    """The cards that the flags name."""
+
+    capabilities: tuple[Capability, ...]
+    driver: str
+    whole: bool
+    """Whether these are all known cards, so that a grid is written to each package's folder."""
+
+
+def card_request(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
+    """Return the flags as values; ``None`` without flags. Raises ``ValidationError`` for a wrong value."""
+    if not cards:
+        for flag, value in (("--driver", driver), ("--grid", grid)):
+            if value is not None:
+                raise ValidationError(
+                    f"{flag} {value} is about a card: name one with --card, or all with --card all."
+                )
+        return None
+    whole = ALL in cards
+    if grid is not None and not whole:
+        raise ValidationError(f"--grid {grid} is a page of all cards", advice="Ask for them: --card all.")
+    found = CAPABILITIES if whole else _capabilities(",".join(cards))
+    try:
+        parse_driver(driver or DRIVER)
+    except ValueError as error:
+        raise ValidationError(f"--driver: {error}.") from error
+    return CardRequest(capabilities=found, driver=driver or DRIVER, whole=whole)
+
+
+def _capabilities(text: str) -> tuple[Capability, ...]:
+    known = ", ".join(map(str, CAPABILITIES))
+    try:
+        found = tuple(dict.fromkeys(capabilities(text)))
+    except ValueError as error:
+        raise ValidationError(f"--card: {error}, nor {ALL}. There are {known}.") from error
+    if unknown := [one for one in found if one not in CAPABILITIES]:
+        raise ValidationError(
+            f"--card {unknown[0]}: no NVIDIA GPU has this compute capability. There are {known}."
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardBench:
+    """The virtual card, models and requested cards with which packages are tried."""
+
+    wiring: Wiring
+    runtime: CardRuntime
+    trials: tuple[SelftestTrial, ...]
+    cards: CardRequest
+    grids: list[Grid]
+    """Grids made so far, one for each package."""
+
+    def require_machine(self, manifest: Manifest) -> None:
+        """Raise an error if the cards cannot be tried for the package.
+
+        Raises ``ToolMissingError`` on a machine other than x86-64 Linux, ``NoCompatiblePackageError`` if the
+        package needs another driver, and ``ValidationError`` if no machine can have the card and the driver.
+        """
+        machine = os.uname()
+        if (machine.sysname, machine.machine) != ("Linux", "x86_64"):
+            raise ToolMissingError(
+                f"--card opens {manifest.name} here",
+                cause=f"that needs Linux on x86-64; this is {machine.sysname} on {machine.machine}",
+                advice="Run it there, or leave --card out.",
+            )
+        (entry,), driver = _index(manifest).packages, self.cards.driver
+        if refused := driver_refusal(entry, _device(self.cards.capabilities[0], driver)):
+            raise NoCompatiblePackageError(
+                f"{manifest.name} does not run on the card that was asked for",
+                cause=refused,
+                advice="Name such a driver with --driver, or leave it out.",
+            )
+        for capability in self.cards.capabilities:
+            if self._error(capability) == NO_DEVICE and not self.cards.whole:
+                names = BY_CAPABILITY[capability].cards
+                raise ValidationError(
+                    f"--card {capability} --driver {driver}",
+                    cause=f"no machine has both, because drivers of this branch do not know {names}",
+                    advice=f"Name one that does, or leave --driver out for {DRIVER}.",
+                )
+
+    def __call__(
+        self, package: Path, manifest: Manifest, libraries: Path, report: BinaryReport
+    ) -> tuple[Finding, ...]:
+        """Open the models on each card and return the findings of ``contents.card_grid.disagreements``."""
+        count = len(self.cards.capabilities)
+        possible = [one for one in self.cards.capabilities if not self._error(one)]
+        with self.wiring.reporter.step(
+            f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
+        ):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                rows = list(pool.map(lambda one: self._row(one, manifest, libraries, report), possible))
+            for row in rows:
+                for line in lines(row):
+                    self.wiring.reporter.say(line)
+        if self.cards.whole:
+            self._keep(package, manifest, rows)
+        missing = manifest.onnxruntime.cannot_run
+        return tuple(
+            finding for row in rows for finding in disagreements(manifest.name, row, report.coverage, missing)
+        )
+
+    def _error(self, capability: Capability) -> int:
+        """Return the CUDA error of this card with the driver; 0 if a machine can have both."""
+        return self.runtime.error_of(VirtualCard(capability=str(capability), driver=self.cards.driver))
+
+    def _row(
+        self, capability: Capability, manifest: Manifest, libraries: Path, report: BinaryReport
+    ) -> CardRow:
+        card = VirtualCard(capability=str(capability), driver=self.cards.driver)
+        models = [
+            ModelToOpen(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
+            for trial in self.trials
+        ]
+        openings = list(open_models(libraries, models, card, runtime=self.runtime))
+        choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
+        return CardRow(
+            capability=card.capability,
+            support=manifest.capabilities.get(card.capability, Support.NONE.value),
+            chosen=choice.support if choice.on_gpu else None,
+            libraries=tuple(_libraries(openings, report.coverage, card.capability)),
+            models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),
+        )
+
+    def _keep(self, package: Path, manifest: Manifest, rows: Sequence[CardRow]) -> None:
+        digest = whole_digest(package)
+        archive = package.name.removesuffix(PARTS_SUFFIX)
+        grid = Grid(
+            format=FORMAT,
+            package=archive,
+            sha256=digest.sha256,
+            variant=manifest.variant,
+            onnxruntime=manifest.onnxruntime.version,
+            profile=manifest.onnxruntime.profile,
+            driver=self.cards.driver,
+            cards=tuple(rows),
+        )
+        self.grids.append(grid)
+        write_file(package.with_name(grid_name(package.name)), json_text(grid).encode())
+
+
+def _feed(trial: SelftestTrial) -> dict[str, Array]:
+    return {item.name: item.array() for item in trial.blind or trial.inputs}
+
+
+def _model(trial: SelftestTrial, seen: CardSession) -> ModelOnCard:
+    return ModelOnCard(
+        name=trial.name,
+        nodes=seen.counts,
+        launches=seen.launched,
+        refused={str(error): count for error, count in Counter(seen.refused.values()).items()},
+        error=seen.error,
+    )
+
+
+def _libraries(
+    openings: Sequence[CardSession], coverage: Sequence[LibraryCoverage], capability: str
+) -> Iterable[LibraryOnCard]:
+    """Yield the containers of each library: as the card resolved them if loaded, else as they were read."""
+    loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}
+    for library in coverage:
+        read = from_bytes(library, capability)
+        seen = loaded.get(library.path.rpartition("/")[2])
+        if seen is None:
+            yield read
+        else:
+            refused = {str(error): count for error, count in seen.refused.items()}
+            yield replace(read, native=seen.native, jit=seen.jit, refused=refused, registered=True)
+
+
+def _device(capability: Capability, driver: str) -> Device:
+    return Device(0, "", "virtual card", capability, None, driver)
+
+
+def _index(manifest: Manifest) -> Index:
+    """Return an index with this package alone."""
+    archive = StoredArchive(f"{manifest.name}.tar.zst", 1, "0" * 64)
+    return build_index("local", [(manifest, archive)], ())

@@ -1,0 +1,89 @@
+"""This module compares two unpacked packages file by file, and device code container by container."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.binary.elf_headers import FormatError
+from builder.binary.fatbin import read_containers
+from builder.binary.file_kinds import HEAD, kind_of
+from builder.files.digest import sha256_of
+
+_NAMED = 5
+"""The most containers that a line names."""
+
+
+def differences(theirs: Path, ours: Path) -> Iterator[str]:
+    """Yield a sentence for each file that differs between two folders."""
+    there, here = (
+        {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+        for root in (theirs, ours)
+    )
+    yield from (
+        f"{name} is not in the package that was built here" for name in sorted(there.keys() - here.keys())
+    )
+    yield from (
+        f"{name} is only in the package that was built here" for name in sorted(here.keys() - there.keys())
+    )
+    for name in sorted(there.keys() & here.keys()):
+        if sha256_of(there[name]) != sha256_of(here[name]):
+            yield f"{name}: {_difference(there[name], here[name])}"
+
+
+def _difference(theirs: Path, ours: Path) -> str:
+    sizes = theirs.stat().st_size, ours.stat().st_size
+    if 0 in sizes:
+        return f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
+    with theirs.open("rb") as a, ours.open("rb") as b:
+        one, two = (mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in (a, b))
+        with one, two:
+            size = (
+                f"{sizes[0]:,} bytes"
+                if sizes[0] == sizes[1]
+                else f"{sizes[0]:,} bytes there, {sizes[1]:,} here"
+            )
+            return f"{size}, the first other byte at {_first(one, two):,}; {_code(one, two)}"
+
+
+def _first(one: mmap.mmap, two: mmap.mmap) -> int:
+    """Return the offset of the first byte that differs, or the shorter file's size if it begins the other."""
+    shorter, step = min(len(one), len(two)), 1 << 16
+    for start in range(0, shorter, step):
+        a, b = one[start : start + step], two[start : start + step]
+        if a != b:
+            return start + next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+    return shorter
+
+
+def _code(one: mmap.mmap, two: mmap.mmap) -> str:
+    """Return how the device code differs, as text."""
+    if not any(kind_of(file[:HEAD]) for file in (one, two)):
+        return "no device code"
+    try:
+        there, here = _containers(one), _containers(two)
+    except FormatError as error:
+        return f"its device code cannot be read: {error}"
+    if not there and not here:
+        return "no device code"
+    if len(there) != len(here):
+        return f"{len(there):,} containers of device code there, {len(here):,} here"
+    other = [number for number, (a, b) in enumerate(zip(there, here, strict=True)) if a != b]
+    if not other:
+        return f"all {len(there):,} containers of device code are the same"
+    named = ", ".join(map(str, other[:_NAMED])) + (" …" if len(other) > _NAMED else "")
+    return f"{len(other):,} of {len(there):,} containers of device code differ: {named}"
+
+
+def _containers(file: mmap.mmap) -> list[str]:
+    """Return the sha256 of each container's images, in the order of the file."""
+    found = []
+    for container in read_containers(file):
+        digest = hashlib.sha256()
+        for image in container.images:
+            header = int.from_bytes(file[image.offset + 4 : image.offset + 8], "little")
+            digest.update(file[image.offset : image.offset + header + image.size])
+        found.append(digest.hexdigest())
+    return found

@@ -1,0 +1,1 @@
+"""From ``dist/`` to users: a release on GitHub or in a mirror, signatures, wheels, images."""

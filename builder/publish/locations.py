@@ -1,0 +1,105 @@
+"""Where a release is: its tag, its files in ``dist``, and their addresses on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from builder.config.variants import Project, Publish
+from builder.contents.integrity import read_checksums
+from builder.errors import BuilderError, NothingToDoError
+from builder.facts.gpu.compatibility import version_of
+from builder.files.digest import LocalFile
+from builder.formats import parts as parts_format
+from builder.formats.index import StoredArchive
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, INDEX, PARTS_SUFFIX
+from builder.formats.trust import TARGETS, root_name
+from builder.io.archive.unpacking import manifest_of
+from builder.publish.assets import require_tag
+
+
+def archives_in(directory: Path) -> list[Path]:
+    """Return the packages in a folder, sorted: archives and ``.parts.json`` files.
+
+    Raises ``NothingToDoError`` if there is none.
+    """
+    ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
+    found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
+    if not found:
+        raise NothingToDoError(f"{directory} holds no package", advice="`./run build --all` makes them.")
+    return found
+
+
+def stored(file: LocalFile) -> StoredArchive:
+    """Return the archive that ``file`` is, or the archive whose parts it lists. Raises ``ConfigError``."""
+    if not file.name.endswith(PARTS_SUFFIX):
+        return StoredArchive(file.name, file.size, file.sha256)
+    whole = parts_format.loads(file.path.read_bytes(), file.name)
+    return StoredArchive(whole.file, whole.size, whole.sha256, whole.parts)
+
+
+def files_there(directory: Path) -> list[LocalFile]:
+    """Return the files of a release in ``directory``: ``SHA256SUMS``, those in it, and the signature's."""
+    names = {*read_checksums(directory), CHECKSUMS, TARGETS}
+    names |= {path.name for path in directory.glob(root_name("*"))}
+    found = sorted(directory / name for name in names)
+    return [LocalFile.of(path) for path in found if path.is_file()]
+
+
+def release_tag(directory: Path, project: Project, tag: str | None = None) -> str:
+    """Return the release's tag: ``tag``, or ``publish.tag`` with the packages' ORT version.
+
+    The client needs the tag before packages are checked, so a package that cannot be read is skipped here and
+    reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
+    """
+    paths = archives_in(directory)
+    return require_tag(tag) if tag else tag_of(project, None, versions_of(readable(paths)))
+
+
+def readable(packages: Iterable[Path]) -> list[Manifest]:
+    """Return the manifests of the packages that can be read."""
+    found = []
+    for package in packages:
+        with suppress(BuilderError):
+            found.append(manifest_of(package))
+    return found
+
+
+def versions_of(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the ORT versions of a release's packages for its oldest CUDA, or of all if none is for CUDA."""
+    found = list(manifests)
+    oldest = min((version_of(manifest.cuda)[0] for manifest in found if manifest.cuda), default=None)
+    of_it = (one for one in found if oldest is None or (one.cuda and version_of(one.cuda)[0] == oldest))
+    return {manifest.onnxruntime.version for manifest in of_it}
+
+
+def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
+    """Return ``wanted``, or ``publish.tag`` with the only version, else with ``onnxruntime.version``.
+
+    Raises ``ConfigError`` for a tag that git refuses.
+    """
+    version = min(versions) if len(versions) == 1 else project.onnxruntime.version
+    return require_tag(wanted or project.publish.tag.replace("{version}", version))
+
+
+def index_url(publishing: Publish, tag: str) -> str:
+    """Return the address of a release's index."""
+    return f"{downloads(publishing, tag)}/{INDEX}"
+
+
+def downloads(publishing: Publish, tag: str) -> str:
+    """Return the address of a release's files, without a final slash."""
+    return f"{web_root(publishing.api)}/{publishing.repository}/releases/download/{tag}"
+
+
+def web_root(api: str) -> str:
+    """Return the web address of an API's host: github.com for api.github.com, else the server itself.
+
+    A server with ``/api/v3`` may be called ``api.…``.
+    """
+    split = urlsplit(api)
+    host = split.netloc if split.path.strip("/") else split.netloc.removeprefix("api.")
+    return f"{split.scheme}://{host}"

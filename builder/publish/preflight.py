@@ -1,0 +1,275 @@
+"""This module checks a release before its host is changed.
+
+All checks run, so that one run reports everything.
+
+Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422 that
+GitHub gives a body of more than 125,000 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.config.build_plan import BuildPlan, package_name
+from builder.config.inputs import LOCK_MISSING, Lock
+from builder.config.variants import Origin, open_inputs
+from builder.facts.gpu.compatibility import version_of
+from builder.files.digest import LocalFile
+from builder.finding import Code, Finding
+from builder.formats.index import Index
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import CHECKSUMS, INDEX, Profile, form_of
+from builder.formats.parts import StoredFile
+
+MAX_SIZE = 2**31 - 1
+"""The largest asset in bytes: under 2 GiB."""
+
+MAX_ASSETS = 1000
+
+MAX_BODY = 125_000
+"""The longest release notes, in characters."""
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
+
+_TAG_VERSION = re.compile(r"(?<![0-9.])[0-9]{1,3}\.[0-9]+\.[0-9]+(?!\.?[0-9])")
+"""A version of ONNX Runtime in a tag, ``1.23.2`` of ``v1.23.2-2``. A date, ``2026.11.28``, is none."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A package to release: its manifest and its file."""
+
+    manifest: Manifest
+    file: LocalFile
+    """The archive, or the ``.parts.json`` of an archive in parts."""
+
+
+@dataclass(frozen=True)
+class Leniency:
+    """The findings that flags allow."""
+
+    lean: bool = False
+    """``--allow-lean``: packages compiled with less than the full profile."""
+    unresolved: bool = False
+    """``--allow-unresolved``: packages compiled on a base whose revision is not known."""
+    mixed: bool = False
+    """``--allow-mixed``: packages of different versions of ONNX Runtime, CUDA or cuDNN."""
+    partial: bool = False
+    """``--allow-partial``: not every package of ``variants.yaml``."""
+    mutable: bool = False
+    """``--allow-mutable``: a release that can be changed after it is published."""
+
+
+def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
+    """Return findings on GitHub's limits and on differences from ``listed``, bundling's ``SHA256SUMS``."""
+    findings = [finding for file in files for finding in _check_file(file, listed)]
+    missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
+    findings += [
+        Finding(
+            Code.R003, name, f"{CHECKSUMS} names it, but it is not there. Build it again, or remove its line."
+        )
+        for name in missing
+    ]
+    return [*findings, *check_count(files)]
+
+
+def check_count(files: Sequence[LocalFile]) -> list[Finding]:
+    """Return the finding on more files than a release of GitHub takes."""
+    if len(files) <= MAX_ASSETS:
+        return []
+    return [Finding(Code.R006, "the release", "too many files", f"at most {MAX_ASSETS}", str(len(files)))]
+
+
+def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Finding]:
+    """Return findings on the packages, one by one and compared with each other."""
+    return [
+        *([] if allow.lean else _check_profile(candidates)),
+        *([] if allow.unresolved else _check_base(candidates)),
+        *([] if allow.mixed else _check_versions(candidates)),
+        *_check_twins(candidates),
+        *_check_layouts(candidates),
+    ]
+
+
+def check_complete(candidates: Sequence[Candidate], names: Iterable[str]) -> list[Finding]:
+    """Return a finding for each of the packages ``names`` of ``variants.yaml`` that the release lacks."""
+    there = {candidate.manifest.variant for candidate in candidates}
+    advice = "Its users would find nothing for their GPU. `./run build --all --release`, or --allow-partial."
+    return [Finding(Code.R015, name, advice) for name in names if name not in there]
+
+
+def check_plan(plan: BuildPlan, lock: Lock, missing: Sequence[str]) -> list[Finding]:
+    """Return the findings of ``check_packages`` that a plan's packages would have, before any is made.
+
+    ``missing`` are the keys that the plan needs and ``lock`` lacks.
+    """
+    if plan.origin is not Origin.SOURCE:
+        return check_pins(missing, plan.variant.name)
+    name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
+    of_base = open_inputs(plan.project, plan.base, lock)
+    return [
+        *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
+        *check_pins(of_base, f"base {plan.base}"),
+        *check_pins([key for key in missing if key not in of_base], plan.variant.name),
+    ]
+
+
+def check_pins(keys: Iterable[str], whose: str) -> list[Finding]:
+    """Return a finding for each of the inputs ``keys`` without a pin, which ``whose`` needs."""
+    advice = f"{LOCK_MISSING}: {whose} needs it. Then commit inputs.lock"
+    return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in keys]
+
+
+def check_tag(tag: str, versions: Collection[str]) -> list[Finding]:
+    """Return the finding on a tag that names version numbers, and none of the packages' ``versions``.
+
+    Whatever else a tag holds is the publisher's. Without a package that can be read nothing is found.
+    """
+    named = _TAG_VERSION.findall(tag)
+    if not (named and versions) or not {*named}.isdisjoint(versions):
+        return []
+    advice = (
+        "People would take it for that ONNX Runtime. Name the packages' version in --tag (or publish.tag), "
+        "or build on a base that has the tag's: `./run plan --all` shows the version."
+    )
+    return [Finding(Code.R018, tag, advice, ", ".join(sorted(versions)), ", ".join(named))]
+
+
+def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
+    """Return a finding for each archive or part that the index names and the release lacks."""
+    there = {(file.name, file.size, file.sha256) for file in files}
+    named = (
+        part
+        for package in index.packages
+        for part in package.parts or (StoredFile(package.file, package.size, package.sha256),)
+    )
+    advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
+    return [
+        Finding(Code.R013, part.file, advice, f"{part.size} bytes, sha256 {part.sha256}", "no such file")
+        for part in named
+        if (part.file, part.size, part.sha256) not in there
+    ]
+
+
+def check_notes(body: str) -> list[Finding]:
+    """Return the finding on release notes that are too long."""
+    if len(body) <= MAX_BODY:
+        return []
+    return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
+
+
+def check_immutable(immutable: bool | None) -> list[Finding]:
+    """Return the finding on a host whose releases can be changed; none if the host does not report it."""
+    if immutable is not False:
+        return []
+    advice = (
+        "Whoever may write there could change what people trust. Switch on 'Enable release immutability' "
+        "(Settings, General, Releases), or pass --allow-mutable."
+    )
+    return [Finding(Code.R017, "the repository", advice)]
+
+
+def _check_file(file: LocalFile, listed: Mapping[str, str]) -> Iterator[Finding]:
+    if _NAME.fullmatch(file.name) is None:
+        yield Finding(
+            Code.R004, file.name, "GitHub would rename it", "only [A-Za-z0-9._+-], no dot at the ends"
+        )
+    if not 0 < file.size <= MAX_SIZE:
+        yield Finding(
+            Code.R005, file.name, "GitHub refuses it", "1 byte to under 2 GiB", f"{file.size} bytes"
+        )
+    wanted = listed.get(file.name)
+    if wanted is None:
+        yield Finding(
+            Code.R001, file.name, f"no line in {CHECKSUMS}: nothing vouches for it. Bundle it again."
+        )
+    elif wanted != file.sha256:
+        yield Finding(
+            Code.R002, file.name, "changed since it was bundled. Bundle it again.", wanted, file.sha256
+        )
+
+
+def _check_profile(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    for candidate in candidates:
+        ort = candidate.manifest.onnxruntime
+        if _compiled(candidate) and ort.profile != Profile.FULL.value:
+            yield _too_small(candidate.file.name, ort.profile)
+
+
+def _too_small(name: str, profile: str | None) -> Finding:
+    advice = "Build with --profile full, or pass --allow-lean to publish."
+    return Finding(Code.R008, name, advice, Profile.FULL.value, str(profile))
+
+
+def _check_base(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    for candidate in candidates:
+        base = candidate.manifest.base
+        if _compiled(candidate) and base.revision is None:
+            advice = (
+                f"base {base.name} has no revision. Run `./run lock --missing` where its hosts answer, build "
+                "again, or pass --allow-unresolved to publish."
+            )
+            yield Finding(Code.R009, candidate.file.name, advice)
+
+
+def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    """Yield R010 if the packages of one CUDA major version have different versions.
+
+    These packages differ only in their GPUs, and a client chooses by GPUs alone. Packages for other providers
+    are official builds, and DirectML's has versions of its own.
+    """
+    manifests = [item.manifest for item in candidates]
+    for number in sorted({version_of(one.cuda)[0] for one in manifests if one.cuda}):
+        alike = [one for one in manifests if one.cuda and version_of(one.cuda)[0] == number]
+        for what, found in (
+            ("ONNX Runtime", {one.onnxruntime.version for one in alike}),
+            ("CUDA", {one.cuda for one in alike if one.cuda}),
+            ("cuDNN", {one.cudnn for one in alike if one.cudnn}),
+        ):
+            if len(found) > 1:
+                advice = "Build all variants of one version, or pass --allow-mixed."
+                wanted = f"one {what} version for CUDA {number}"
+                yield Finding(Code.R010, "the release", advice, wanted, ", ".join(sorted(found)))
+
+
+def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    """Yield R011 for an archive of the same layout and kind as another one for the same GPUs.
+
+    A client could not choose between them.
+    """
+    first: dict[tuple[str, str, str, str], str] = {}
+    for candidate in candidates:
+        manifest, name = candidate.manifest, candidate.file.name
+        key = (manifest.variant, manifest.platform, manifest.layout, form_of(name).value)
+        other = first.setdefault(key, name)
+        if other != name:
+            advice = (
+                f"{other} is for the same variant, in the same layout. Remove one of them, its "
+                f".provenance.json, and their lines in {CHECKSUMS}."
+            )
+            yield Finding(Code.R011, name, advice)
+
+
+def _check_layouts(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    """Yield R014 for layouts of a variant that promise different things.
+
+    A client chooses by one layout and may install another.
+    """
+    first: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        manifest = candidate.manifest
+        other = first.setdefault((manifest.variant, manifest.platform), candidate)
+        if _promise(other.manifest) != _promise(manifest):
+            advice = f"{other.file.name} promises other GPUs, drivers or systems. Build both anew, together."
+            yield Finding(Code.R014, candidate.file.name, advice)
+
+
+def _promise(manifest: Manifest) -> tuple[object, ...]:
+    return (manifest.capabilities, manifest.driver, manifest.glibc, manifest.onnxruntime)
+
+
+def _compiled(candidate: Candidate) -> bool:
+    """Return whether the package was compiled here. A repacked wheel has no profile and no base of ours."""
+    return candidate.manifest.onnxruntime.origin == Origin.SOURCE.value

@@ -1,0 +1,287 @@
+"""Contents of a wheel's ``.dist-info``, its file name, and where its provider looks for NVIDIA's libraries.
+
+Sources: "Binary distribution format" and "Core metadata" of packaging.python.org; PEP 639 for licences, PEP
+770 for the SBOM, which lists every file and its origin, PEP 600 for ``manylinux``, and auditwheel's table of
+it for the versions of GLIBCXX.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.parser import HeaderParser
+from pathlib import PurePosixPath
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.utils import parse_wheel_filename
+
+from builder.binary.library_names import BRIDGE, NVIDIA, ONNXRUNTIME, PROVIDER
+from builder.config.inputs import OFFICIAL_WHEELS, Input, Pin
+from builder.contents.package_manifest import BUILT
+from builder.contents.required_files import ORTPACKS
+from builder.contents.sbom import SUPPLIERS, Bom, BomComponent, BomFile, BomLicence, origin_of, pypi_purl
+from builder.facts.gpu.compatibility import version_of
+from builder.files.digest import Digest
+from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.package_names import CUDA, LIB, LINUX
+
+DISTRIBUTION = "ortpacks-onnxruntime-gpu"
+"""Name of the distribution.
+
+Its import is ``onnxruntime``, so it cannot be installed beside an official one.
+"""
+
+STEM = DISTRIBUTION.replace("-", "_")
+
+CAPI = "onnxruntime/capi/"
+
+DESCRIPTION = "ortpacks.json"
+"""File of ``.dist-info`` that names the wheel's package and the GPUs that it runs on."""
+
+LICENCES = ("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt")
+"""Licence texts of the official wheel, by their path in it."""
+
+OUR_LICENCE = "ortpacks/LICENSE"
+
+_NVRTC = "libnvrtc.so."
+
+_GLIBCXX = ((28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.33"))
+"""The minor version of glibc in ``manylinux_2_N``, and the newest GLIBCXX that its systems have."""
+
+
+@dataclass(frozen=True)
+class OfficialWheel:
+    """An official wheel: its file name, and the text of its METADATA."""
+
+    file: str
+    metadata: str
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """Tags in the wheel's name."""
+        return parse_wheel_filename(self.file)[3]
+
+
+def info_folder(version: str) -> str:
+    """Return the name of ``.dist-info``."""
+    return f"{STEM}-{version}.dist-info"
+
+
+def wheel_name(manifest: Manifest, official: OfficialWheel) -> str:
+    """Return the file name of the wheel that is made of ``official`` and the package of ``manifest``."""
+    tags = wheel_tags(manifest, official)
+    parts = [sorted({getattr(tag, part) for tag in tags}) for part in ("interpreter", "abi", "platform")]
+    return "-".join([f"{STEM}-{manifest.onnxruntime.version}", *(".".join(part) for part in parts)]) + ".whl"
+
+
+def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
+    """Return the official wheel's tags, or that of a newer system if the package needs newer libraries."""
+    least = _least_manylinux(manifest)
+    if manifest.provider != CUDA or any(_minor(tag.platform) >= least for tag in official.tags):
+        return tuple(sorted(official.tags, key=str))
+    one = next(iter(official.tags))
+    return (Tag(one.interpreter, one.abi, f"manylinux_2_{least}_x86_64"),)
+
+
+def _least_manylinux(manifest: Manifest) -> int:
+    """Return N of the oldest ``manylinux_2_N`` with the GLIBC and GLIBCXX that the package needs."""
+    glibc = version_of(manifest.glibc or "2.17")[1]
+    wanted = version_of(manifest.glibcxx or "0")
+    compilers = [minor for minor, newest in _GLIBCXX if version_of(newest) >= wanted]
+    return max(glibc, compilers[0] if compilers and wanted > version_of("3.4.24") else 0)
+
+
+def _minor(platform: str) -> int:
+    return int(platform.split("_")[2]) if platform.startswith("manylinux_2_") else 0
+
+
+def nvidia_wheels(manifest: Manifest) -> tuple[str, ...]:
+    """Return the NVIDIA wheels of the package's libraries, ``nvidia-cublas-cu12==12.9.1.4``, sorted."""
+    theirs = {entry.source for entry in _nvidia_libraries(manifest)}
+    return tuple(sorted(Input.parse(source).requirement for source in theirs))
+
+
+def runpath(manifest: Manifest) -> str:
+    """Return the provider's RUNPATH: its own folder, and those of NVIDIA's wheels in ``site-packages``."""
+    folders = sorted({str(PurePosixPath(str(one.member)).parent) for one in _nvidia_libraries(manifest)})
+    return ":".join(["$ORIGIN", *(f"$ORIGIN/../../{folder}" for folder in folders)])
+
+
+def unlinked(manifest: Manifest) -> tuple[str, ...]:
+    """Return the libraries that the provider must name in addition to its own NEEDED: NVRTC, if it lacks it.
+
+    cuDNN opens NVRTC and looks for it in ``nvidia/nvrtc/lib``, which is not its folder in NVIDIA's wheel.
+    """
+    needed = next((one.needed for one in manifest.files if one.path == f"{LIB}{PROVIDER}"), ())
+    names = [PurePosixPath(one.path).name for one in _nvidia_libraries(manifest)]
+    return tuple(name for name in names if name.startswith(_NVRTC) and name not in needed)
+
+
+def _nvidia_libraries(manifest: Manifest) -> Iterator[FileEntry]:
+    for entry in manifest.files:
+        if entry.vendor == NVIDIA and entry.path.startswith(LIB):
+            yield entry
+
+
+def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
+    """Return the package's files that replace the official wheel's: the provider, and a compiled bridge."""
+    if manifest.provider != CUDA:
+        return ()
+    names = {f"{LIB}{PROVIDER}": True, f"{LIB}{BRIDGE}": False}
+    return tuple(
+        entry
+        for entry in manifest.files
+        if names.get(entry.path, False) or (entry.path in names and entry.source == BUILT)
+    )
+
+
+def wheel_text(tags: Iterable[Tag], generator: str) -> str:
+    """Return the text of the file WHEEL."""
+    lines = ["Wheel-Version: 1.0", f"Generator: {generator}", "Root-Is-Purelib: false"]
+    return "\n".join([*lines, *(f"Tag: {tag}" for tag in tags)]) + "\n"
+
+
+def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str:
+    """Return the text of METADATA, with the official requirements and NVIDIA's wheels.
+
+    ``page`` is the project's home page.
+    """
+    theirs = HeaderParser().parsestr(official.metadata)
+    classifiers = [one for one in theirs.get_all("Classifier", []) if not one.startswith("License ::")]
+    fields = [
+        ("Metadata-Version", "2.4"),
+        ("Name", DISTRIBUTION),
+        ("Version", manifest.onnxruntime.version),
+        ("Summary", _summary(manifest)),
+        ("Project-URL", f"Homepage, {page}"),
+        ("License-Expression", "MIT"),
+        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
+        *(("Classifier", one) for one in classifiers if not one.endswith(("MacOS", "Windows"))),
+        ("Requires-Python", theirs["Requires-Python"]),
+        *(("Requires-Dist", one) for one in requirements(manifest, theirs.get_all("Requires-Dist", []))),
+        ("Description-Content-Type", "text/markdown"),
+    ]
+    head = "".join(f"{name}: {value}\n" for name, value in fields)
+    return f"{head}\n{_description(manifest)}"
+
+
+def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
+    """Return the official wheel's requirements without its extras, and NVIDIA's wheels by exact version."""
+    theirs = (one for one in official if "extra" not in str(Requirement(one).marker))
+    return (*theirs, *nvidia_wheels(manifest))
+
+
+def _summary(manifest: Manifest) -> str:
+    version = manifest.onnxruntime.version
+    if manifest.provider != CUDA:
+        return f"ONNX Runtime {version} for the CPU, where no wheel of {DISTRIBUTION} for a GPU was chosen"
+    runs = [name for name, how in manifest.capabilities.items() if how == "native"]
+    return f"ONNX Runtime {version} for NVIDIA GPUs of compute capability {', '.join(runs)}"
+
+
+def _description(manifest: Manifest) -> str:
+    kind = OFFICIAL_WHEELS[manifest.provider]
+    made = (
+        f"{_summary(manifest)}. Made by ortpacks of Microsoft's {kind} {manifest.onnxruntime.version} and "
+        f"the package {manifest.name}; this is no release of Microsoft's or NVIDIA's."
+    )
+    conflict = (
+        f"It is imported as `onnxruntime`: uninstall `{kind}`, and every other distribution with that "
+        "import, first."
+    )
+    whose = "NVIDIA's libraries come from NVIDIA's own wheels, of exactly the versions required here."
+    why = (
+        "This is the wheel for installers that do not know wheel variants (pip), and for machines whose GPU "
+        "no variant serves. Its sessions run on the CPU."
+    )
+    return (
+        "\n\n".join([f"# {DISTRIBUTION}", made, conflict, whose if manifest.provider == CUDA else why]) + "\n"
+    )
+
+
+def description_json(manifest: Manifest, entry: object) -> str:
+    """Return the text of ``ortpacks.json``.
+
+    ``entry`` is the package's entry in a release's ``index.json``.
+    """
+    return json.dumps({"format": 1, "requires": nvidia_wheels(manifest), "package": entry}, indent=2) + "\n"
+
+
+def is_wheeled(manifest: Manifest) -> bool:
+    """Return whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
+    return manifest.platform == LINUX and manifest.provider in OFFICIAL_WHEELS
+
+
+_ORT = "onnxruntime"
+
+
+def describe_wheel(
+    name: str,
+    manifest: Manifest,
+    official: tuple[Input, Pin],
+    digests: Mapping[str, Digest],
+    taken: Sequence[FileEntry],
+) -> Bom:
+    """Return the SBOM of the wheel called ``name``.
+
+    ``official`` is the wheel it is made of; ``digests`` are of all its files except RECORD and the SBOM, by
+    path; ``taken`` are the files that come from the package of ``manifest``, all of them ONNX Runtime's.
+    """
+    info = name.partition("-cp")[0] + ".dist-info/"
+    licence = BomLicence("MIT", spdx=True, text=f"{info}licenses/{LICENCES[0]}")
+    ours = replace(licence, text=f"{info}licenses/{OUR_LICENCE}")
+    from_package = {f"{CAPI}{entry.path.removeprefix('lib/')}": entry for entry in taken}
+    upstream: list[BomFile] = []
+    made: list[BomFile] = []
+    for path, digest in sorted(digests.items()):
+        whose = made if path.startswith(info) else upstream
+        file = BomFile(path, digest.size, digest.sha256, packed=True, modified=False, licence=licence)
+        if path not in from_package:
+            whose.append(replace(file, licence=ours) if whose is made else file)
+    item, pin = official
+    wheel = BomComponent(
+        name=item.requirement.partition("==")[0],
+        version=manifest.onnxruntime.version,
+        purl=pypi_purl(item.requirement),
+        supplier=SUPPLIERS[ONNXRUNTIME],
+        sha256=pin.sha256,
+        licences=(licence,),
+        files=tuple(upstream),
+    )
+    changed = (
+        BomFile(path, digests[path].size, digests[path].sha256, packed=True, modified=True, licence=licence)
+        for path in from_package
+    )
+    compiled = [entry for entry in taken if not entry.source.startswith("wheel:")]
+    if compiled:
+        purl = origin_of(compiled[0].source, ONNXRUNTIME, manifest.onnxruntime.version)
+        built = replace(wheel, name=_ORT, purl=purl, sha256=None, files=tuple(changed))
+        components = [wheel, built]
+    else:
+        components = [replace(wheel, files=(*wheel.files, *changed))]
+    return Bom(
+        name=name,
+        version=manifest.onnxruntime.version,
+        supplier=SUPPLIERS[ORTPACKS],
+        components=(*components, *_required(manifest)),
+        files=tuple(made),
+    )
+
+
+def _required(manifest: Manifest) -> tuple[BomComponent, ...]:
+    """Return components for NVIDIA's wheels, none of whose files is inside."""
+    known = {Input.parse(one.source).requirement: one.sha256 for one in manifest.wheels}
+    return tuple(
+        BomComponent(
+            name=one.partition("==")[0],
+            version=one.partition("==")[2],
+            purl=pypi_purl(one),
+            supplier=SUPPLIERS[NVIDIA],
+            sha256=known[one],
+            licences=(),
+            files=(),
+        )
+        for one in nvidia_wheels(manifest)
+    )

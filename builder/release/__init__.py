@@ -1,1 +1,0 @@
-"""This package checks the packages in ``dist/``, compares a release with its host, and publishes it."""

@@ -1,0 +1,262 @@
+"""Tests of ``doctor --release``: what is still to set, followed until a dry run goes through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.releases import releasing
+from builder.build.verbs.releases.readiness import lines_of, release_readiness, require_ready
+from builder.config.inputs import Lock, Pin, ort_wheel
+from builder.config.variants import base_inputs
+from builder.errors import CheckFailedError, ToolMissingError, ValidationError
+from builder.formats.package_names import Layout
+from builder.io.process import Completed
+from builder.publish.prepare import PublishOptions, ReleaseState
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support.factories.project_copy import Place, copied_to
+from tests.support.factories.publishing import TAG
+from tests.support.factories.releases import manifest, write_package
+from tests.support.factories.signing import ALICE, CI, FIRST, pem
+from tests.support.factories.signing import root as make_root
+from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
+from tests.support.fakes.ports import FakeRunner
+from tests.support.schemas import schema
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHubDouble]:
+    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
+        double.admin = True
+        yield double
+
+
+@pytest.fixture
+def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, github: GitHubDouble) -> WheelShop:
+    """Return a shop with a release of two packages for base nvidia, that is ready for a dry run."""
+    made = open_wheel_shop(root, tmp_path, monkeypatch)
+    made.set_wheels(False)
+    project = made.shop.project
+    made.shop.__dict__["project"] = replace(project, publish=replace(project.publish, api=github.url))
+    cloned_from(made, f"https://github.com/{REPOSITORY}.git")
+    pin_all(made)
+    return made
+
+
+def cloned_from(stall: WheelShop, url: str) -> None:
+    stall.shop.__dict__["runner"] = FakeRunner({"git": Completed(0, f"{url}\n", "")})
+
+
+def pin_all(stall: WheelShop) -> None:
+    wanted = base_inputs(stall.shop.project, "nvidia", Lock({}))
+    pinned = (*wanted, ort_wheel(stall.shop.project.bases["nvidia"].ort_version))
+    stall.shop.__dict__["lock"] = Lock({one.key: Pin(revision="1" * 40) for one in pinned})
+
+
+def states(stall: WheelShop, base: str = "auto", tag: str | None = None) -> dict[str, str]:
+    """Return the state of each point."""
+    return {one.name: one.state.value for one in release_readiness(stall.shop, base, tag).points}
+
+
+def point(stall: WheelShop, name: str, base: str = "auto", tag: str | None = None) -> tuple[str, str, str]:
+    """Return state, finding and next step of one point."""
+    answer = release_readiness(stall.shop, base, tag)
+    (found,) = (one for one in answer.points if one.name == name)
+    return found.state.value, found.found, found.do
+
+
+def dry_run(stall: WheelShop) -> ReleaseState:
+    project = releasing.with_target(stall.shop)
+    return releasing.publish_dist(stall.shop, PublishOptions(dry_run=True), project).state
+
+
+def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop) -> None:
+    packages = {path: path.read_bytes() for path in stall.dist.iterdir()}
+    for path in packages:
+        path.unlink()
+    cloned_from(stall, "git@github.com:you/fork.git")
+    stall.shop.__dict__["lock"] = Lock({})
+    stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": ""}
+
+    def still_open() -> list[str]:
+        return [name for name, state in states(stall).items() if state == "open"]
+
+    assert still_open() == ["repository", "pins", "dist", "token"]
+    with pytest.raises(CheckFailedError, match="repository, pins, dist, token") as caught:
+        require_ready(release_readiness(stall.shop))
+    assert caught.value.exit_code == 6
+    cloned_from(stall, f"git@github.com:{REPOSITORY}.git")
+    assert still_open() == ["pins", "dist", "token"]
+    pin_all(stall)
+    assert still_open() == ["dist", "token"]
+    for path, content in packages.items():
+        path.write_bytes(content)
+    assert still_open() == ["token"]
+    stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": TOKEN}
+    require_ready(release_readiness(stall.shop))
+    assert dry_run(stall) is ReleaseState.DRY_RUN
+
+
+def test_an_answer_shows_what_to_do_for_each_point_that_is_not_set(stall: WheelShop) -> None:
+    answer = release_readiness(stall.shop)
+    assert {one.name for one in answer.points if not one.do} == {
+        one.name for one in answer.points if one.state.value == "set"
+    }
+    lines = [line.split() for line in lines_of(answer)]
+    shown = [words[0] for words in lines]
+    assert shown.count("next") == shown.count("for") == sum(1 for one in answer.points if one.do)
+    assert [one.purpose for one in answer.points if len(one.purpose) < 10] == []
+
+
+@pytest.mark.parametrize(
+    ("remote", "env", "state", "named"),
+    [
+        ("https://github.com/Ortpacks/ortpacks", None, "set", REPOSITORY),
+        ("https://user:secret@github.com/you/fork", None, "open", "publish.repository: you/fork"),
+        ("https://user:secret@github.com/you/fork", "you/third", "set", "you/third"),
+        ("/srv/git/ortpacks", None, "unknown", "no remote"),
+        (None, None, "unknown", "no remote"),
+    ],
+)
+def test_the_repository_is_that_of_the_checkout(
+    stall: WheelShop, remote: str | None, env: str | None, state: str, named: str
+) -> None:
+    cloned_from(stall, remote or "")
+    if remote is None:
+        stall.shop.__dict__["runner"] = FakeRunner({"git": ToolMissingError("git is not there")})
+    stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": "", **({"GITHUB_REPOSITORY": env} if env else {})}
+    told = point(stall, "repository")
+    assert told[0] == state
+    assert named in told[1] + told[2]
+    assert "secret" not in told[1] + told[2]
+
+
+def test_pins_are_those_of_the_base_that_compiled_or_was_named(stall: WheelShop) -> None:
+    assert point(stall, "pins") == ("set", "nvidia", "")
+    state, found, do = point(stall, "pins", base="redist")
+    assert state == "open"
+    assert "redist lacks" in found
+    assert "redist:12.9.1/cuda_nvcc" in found
+    assert "All pinned: nvidia" in found
+    assert "./run lock --missing" in do
+    wheel = ort_wheel(stall.shop.project.bases["nvidia"].ort_version).key
+    stall.shop.__dict__["lock"] = Lock({k: pin for k, pin in stall.shop.lock.pins.items() if k != wheel})
+    state, found, do = point(stall, "pins")
+    assert (state, f"nvidia lacks 1: {wheel}" in found) == ("open", True)
+    assert "pins" in (path.stem for path in (stall.shop.root / ".github/workflows").iterdir())
+    with pytest.raises(ValidationError, match="none of"):
+        release_readiness(stall.shop, "alpine")
+
+
+def test_a_release_of_official_wheels_alone_needs_no_base(stall: WheelShop) -> None:
+    for path in stall.dist.iterdir():
+        path.unlink()
+    write_package(stall.dist, manifest("modern", origin="wheel", profile=None, revision=None))
+    stall.shop.__dict__["lock"] = Lock({})
+    assert states(stall)["pins"] == "set"
+
+
+def test_thin_alone_is_compared_with_what_dist_holds(stall: WheelShop) -> None:
+    assert point(stall, "layouts")[0] == "unknown", (
+        "whether somebody meets NVIDIA's terms is not in the files"
+    )
+    project = stall.shop.project
+    thin = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
+    stall.shop.__dict__["project"] = thin
+    state, found, _ = point(stall, "layouts")
+    assert (state, "ortpacks-modern-1.23.2-cuda12.9-linux-x64" in found) == ("open", True)
+    (full,) = stall.dist.glob("ortpacks-modern-*.tar.zst")
+    full.unlink()
+    write_package(stall.dist, manifest("modern", layout="thin"))
+    assert states(stall)["layouts"] == "set", "the package for the CPU has one layout, without NVIDIA's files"
+
+
+TWO = make_root(ALICE, root_keys=[ALICE.public], release_keys=[ALICE.public, CI.public], release_threshold=2)
+"""A root that needs two signatures for a release."""
+
+
+@pytest.mark.parametrize(
+    ("root", "key", "state"),
+    [
+        (None, "", "optional"),
+        (FIRST, "", "unknown"),
+        (FIRST, pem("ci"), "set"),
+        (FIRST, pem("bob"), "open"),
+        (TWO, pem("ci"), "open"),
+    ],
+    ids=["no root", "no key", "the release key", "another key", "one of two keys"],
+)
+def test_signing_says_what_none_means_and_whether_the_key_is_here(
+    tmp_path: Path, root: bytes | None, key: str, state: str
+) -> None:
+    place = copied_to(tmp_path)
+    if root:
+        (place.folder / "trust").mkdir()
+        (place.folder / "trust/1.root.json").write_bytes(root)
+    place.env["ORTPACKS_SIGNING_KEY"] = key
+    points = json.loads(place.run("doctor", "--release", "--json").stdout)["points"]
+    (found,) = (one for one in points if one["name"] == "signing")
+    assert found["state"] == state
+    assert "PRIVATE" not in str(points)
+
+
+def test_immutable_releases_are_asked_of_github(stall: WheelShop, github: GitHubDouble) -> None:
+    assert states(stall)["immutable"] == "set"
+    github.immutable = False
+    state, _, do = point(stall, "immutable")
+    assert state == "open"
+    assert "Settings, General, Releases" in do
+    github.admin = False
+    assert states(stall)["immutable"] == "unknown"
+    assert github.writes() == []
+
+
+def test_a_token_that_may_not_write_is_open_and_nothing_more_is_asked(
+    stall: WheelShop, github: GitHubDouble
+) -> None:
+    github.push = False
+    assert [states(stall)[name] for name in ("token", "immutable")] == ["open", "unknown"]
+    assert {seen.path for seen in github.requests} == {f"/repos/{REPOSITORY}"}
+
+
+def test_what_publish_would_refuse_of_dist_is_named(stall: WheelShop) -> None:
+    (cpu,) = stall.dist.glob("ortpacks-cpu-*.tar.zst")
+    cpu.unlink()
+    state, _, do = point(stall, "dist")
+    assert state == "open"
+    assert "R003 " in do
+    assert "R015 cpu" in do
+
+
+def test_the_tag_is_compared_with_the_packages_else_with_the_base(stall: WheelShop) -> None:
+    assert point(stall, "tag")[:2] == ("set", f"{TAG}, of ONNX Runtime 1.23.2")
+    assert point(stall, "tag", tag="gpu-libs-v1.21.0")[0] == "open"
+    assert point(stall, "tag", tag="v1..2")[0] == "open"
+    for path in stall.dist.iterdir():
+        path.unlink()
+    assert states(stall, "assembled", "gpu-libs-v1.21.0-3")["tag"] == "set"
+    assert states(stall, "nvidia", "gpu-libs-v1.21.0-3")["tag"] == "open"
+
+
+def test_the_settings_that_the_workflow_reads_are_named(stall: WheelShop) -> None:
+    state, found, _ = point(stall, "environment")
+    assert state == "unknown"
+    for name in ("ORTPACKS_SIGNING_KEY", "DOCKERHUB_PASSWORD", "ORTPACKS_DEBIAN_MIRROR"):
+        assert name in found
+
+
+def test_the_verb_ends_with_6_and_a_document_for_programs(copied: Place) -> None:
+    said = copied.run("doctor", "--release", "--json", "--base", "assembled")
+    document = json.loads(said.stdout)
+    schema("doctor-release").validate(document)
+    found = {one["name"]: one["state"] for one in document["points"]}
+    assert (said.returncode, found["pins"], found["dist"], found["token"]) == (6, "set", "open", "open")
+    assert said.stderr.startswith("error: ")
+    shown = copied.run("doctor", "--release", "--tag", "gpu-libs-v1.21.0")
+    assert shown.returncode == 6
+    assert "gpu-libs-v1.21.0" in shown.stdout
+    assert "Add --release" in copied.fails(2, "doctor", "--tag", "v1")

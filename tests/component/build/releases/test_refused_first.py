@@ -1,0 +1,116 @@
+"""Tests of what publish and mirror refuse before they read, hash or write anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.releases import releasing
+from builder.errors import BuilderError, CheckFailedError, ConfigError, TransferError
+from builder.io.archive.unpacking import manifest_bytes
+from builder.io.wiring import Wiring
+from builder.publish.prepare import PublishOptions
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support.factories.publishing import TAG
+from tests.support.factories.releases import write_two_packages
+from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
+from tests.support.fakes.ports import FakeReporter, FakeRunner
+
+OLDER = "gpu-libs-v1.21.0"
+
+READER = "ghp_mayReadOnly"
+"""A token that may not write."""
+
+
+@pytest.fixture
+def shop(root: Path, tmp_path: Path) -> Wiring:
+    """Return a project with two packages in ``dist`` and without ``gh``."""
+    made = Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
+    made.dist.mkdir()
+    write_two_packages(made.dist)
+    made.__dict__["runner"] = FakeRunner()
+    return made
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the packages whose manifests are read from now on, as each use of one begins."""
+    names: list[str] = []
+
+    def counted(package: Path) -> bytes:
+        names.append(package.name)
+        return manifest_bytes(package)
+
+    monkeypatch.setattr("builder.io.archive.unpacking.manifest_bytes", counted)
+    return names
+
+
+@pytest.mark.parametrize("dry", [True, False], ids=["dry", "real"])
+@pytest.mark.parametrize(
+    ("token", "repository", "tag", "kind", "said"),
+    [
+        ("", REPOSITORY, None, ConfigError, "no GitHub token"),
+        ("ghp_expired", REPOSITORY, None, TransferError, "401"),
+        ("two words", REPOSITORY, None, ConfigError, "blanks"),
+        (TOKEN, "ortpacks/elsewhere", None, TransferError, "404"),
+        (READER, REPOSITORY, None, TransferError, "not write"),
+        (TOKEN, REPOSITORY, "v1..2", ConfigError, "cannot be a tag"),
+    ],
+)
+def test_what_needs_no_package_is_refused_before_one_is_read(
+    shop: Wiring,
+    read: list[str],
+    token: str,
+    repository: str,
+    tag: str | None,
+    kind: type[BuilderError],
+    said: str,
+    dry: bool,
+) -> None:
+    """Defect: publish asked for the token after it had hashed and verified every package."""
+    before = {path.name for path in shop.dist.iterdir()}
+    shop.env = {**shop.env, "GITHUB_TOKEN": token, "GH_TOKEN": ""}
+    with GitHubDouble(
+        shop.dist.parent / "github", token=READER if token == READER else TOKEN
+    ).running() as github:
+        github.push = token != READER
+        project = releasing.with_target(shop, github.url, repository)
+        with pytest.raises(kind, match=said):
+            releasing.publish_dist(shop, PublishOptions(tag=tag, dry_run=dry), project)
+    assert read == []
+    assert {path.name for path in shop.dist.iterdir()} == before
+
+
+@pytest.fixture
+def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelShop:
+    """Return packages of 1.23.2."""
+    return open_wheel_shop(root, tmp_path, monkeypatch)
+
+
+def test_publish_refuses_the_tag_of_another_onnxruntime(stall: WheelShop, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()}
+    with GitHubDouble(tmp_path / "github").running() as github:
+        project = releasing.with_target(stall.shop, github.url, REPOSITORY)
+        for options in (PublishOptions(tag=OLDER), PublishOptions(tag=OLDER, dry_run=True)):
+            with pytest.raises(CheckFailedError, match=rf"R018 {OLDER}[\s\S]*1\.23\.2[\s\S]*1\.21\.0"):
+                releasing.publish_dist(stall.shop, options, project)
+        assert github.writes() == []
+    assert {path.name: path.stat().st_mtime_ns for path in stall.dist.iterdir()} == before
+
+
+def test_a_configured_tag_is_compared_too(stall: WheelShop, tmp_path: Path) -> None:
+    """``publish.tag`` without ``{version}`` names a version that stays while the packages' changes."""
+    project = stall.shop.project
+    stall.shop.__dict__["project"] = replace(project, publish=replace(project.publish, tag=OLDER))
+    with pytest.raises(CheckFailedError, match=f"R018 {OLDER}"):
+        releasing.mirror_dist(stall.shop, PublishOptions(), str(tmp_path / "mirror"))
+
+
+def test_mirror_refuses_it_too_and_takes_a_further_release_of_the_same(stall: WheelShop) -> None:
+    with pytest.raises(CheckFailedError, match=f"R018 {OLDER}"):
+        stall.mirror(OLDER)
+    assert not (stall.root / OLDER).exists()
+    stall.mirror(f"{TAG}-2")
+    assert (stall.root / f"{TAG}-2/index.json").is_file()

@@ -1,0 +1,328 @@
+"""Tests of the build records beside packages and of docs/builds.md, which is made from them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from builder.build.packing import command_of, write_record
+from builder.build.verbs.pages import write_builds_page
+from builder.compile.plan import PlanOptions
+from builder.config.variants import Origin, Project
+from builder.contents.build_record import loads
+from builder.errors import BuilderError, ConfigError, NothingToDoError
+from builder.files.digest import LocalFile
+from builder.formats.package_names import Host, PackageName, Profile
+from builder.io.wiring import Wiring
+from builder.package.bundle import discard
+from tests.support.factories.binaries import elf
+from tests.support.factories.packages import plan
+from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
+from tests.support.fakes.ports import FakeReporter, reported
+
+TOOK = {
+    "format": 1,
+    "units": 1528,
+    "compilations": 1528,
+    "cache_hits": 0,
+    "cpu_s": 3390.6,
+    "wall_s": 1748.2,
+    "runs": 1,
+    "jobs": 2,
+    "busy_percent": 97,
+    "peak_mib": 1830,
+    "longest_unit_s": 760.9,
+}
+"""Record of a compile in the form that the build container writes."""
+
+MIDNIGHT = 1763683200.0
+"""Fri Nov 21 00:00:00 UTC 2025 in Unix seconds (``date -u -d @1763683200``)."""
+
+COMMAND = "./run build --variant legacy --base assembled"
+
+
+def asks(glibc: str, glibcxx: str = "") -> bytes:
+    versions = {"libc.so.6": ["GLIBC_2.2.5", f"GLIBC_{glibc}"]}
+    return elf(versions=versions | ({"libstdc++.so.6": [f"GLIBCXX_{glibcxx}"]} if glibcxx else {}))
+
+
+FILES = {
+    "lib/libcublas.so.12": asks("2.39"),
+    "lib/libonnxruntime.so.1": asks("2.27", "3.4.29"),
+    PROVIDER: asks("2.32", "3.4.22"),
+    "licenses/onnxruntime.txt": b"MIT",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Wiring:
+    return Wiring(tmp_path, dist=tmp_path / "dist", reporter=FakeReporter())
+
+
+def artifact(folder: Path, **changes: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "record.json").write_text(json.dumps({**TOOK, **changes}))
+    return folder
+
+
+def built(
+    dist: Path,
+    value: Mapping[str, object] = LEGACY,
+    files: Mapping[str, bytes] = FILES,
+    took: Mapping[str, object] | None = None,
+) -> Path:
+    """Write a package and its record into ``dist`` and return its path; ``took`` changes the
+    compile's record."""
+    packed = package(dist, value, files)
+    compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
+    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, finished=MIDNIGHT)
+    return packed.package.path
+
+
+def record_of(path: Path) -> Path:
+    return path.with_name(path.name.replace(".tar.zst", ".build.json"))
+
+
+def made(shop: Wiring, *folders: Path) -> str:
+    write_builds_page(shop, folders or [shop.dist])
+    return (shop.root / "docs/builds.md").read_text(encoding="utf-8")
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """Return the rows of the table in ``text``, each as its cells by column heading."""
+    lines = [line.strip("|\n").split("|") for line in text.splitlines() if line.startswith("|")]
+    head, _, *cells = [[cell.strip() for cell in line] for line in lines]
+    return [dict(zip(head, line, strict=True)) for line in cells]
+
+
+def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
+    packed = bundled(LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32))
+    path = write_record(
+        packed,
+        manifest(LEGACY),
+        tmp_path,
+        command=COMMAND,
+        artifact=artifact(tmp_path / "artifact"),
+        finished=MIDNIGHT,
+    )
+    assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
+    record = loads(path.read_text(), path.name)
+    assert record.package == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+    assert (record.sha256, record.date, record.command) == ("ab" * 32, "2025-11-21T00:00:00Z", COMMAND)
+    took = {**TOOK, "cpu_s": 3391, "wall_s": 1748, "longest_unit_s": 761}
+    assert {"format": 1, **vars(record.compile)} == took
+
+
+def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> None:
+    packed = package(tmp_path, LEGACY, FILES)
+    artifact(tmp_path / "artifact", units="many")
+    with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
+        write_record(
+            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", finished=0
+        )
+    assert not record_of(packed.package.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("ours", "given", "command"),
+    [
+        ("auto lean", {}, "--variant legacy"),
+        ("auto lean", {"profile": Profile.FULL}, "--variant legacy --profile full"),
+        ("auto lean", {"origin": Origin.SOURCE}, "--variant legacy --origin source"),
+        ("auto lean", {"origin": Origin.AUTO, "host": Host.SOURCE}, "--variant legacy --host source"),
+        # The flags equal variants.yaml, but this command compiles what would otherwise be repacked:
+        ("auto lean", {"profile": Profile.LEAN}, "--variant legacy --profile lean"),
+        ("source lean", {"profile": Profile.LEAN, "host": Host.WHEEL}, "--variant legacy"),
+        (
+            "wheel lean",
+            {"origin": Origin.SOURCE, "profile": Profile.LEAN},
+            "--variant legacy --origin source",
+        ),
+        ("source full", {"profile": Profile.MINIMAL}, "--variant legacy --profile minimal"),
+    ],
+)
+def test_the_command_names_what_variants_yaml_does_not_say(
+    project: Project, ours: str, given: dict[str, Enum], command: str
+) -> None:
+    origin, profile = ours.split()
+    said = replace(project.onnxruntime, origin=Origin(origin), profile=Profile(profile))
+    plan_options = PlanOptions(**given)  # type: ignore[arg-type]
+    decided = plan(project=replace(project, onnxruntime=said), profile=plan_options.profile or said.profile)
+    assert command_of(decided, plan_options) == f"./run build {command} --base assembled"
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(project: Project, said: bool) -> None:
+    legacy = replace(project.variants["legacy"], widen=said)
+    decided = plan(project=replace(project, variants={"legacy": legacy}), variant=legacy)
+    assert command_of(decided, PlanOptions(widen=True)).endswith(" --widen") == (not said)
+    assert "--widen" not in command_of(decided, PlanOptions())
+
+
+def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(project: Project) -> None:
+    plan_options = PlanOptions(base="auto", origin=Origin.WHEEL, profile=Profile.LEAN, host=Host.SOURCE)
+    decided = plan(project=project, origin=Origin.WHEEL, profile=None, base="nvidia", ort_version="1.23.2")
+    assert command_of(decided, plan_options) == "./run build --variant legacy --origin wheel --base nvidia"
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "version", "said"),
+    [
+        ("modern", "assembled", "1.21.0", "--base assembled"),
+        ("modern", "assembled", "1.23.2", "--base assembled --mixed"),
+        ("cpu", "none", "1.21.0", "--base assembled"),
+        ("cpu", "none", "1.23.2", "--base nvidia"),
+        ("cpu", "none", "1.22.0", "--base nvidia --mixed"),
+        ("directml", "none", "1.23.0", ""),
+    ],
+)
+def test_the_command_makes_the_package_of_this_version_again(
+    project: Project, name: str, base: str, version: str, said: str
+) -> None:
+    wheel = plan(project=project, origin=Origin.WHEEL, profile=None, base=base, ort_version=version)
+    decided = replace(wheel, variant=project.packages[name])
+    assert command_of(decided, PlanOptions(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
+
+
+def test_a_compiled_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring) -> None:
+    noise = os.urandom(10_600_000)
+    built(shop.dist, files={**FILES, PROVIDER: FILES[PROVIDER] + noise})
+    text = made(shop)
+    assert text.startswith("# Builds\n\nGenerated by `./run builds` from ")
+    (row,) = rows(text)
+    assert row["made by"] == f"`{COMMAND}`"
+    what = "1.21.0|lean|wheel|10.6|11|50 52 60 61 70||2.34|3.4.29"
+    took = "1,528|3,391|1,748|2|97 %|1,830|761|cold|2025-11-21"
+    assert list(row.values())[1:] == [*what.split("|"), *took.split("|")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, "cold"),
+        ({"cache_hits": 12}, "not cold: 12 units from ccache"),
+        ({"runs": 2}, "cold; in 2 runs"),
+        ({"runs": 3, "cache_hits": 12}, "not cold: 12 units from ccache; in 3 runs"),
+        ({"compilations": 1531}, "not cold: 3 compiled again"),
+        (
+            {"cache_hits": 1200, "compilations": 1529},
+            "not cold: 1,200 units from ccache, 1 compiled again",
+        ),
+    ],
+)
+def test_a_build_that_was_not_cold_says_so(shop: Wiring, changes: dict[str, object], kind: str) -> None:
+    built(shop.dist, took=changes)
+    assert rows(made(shop))[0]["compile"] == kind
+
+
+def test_a_repacked_wheel_compiled_nothing(shop: Wiring) -> None:
+    built(shop.dist, MODERN)
+    (row,) = rows(made(shop))
+    assert (row["profile"], row["SASS"], row["PTX"]) == ("as released", "60 70 75 80 86 90a", "90")
+    assert (row["units"], row["CPU s"], row["compile"]) == ("", "", "none")
+
+
+def test_packages_for_older_gpus_come_first(shop: Wiring) -> None:
+    for version, sm in (("1.23.2", ["100", "90a"]), ("1.23.1", ["80", "75"]), ("1.23.0", ["52", "120"])):
+        package_name = f"ortpacks-modern-{version}-cuda12.9-linux-x64"
+        ort = {**MODERN["onnxruntime"], "version": version}  # type: ignore[dict-item]
+        built(shop.dist, {**MODERN, "name": package_name, "onnxruntime": ort, "sm": sm})
+    assert [row["ORT"] for row in rows(made(shop))] == ["1.23.0", "1.23.1", "1.23.2"]
+
+
+def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
+    packed = package(shop.dist, LEGACY, FILES)
+    empty = shop.dist / "artifact"
+    empty.mkdir()
+    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, finished=MIDNIGHT)
+    (row,) = rows(made(shop))
+    assert (row["units"], row["compile"]) == ("", "no record")
+
+
+def test_several_folders_make_one_page_and_a_copy_is_no_second_package(shop: Wiring, tmp_path: Path) -> None:
+    built(tmp_path / "here")
+    built(tmp_path / "there", MODERN)
+    built(tmp_path / "copy")
+    text = made(shop, *(tmp_path / name for name in ("here", "there", "copy")))
+    assert [row["ORT"] for row in rows(text)] == ["1.21.0", "1.23.2"]
+
+
+def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(shop: Wiring, tmp_path: Path) -> None:
+    built(shop.dist)
+    silent, other, garbled, lying = (tmp_path / name for name in ("silent", "other", "garbled", "lying"))
+    package(silent, MODERN, FILES)
+    sha = json.loads(record_of(built(other, MODERN)).read_text())["sha256"]
+    spoil(other, MODERN, sha256="0" * 64)
+    built(garbled, MODERN)
+    spoil(garbled, MODERN, sha256=7)
+    built(lying, MODERN)
+    spoil(lying, MODERN, base="nvidia")
+    text = made(shop, shop.dist, silent, other, garbled, lying)
+    name = MODERN["name"]
+    assert [line for line in reported(shop) if line.startswith("! ")] == [
+        f"! left out: {name}.tar.zst: no {name}.build.json lies beside it",
+        f"! left out: {name}.tar.zst: its record says sha256 {'0' * 64}, the package {sha}",
+        f"! left out: {name}.tar.zst: {name}.build.json: sha256: text is wanted, found 7",
+        f"! left out: {name}.tar.zst: its record says base nvidia, the package assembled",
+    ]
+    assert [row["ORT"] for row in rows(text)] == ["1.21.0"]
+
+
+def spoil(dist: Path, value: Mapping[str, object], **changes: object) -> None:
+    path = dist / f"{value['name']}.build.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_the_page_names_no_folder_of_this_machine_and_nothing_else_changes(shop: Wiring) -> None:
+    built(shop.dist)
+    package(shop.dist, MODERN, FILES)
+    before = set(shop.dist.rglob("*"))
+    assert str(shop.root) not in made(shop)
+    assert set(shop.dist.rglob("*")) == before
+
+
+def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Wiring, tmp_path: Path) -> None:
+    built(shop.dist)
+    text = made(shop)
+    with pytest.raises(NothingToDoError):
+        made(shop, shop.dist, tmp_path / "nowhere")
+    assert (shop.root / "docs/builds.md").read_text() == text
+
+
+def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
+    legacy, modern = built(tmp_path), built(tmp_path, MODERN)
+    discard(PackageName.parse(legacy.name), tmp_path)
+    left = {path.name for path in tmp_path.iterdir() if path.name.startswith("ortpacks-")}
+    assert left == {modern.name, record_of(modern).name}
+
+
+def test_rows_of_builds_that_lie_elsewhere_stay(shop: Wiring, tmp_path: Path) -> None:
+    built(shop.dist)
+    made(shop)
+    built(tmp_path / "elsewhere", MODERN)
+    record = record_of(next((tmp_path / "elsewhere").glob("*.tar.zst")))
+    record.write_text(
+        json.dumps({**json.loads(record.read_text()), "command": "./run build --variant modern"})
+    )
+    both = made(shop, tmp_path / "elsewhere")
+    assert [row["ORT"] for row in rows(both)] == ["1.21.0", "1.23.2"]
+    assert made(shop) == both, "of a command that is made again the row is the new one alone"
+    (shop.root / "docs/builds.md").unlink()
+    assert made(shop) == both, "the rows are in docs/builds.json"
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"made by": "`./run build`"}]'])
+def test_rows_that_cannot_be_read_are_not_written_over(shop: Wiring, text: str) -> None:
+    built(shop.dist)
+    path = shop.root / "docs/builds.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(BuilderError, match=r"docs/builds\.json"):
+        made(shop)
+    assert path.read_text() == text

@@ -1,0 +1,172 @@
+"""Tests of a base's check tools, which are made once, without a plan, and serve all checks of packages."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from builder.build.check_tools import CheckTools
+from builder.config.inputs import Lock
+from builder.errors import CommandError, ConfigError
+from builder.files.file_lock import exclusive
+from builder.io.process import Completed
+from builder.prove.selftest import SelftestTrial
+from tests.support.factories.selftests import TRIALS
+from tests.support.factories.workplace import Site
+from tests.support.fakes.ports import FakeReporter
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path) -> Site:
+    return Site(root, tmp_path)
+
+
+class Tools(CheckTools):
+    """Check tools with two made-up trials, as the real ones need real wheels."""
+
+    def trials(self) -> tuple[SelftestTrial, ...]:
+        return TRIALS
+
+
+def tools_of(site: Site, base: str = "assembled") -> CheckTools:
+    return Tools(site.shop, base, site.reporter)
+
+
+@pytest.mark.parametrize(("base", "network"), [("assembled", False), ("nvidia", True)])
+def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, network: bool) -> None:
+    bench = tools_of(site, base).selftest_bench()
+    exported, bare = site.engine.builds
+    assert (exported.target, bare.target) == ("tools", "bare")
+    assert (exported.network, bare.network) == (network, network)
+    assert (exported.builder, bare.builder) == (None, None)
+    assert (bench.image,) == bare.tags
+    assert bench.image.startswith(f"ortpacks/bare:{base}-")
+    assert bench.smoke == site.dist / f".check-tools-{base}" / "tools" / "ortpacks-smoke"
+    assert bench.smoke.read_text() == "smoke"
+    assert bench.script == site.shop.templates / "selftest.sh"
+    assert [trial.name for trial in bench.trials] == ["silero_vad", "magika"]
+
+
+def test_the_virtual_card_comes_out_of_the_same_image_as_the_smoke_program(site: Site) -> None:
+    card = tools_of(site).card_runtime().library
+    assert card == site.dist / ".check-tools-assembled" / "tools" / "libvirtualcard.so"
+    assert card.is_file()
+    tools_of(site).selftest_bench()
+    assert site.built() == ["tools", "bare"]
+
+
+def test_check_tools_want_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
+    tools_of(site).selftest_bench()
+    only_for_ort = ("onnxruntime-gpu", "nvidia-cutlass", "cudnn-frontend", "onnxruntime_1.21.0", "eigen")
+    assert site.store.asked
+    assert [spec for spec in site.store.asked if any(name in spec for name in only_for_ort)] == []
+
+
+KNOWN = [
+    *(
+        f"ELF file    1: demo.sm_{sm}.cubin"
+        for sm in ("50", "60", "70", "75", "80", "90", "90a", "100", "120")
+    ),
+    *(f"PTX file    1: demo.sm_{sm}.ptx" for sm in ("52", "90")),
+]
+"""Lines that cuobjdump 12.4.131 printed for ``builder/binary/known-images.so``, file numbers aside."""
+
+
+def answered(code: int, *lines: str) -> Completed:
+    """Return the container's output when cuobjdump prints these lines and ends with ``code``."""
+    of = {kind: "\n".join(one for one in lines if one.startswith(kind.upper())) for kind in ("ELF", "PTX")}
+    parts = {"elf.code": code, "elf.out": of["ELF"], "elf.err": "", "ptx.code": 0, "ptx.out": of["PTX"]}
+    text = "".join(f"\n@@ {name}\n{said}" for name, said in {**parts, "ptx.err": "", "end": ""}.items())
+    return Completed(code=0, stdout=text, stderr="")
+
+
+@pytest.mark.parametrize("base", ["assembled", "nvidia"])
+def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: str) -> None:
+    site.engine.answer = answered(0, *KNOWN)
+    assert tools_of(site, base).inspector().version == "12.4.131"
+    (request,) = site.engine.builds
+    assert request.target == "cuobjdump"
+    assert request.tags[0].startswith(f"ortpacks/cuobjdump:{base}-")
+    assert (request.contexts, request.dockerfile.name) == ({}, "runtime.Dockerfile")
+    (tried,) = site.engine.runs
+    assert list(tried.files.values()) == [site.shop.root / "builder/binary/known-images.so"]
+
+
+def test_a_cuobjdump_without_a_pin_is_told(site: Site) -> None:
+    lock = site.shop.lock
+    key = site.shop.project.check.cuobjdump.key
+    site.shop.__dict__["lock"] = Lock({name: pin for name, pin in lock.pins.items() if name != key})
+    with pytest.raises(ConfigError, match=r"nvidia-cuda-toolkit_12\.4\.131.*\./run lock"):
+        tools_of(site).inspector()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (answered(0, *KNOWN[1:]), "sm_50: 1 read natively, 0 by cuobjdump"),
+        (answered(139), "exit code 139: no output"),
+        (answered(0), "an empty answer"),
+    ],
+)
+def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
+    site: Site, answer: Completed, told: str
+) -> None:
+    site.engine.answer = answer
+    with pytest.raises(CommandError) as caught:
+        tools_of(site).inspector()
+    assert caught.value.exit_code == 5
+    assert "cuobjdump 12.4.131 is not reliable here" in str(caught.value)
+    assert told in caught.value.tail
+    assert "Nothing was compiled" in caught.value.advice
+
+
+def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
+    site.engine.answer = answered(0, *KNOWN)
+    tools = tools_of(site)
+    tools.inspector()
+    (request,) = site.engine.builds
+    site.engine.images.update(request.tags)
+    tools.inspector()
+    assert site.built() == ["cuobjdump"]
+    os.utime(site.rootfs.tar("bookworm", ()), ns=(1, 1))
+    tools.inspector()
+    assert site.built() == ["cuobjdump", "cuobjdump"], "of another root file system"
+
+
+def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:
+    """Another variant may be copying the smoke program into a container."""
+    first = tools_of(site).selftest_bench().smoke.stat().st_ino
+    assert tools_of(site).selftest_bench().smoke.stat().st_ino == first
+    assert site.built() == ["tools", "bare", "bare"]
+
+
+def test_a_smoke_program_that_is_gone_or_of_other_inputs_is_made_anew(site: Site) -> None:
+    tools_of(site).selftest_bench().smoke.unlink()
+    assert tools_of(site).selftest_bench().smoke.is_file()
+    key = site.dist / ".check-tools-assembled" / "tools.key"
+    key.write_text("0" * 64)
+    tools_of(site).selftest_bench()
+    assert site.built() == ["tools", "bare"] * 3
+    assert key.read_text() != "0" * 64
+
+
+def test_whoever_comes_second_waits(site: Site) -> None:
+    waits = threading.Event()
+
+    class Listening(FakeReporter):
+        def say(self, line: str) -> None:
+            super().say(line)
+            waits.set()
+
+    reporter = Listening()
+    second = threading.Thread(target=Tools(site.shop, "assembled", reporter).selftest_bench)
+    with exclusive(site.dist / ".locks" / "check-tools-assembled", lambda: None):
+        second.start()
+        assert waits.wait(10)
+        assert reporter.lines[-1] == "another build makes the tools that check packages: waiting"
+        assert site.built() == []
+    second.join(10)
+    assert site.built() == ["tools", "bare"]

@@ -1,0 +1,220 @@
+"""Tests of ``clean``: by their names, it removes files and engine objects that our verbs left,
+and no others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+from docker.errors import APIError
+
+from builder.build.verbs.cleaning import clean
+from builder.build.verbs.verb_answers import dumps
+from builder.io.docker.engine import DockerEngine, EngineResource
+from builder.io.process import Completed
+from builder.io.wiring import Wiring
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine, reported
+from tests.support.schemas import schema
+
+OURS = (
+    "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+    "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json",
+    "ortpacks-windows-1.23.2-cuda12.9-win-x64.zip",
+    "ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64-modern.whl.metadata",
+    "ortpacks_onnxruntime_gpu-1.23.2-variants.json",
+    "ortpacks.pyz",
+    "index.json",
+    "SHA256SUMS",
+    "legacy/Dockerfile",
+    "cpu-arm64/built.json",
+    ".check-tools-assembled/Dockerfile",
+    ".check-tools-redist/Dockerfile",
+    "models/all-MiniLM-L6-v2/model.onnx",
+    "models/silero_vad/model.onnx",
+    "ortpacks_runtime-0.1.0-py3-none-any.whl",
+    "ortpacks_service-0.1.0-py3-none-any.whl",
+    "atlas.html",
+    "atlas.json",
+    "targets.json",
+    "1.root.json",
+    "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64.whl",
+)
+
+SOMEBODYS = (
+    ".git/config",
+    "thesis.pdf",
+    "notes-ortpacks.txt",
+    "backup.tar.zst",
+    "ortpacks-like-but-mine.tar.zst",
+    "ortpacks-like-but-mine.zip",
+    "ortpacks-like-but-mine.build.json",
+    "notes.build.json",
+    "modern/holiday.jpg",
+    "models/mine/model.onnx",
+    "atlas.pdf",
+    ".check-tools-car/Dockerfile",
+    "wheels/mine/numpy-2.0-py3-none-any.whl",
+)
+
+
+def shop(root: Path, dist: Path, engine: object) -> Wiring:
+    made = Wiring(root, dist=dist, reporter=FakeReporter())
+    made.__dict__["engine"] = engine
+    return made
+
+
+def write_all(dist: Path) -> None:
+    """Write each file of ``OURS`` and ``SOMEBODYS``."""
+    for name in (*OURS, *SOMEBODYS):
+        (dist / name).parent.mkdir(parents=True, exist_ok=True)
+        (dist / name).write_text(name)
+
+
+def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
+    write_all(tmp_path)
+    clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == set(SOMEBODYS)
+
+
+def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    here = shop(root, tmp_path, NoEngine())
+    clean(here, caches=False, inputs=False, dry=False)
+    assert not (tmp_path / "index.json").exists()
+    assert any("No Docker engine answers" in line for line in reported(here))
+
+
+def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
+    write_all(tmp_path)
+    (tmp_path / OURS[0]).write_bytes(bytes(100_000_000))
+    held = (
+        EngineResource("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
+        EngineResource(
+            "image", "ortpacks/toolchain:assembled-1", "ortpacks/toolchain:assembled-1", 752_000_000
+        ),
+        EngineResource("cache", "ortpacks-ccache", "id1", 900_000_000),
+    )
+    engine = FakeEngine(holds=held)
+    here = shop(root, tmp_path, engine)
+    here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "cache/store/ab").mkdir(parents=True)
+    (tmp_path / "cache/store/ab/wheel").write_bytes(bytes(200_000_000))
+    for name in ("made", "requirements/linux-x64"):
+        (tmp_path / "cache" / name).mkdir(parents=True)
+    (tmp_path / "cache/mine").write_text("not of ours")
+    before = sorted(tmp_path.rglob("*"))
+
+    answer = clean(here, caches=True, inputs=True, dry=True)
+    schema("clean").validate(json.loads(dumps(answer)))
+    assert (answer.removed, len(answer.engine), len(answer.paths)) == (False, 3, 24)
+    assert max(one.size for one in answer.paths) == 200_003_584
+    assert reported(here) == [
+        f"results in {tmp_path}: 0.1 GB",
+        f"inputs in {tmp_path / 'cache'}: 0.2 GB",
+        "images on the engine: 2, 0.9 GB",
+        "caches on the engine: 1, 0.9 GB",
+    ]
+    assert (sorted(tmp_path.rglob("*")), engine.removed) == (before, [])
+
+    clean(here, caches=False, inputs=True, dry=False)
+    assert engine.removed == [*held[:2]]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
+
+
+TAGS = (
+    ["ortpacks/bare:assembled-1"],
+    ["someone/app:1"],
+    None,
+    ["ortpacks/legacy:1.21.0", "mine:latest"],
+)
+"""Names of the images with our label, as the engine's API lists them."""
+
+
+@pytest.mark.parametrize("in_use", ["", "ortpacks/bare:assembled-1"])
+def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None:
+    """Both inherit our label.
+
+    An image is removed only if its name is ours too, a container only if we started it.
+    """
+    listed, removed = Mock(return_value=[]), set()
+
+    def remove(tag: str) -> None:
+        if tag == in_use:
+            raise APIError("conflict", explanation="image is being used")
+        removed.add(tag)
+
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = SimpleNamespace(  # type: ignore[assignment]
+        containers=SimpleNamespace(list=listed),
+        images=SimpleNamespace(remove=remove),
+        api=SimpleNamespace(images=lambda filters: [{"RepoTags": names, "Size": 7} for names in TAGS]),
+    )
+    told = [engine.remove(thing) for thing in engine.resources()]
+    assert [call.kwargs["filters"] for call in listed.call_args_list] == [{"label": "io.ortpacks=run"}]
+    assert removed == {"ortpacks/bare:assembled-1", "ortpacks/legacy:1.21.0"} - {in_use}
+    assert (f"nothing of {in_use}: image is being used" in told) is bool(in_use)
+
+
+MOUNTS = """\
+ID:\t\tikdl93ogjpltah3g4cdmqf7s7
+Created at:\t2026-11-23 10:02:36.744227884 +0000 UTC
+Mutable:\ttrue
+Size:\t\t948.8MB
+Description:\tcached mount /build from exec /bin/sh -euc cmake
+ccache --show-stats
+ with id "/ortpacks-legacy-full-source-e09f9280"
+Usage count:\t3
+Last used:\t3 hours ago
+
+ID:\t\to97whzrlsolhn8ozv3pog760b
+Created at:\t2026-11-29 00:11:49.400100603 +0000 UTC
+Mutable:\ttrue
+Reclaimable:\ttrue
+Size:\t\t1.053GB
+Description:\tlocal source for cudnn-lib
+Usage count:\t3
+
+ID:\t\t370dxapqjkux7q2vplcvgvu1n
+Mutable:\tfalse
+Size:\t\t1.053GB
+Description:\tlocal source for cudnn-lib
+
+ID:\t\tanybodys
+Mutable:\ttrue
+Size:\t\t650MB
+Description:\tlocal source for context
+
+ID:\t\tanothers
+Mutable:\ttrue
+Size:\t\t650MB
+Description:\tlocal source for their-lib
+
+ID:\t\tsomebodys
+Size:\t\t5GB
+Description:\tcached mount /root/.cache from exec make with id "/theirs"
+Shared:\t\t2GB
+"""
+"""Output of ``docker buildx du --verbose`` (buildx 0.13); the last entry is made up."""
+
+
+def test_only_cache_mounts_and_copies_of_our_names_are_dropped() -> None:
+    runner = FakeRunner({"docker buildx du": Completed(code=0, stdout=MOUNTS, stderr="")})
+    engine = DockerEngine(runner, {})
+    engine._client = SimpleNamespace(  # type: ignore[assignment]
+        containers=SimpleNamespace(list=lambda **_: []), api=SimpleNamespace(images=lambda **_: [])
+    )
+    found, copy = engine.resources()
+    assert (copy.kind, copy.name, copy.size) == ("copy", "cudnn-lib", 1_053_000_000)
+    assert engine.remove(copy) == "dropped copy cudnn-lib"
+    assert runner.calls[-1][-1] == "--filter=id=o97whzrlsolhn8ozv3pog760b"
+    name = "ortpacks-legacy-full-source-e09f9280"
+    assert (found.name, found.size, found.used) == (name, 948_800_000, "3 hours ago")
+    assert engine.remove(found) == "dropped cache ortpacks-legacy-full-source-e09f9280"
+    assert runner.calls[-1] == [
+        *("docker", "buildx", "prune", "--force"),
+        "--filter=id=ikdl93ogjpltah3g4cdmqf7s7",
+    ]

@@ -1,0 +1,136 @@
+"""Tests of the command line's explanations: help, list of verbs, spelling suggestions, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from invoke.collection import Collection
+
+import tasks
+from builder.build.verbs import command_line
+from tests.support import ROOT
+from tests.support.factories.project_copy import Place, copied_to
+
+VERBS = sorted(Collection.from_module(tasks).task_names)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_a_line_for_each_flag(copied: Place, verb: str) -> None:
+    done = copied.run(verb, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: ./run [--core-opts] {verb} ")
+    _, _, options = done.stdout.partition("Options:\n")
+    flags = [line.split(maxsplit=1) for line in options.splitlines() if line.startswith("  --")]
+    assert flags or verb == "docs"
+    assert [words for words in flags if len(words) == 1] == []
+
+
+@pytest.mark.parametrize("verb", ["build", "inspect"])
+def test_help_is_asked_for_in_three_ways(copied: Place, verb: str) -> None:
+    """Invoke would take ``--help`` for the value of a positional parameter, which ``inspect`` has."""
+    assert copied.run(verb, "-h") == copied.run("--help", verb) == copied.run(verb, "--help")
+
+
+def test_alone_it_shows_five_verbs_and_where_the_others_are(copied: Place) -> None:
+    done = copied.run()
+    examples = [line.split("  ")[1] for line in done.stdout.splitlines() if line.startswith("  ./run ")]
+    assert [words.split()[1] for words in examples] == ["doctor", "plan", "build", "inspect", "verify"]
+    assert "./run --list has every verb" in done.stdout
+    assert copied.run("--help") == copied.run("-h") == done
+
+
+def test_list_has_every_verb(copied: Place) -> None:
+    lines = copied.run("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == VERBS
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
+        ("--help buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
+        (
+            "build --varient legacy",
+            "'--varient' is no flag of build. Did you mean --variant? ./run build --help has its flags.",
+        ),
+        (
+            "build legacy",
+            "'legacy' is no verb. Did you mean --variant legacy? ./run build --help has its flags.",
+        ),
+        (
+            "build --from one --from two",
+            "--from is given twice. It takes one value. ./run build --help has its flags.",
+        ),
+        (
+            "build --jobs 2 --jobs 2",
+            "--jobs is given twice. It takes one value. ./run build --help has its flags.",
+        ),
+        ("--hlp", "'--hlp' is no flag. Did you mean --help? ./run --list has the verbs."),
+        ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
+        (
+            "render --builder x",
+            "'--builder' is no flag of render. Did you mean --widen? ./run render --help has its flags.",
+        ),
+        ("--list --list-format xml", "--list-format 'xml' is none of flat, nested, json."),
+        ("--list build", "--list takes no word like 'build'. ./run --list has the verbs."),
+        ("--list --list-depth x", "--list-depth and --command-timeout take whole numbers"),
+        ("build --jobs", "--jobs needs a value. ./run build --help has its flags."),
+        (
+            "mirror",
+            (
+                "'mirror' did not receive required positional arguments: 'to'. "
+                "./run mirror --help has its flags."
+            ),
+        ),
+    ],
+)
+def test_a_wrong_word_is_told_with_the_nearest(copied: Place, words: str, said: str) -> None:
+    assert copied.fails(2, *words.split()) == f"error: {said}\n"
+
+
+def test_the_completion_of_bash_knows_verbs_and_flags() -> None:
+    script = """
+        eval "$("$PYTHON" -m builder.build.verbs.command_line --print-completion-script bash)"
+        complete -p ./run
+        asked() { COMP_WORDS=("$@"); _complete_./run ./run "${!#}"; echo "${COMPREPLY[*]}"; }
+        asked ./run inst
+        asked ./run build --var
+    """
+    # The script starts ./run, which may make .venv: this program replaces it and starts the command line as
+    # ./run does.
+    program = 'exec "$PYTHON" -m builder.build.verbs.command_line "$@"'
+    done = subprocess.run(
+        ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{script}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHON": sys.executable},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == "complete -o default -F _complete_./run ./run\ninstall\n--variant\n"
+
+
+def test_invoke_starts_run_with_the_same_words(tmp_path: Path) -> None:
+    folder = copied_to(tmp_path).folder
+    (folder / "run").write_text("#!/bin/sh\nprintf '[%s]' \"$@\"\n")
+    (folder / "run").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "invoke", "verify", "a package", "b", "--card", "8.6"],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[verify][a package][b][--card][8.6]"
+
+
+def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.program().run(["./run", "--version"])
+    assert not ended.value.code
+    assert f'\nversion = "{capsys.readouterr().out.split()[1]}"\n' in (ROOT / "pyproject.toml").read_text()

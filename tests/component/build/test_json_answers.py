@@ -1,0 +1,108 @@
+"""Tests of ``--json``: documents are as their schemas say, and standard output has nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.verb_answers import (
+    checks_answer,
+    dumps,
+    packages_answer,
+    require_no_problems,
+    status_answer,
+)
+from builder.errors import CheckFailedError, IntegrityError
+from builder.files.digest import LocalFile
+from builder.publish.assets import compare
+from builder.publish.prepare import ReleaseState, ReleaseStatus
+from tests.support.factories.project_copy import Place
+from tests.support.schemas import schema
+
+FINDING = "error A001 lib/x.so: no SASS for sm_50"
+
+
+def fails() -> None:
+    raise CheckFailedError("legacy does not hold what it promises", [FINDING])
+
+
+def damaged() -> None:
+    raise IntegrityError("the archive is damaged")
+
+
+def test_a_package_that_fails_is_in_the_document_and_ends_the_verb(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.tar.zst", tmp_path / "bad.tar.zst"
+    for path in (good, bad):
+        path.write_bytes(path.name.encode())
+    answer = packages_answer({good: (), bad: (FINDING,)})
+    document = json.loads(dumps(answer))
+    schema("packages").validate(document)
+    first, second = document["packages"]
+    assert first["sha256"] == hashlib.sha256(b"good.tar.zst").hexdigest()
+    assert (first["verified"], second["verified"], second["problems"]) == (True, False, [FINDING])
+    with pytest.raises(CheckFailedError, match="1 of 2 failed") as caught:
+        require_no_problems(answer)
+    assert caught.value.findings == (FINDING,)
+    require_no_problems(packages_answer({good: ()}))
+
+
+def test_a_check_that_fails_is_in_the_document_and_another_error_ends_it() -> None:
+    answer = checks_answer(None, {"modern": lambda: None, "legacy": fails})
+    document = json.loads(dumps(answer))
+    schema("checks").validate(document)
+    assert [(one["variant"], one["ok"], one["problems"]) for one in document["checks"]] == [
+        ("modern", True, []),
+        ("legacy", False, [FINDING]),
+    ]
+    with pytest.raises(IntegrityError):
+        checks_answer("photos.tar.zst", {None: damaged})
+
+
+def test_a_release_that_is_not_there_lists_what_is_missing(tmp_path: Path) -> None:
+    file = LocalFile(tmp_path / "index.json", 2, "0" * 64)
+    rows = tuple(compare([file], []))
+    document = json.loads(
+        dumps(status_answer(ReleaseStatus(tag="v1", state=ReleaseState.ABSENT, url=None, rows=rows)))
+    )
+    schema("release-status").validate(document)
+    assert (document["state"], document["url"]) == ("absent", None)
+    assert document["files"] == [{"name": "index.json", "status": "missing"}]
+
+
+def test_standard_output_has_the_document_alone(copied: Place, tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    done = copied.run("clean", "--json", "--dry-run", "--dist", str(tmp_path))
+    document = json.loads(done.stdout)
+    schema("clean").validate(document)
+    assert [one["path"] for one in document["paths"]] == [str(tmp_path / "index.json")]
+    assert f"results in {tmp_path}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "verify",
+        "check --package photos.tar.zst",
+        "release-status",
+        "build",
+        "image",
+        "rebuild photos.tar.zst",
+        "publish --dry-run",
+        "mirror --to mirror --dry-run",
+    ],
+)
+def test_an_error_leaves_standard_output_empty(copied: Place, tmp_path: Path, words: str) -> None:
+    done = copied.run(*words.split(), "--json", "--dist", str(tmp_path))
+    assert done.returncode > 1
+    assert done.stdout == ""
+    assert done.stderr.rpartition("error: ")[2]
+
+
+def test_verify_writes_a_page_or_a_document(copied: Place, tmp_path: Path) -> None:
+    (tmp_path / "some.tar.zst").write_bytes(b"")
+    asked = ("--json", "--card", "all", "--grid", "page.md", "some.tar.zst")
+    said = copied.fails(2, "verify", *asked, "--dist", str(tmp_path))
+    assert said.startswith("error: --json and --grid ask for different things.")

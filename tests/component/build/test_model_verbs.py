@@ -1,0 +1,361 @@
+"""Tests of inspect --operators and --model: libraries in packages' layouts, with a stand-in for
+the child process."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+from backports.zstd import compress
+from onnx import TensorProto, helper
+
+from builder.build.verbs.operators import model_report, operators_report
+from builder.compile.plan import PlanOptions
+from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
+from builder.formats.json_values import json_text
+from builder.formats.package_names import MANIFEST
+from builder.io.process import Completed
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import elf
+from tests.support.factories.project_copy import Place
+from tests.support.factories.releases import manifest
+from tests.support.factories.workplace import Site
+from tests.support.schemas import schema
+
+TOP = "ortpacks-modern-1.21.0-cuda12.9-linux-x64"
+
+HOST = elf({".text": b"the host"}, defines=["VERS_1.21.0"])
+
+PROVIDER = elf({".text": b"the provider"}, needed=["libcudart.so.12", "libcublas.so.12"])
+
+BRIDGE = elf({".text": b"the bridge"})
+
+OWN = {
+    "lib/libonnxruntime.so.1": HOST,
+    "lib/libonnxruntime_providers_cuda.so": PROVIDER,
+    "lib/libonnxruntime_providers_shared.so": BRIDGE,
+}
+
+NVIDIA = {"lib/libcublas.so.12": elf({".text": b"cublas"}), "lib/libcudart.so.12": elf({".text": b"cudart"})}
+
+OF_A_WHEEL = {
+    "onnxruntime/capi/libonnxruntime.so.1.21.0": HOST,
+    "onnxruntime/capi/libonnxruntime_providers_cuda.so": PROVIDER,
+    "onnxruntime/capi/libonnxruntime_providers_shared.so": BRIDGE,
+    "onnxruntime/capi/onnxruntime_pybind11_state.so": elf({".text": b"python"}),
+}
+
+TABLE = {
+    "format": 1,
+    "onnxruntime": "1.21.0",
+    "opsets": {"ai.onnx": 22},
+    "asked": 2,
+    "unasked": [],
+    "kernels": [
+        {
+            "domain": "ai.onnx",
+            "operator": "Relu",
+            "since": 6,
+            "until": None,
+            "types": {"T": ["tensor(float)"]},
+        }
+    ],
+}
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+ANSWER = {
+    **{name: [] for name in ("nodes", "no_kernel", "unsupported", "cheaper")},
+    "report": "",
+    "error": "",
+}
+
+
+@dataclass
+class Child:
+    """A stand-in for the process that opens models: it keeps the bytes it was shown and writes ``answer``."""
+
+    answer: Mapping[str, object] = field(default_factory=lambda: ANSWER)
+    shown: dict[str, bytes] = field(default_factory=dict)
+
+    def run(self, argv: list[str], **_: object) -> Completed:
+        host, folder = map(Path, argv[-2:])
+        self.shown = {path.name: path.read_bytes() for path in host.parent.iterdir()}
+        (folder / "answers.jsonl").write_text(json.dumps(self.answer) + "\n", encoding="utf-8")
+        return Completed(code=0, stdout="", stderr="")
+
+
+@dataclass
+class Desk:
+    """A site with a ``Child`` as its runner."""
+
+    site: Site
+    child: Child
+
+    def operators(self, source: Path, *, as_json: bool = False) -> str:
+        return operators_report(self.site.shop, str(source), PlanOptions(base="assembled"), as_json=as_json)
+
+    def model(self, source: Path, model: Path, *, as_json: bool = False) -> str:
+        return model_report(
+            self.site.shop, str(source), model, PlanOptions(base="assembled"), as_json=as_json
+        )
+
+    def knows(self, table: Mapping[str, object]) -> None:
+        """Store an answer for these libraries in the cache, as an earlier run would."""
+        asking = f"operators-1-{onnxruntime.__version__}"
+        folder = self.site.shop.cache / asking / sha256(PROVIDER).hexdigest()
+        folder.mkdir(parents=True)
+        (folder / f"{sha256(HOST).hexdigest()}.json").write_text(json.dumps(table))
+
+
+@pytest.fixture
+def desk(root: Path, tmp_path: Path) -> Desk:
+    site, child = Site(root, tmp_path), Child()
+    site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(tmp_path / "cache")}
+    site.shop.__dict__["runner"] = child
+    return Desk(site, child)
+
+
+def full(folder: Path) -> Path:
+    return _archive(folder / f"{TOP}.tar.zst", {**OWN, **NVIDIA})
+
+
+def thin(folder: Path) -> Path:
+    return _archive(folder / f"{TOP.replace('linux', 'thin-linux')}.tar.zst", OWN)
+
+
+def _archive(path: Path, content: Mapping[str, bytes]) -> Path:
+    top = path.name.removesuffix(".tar.zst")
+    path.write_bytes(compress(files({f"{top}/{name}": data for name, data in content.items()})))
+    return path
+
+
+def unpacked(folder: Path) -> Path:
+    top = folder / TOP
+    for name, data in {**OWN, **NVIDIA}.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(data)
+    return top
+
+
+def wheel(folder: Path) -> Path:
+    path = folder / "onnxruntime_gpu-1.21.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in OF_A_WHEEL.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Det", ["r"], ["y"], name="d")]
+    opsets = [helper.make_opsetid("", 17)]
+    made = helper.make_model(helper.make_graph(nodes, "g", [value], [result]), opset_imports=opsets)
+    onnx.save(made, tmp_path / "my.onnx")
+    return tmp_path / "my.onnx"
+
+
+def fits(name: str, said: str) -> dict[str, object]:
+    value: dict[str, object] = json.loads(said)
+    schema(name).validate(value)
+    return value
+
+
+@pytest.mark.parametrize("source", [full, thin, unpacked, wheel])
+def test_the_libraries_of_a_source_are_those_that_are_asked(
+    desk: Desk, tmp_path: Path, source: Callable[[Path], Path], model: Path
+) -> None:
+    desk.model(source(tmp_path), model)
+    assert desk.child.shown == {name.removeprefix("lib/"): data for name, data in OWN.items()}
+
+
+def test_an_answer_is_kept_by_the_libraries_bytes(desk: Desk, tmp_path: Path) -> None:
+    desk.knows(TABLE)
+    assert fits("inspect-operators", desk.operators(wheel(tmp_path), as_json=True)) == TABLE
+    assert desk.child.shown == {}, "nobody was asked"
+
+
+def test_the_operators_as_text(desk: Desk, tmp_path: Path) -> None:
+    desk.knows(TABLE)
+    path = thin(tmp_path)
+    lines = desk.operators(path).splitlines()
+    assert lines[0] == f"{path}, ONNX Runtime 1.21.0: operators with CUDA kernels"
+    assert "  Relu  6+     T: float" in lines
+
+
+def test_a_model_s_nodes_and_why_some_are_on_the_cpu(desk: Desk, tmp_path: Path, model: Path) -> None:
+    desk.knows(TABLE)
+    nodes = [
+        (CUDA, "Relu", "", 1),
+        (CPU, "Det", "d\n\x1b[31m", 1),
+        (CPU, "Relu", "int", 2),
+        (CPU, "Shape", "s", 1),
+    ]
+    missing = [("Det", "d\n\x1b[31m"), ("Relu", "int")]
+    desk.child.answer = {**ANSWER, "nodes": nodes, "no_kernel": missing, "cheaper": ["s"]}
+    path = thin(tmp_path)
+    assert desk.model(path, model).splitlines() == [
+        f"my.onnx with {path}, ONNX Runtime 1.21.0: 5 nodes, 4 on {CPU}, 1 on {CUDA}",
+        (
+            "  CPU: 2 Relu (int): no CUDA kernel for Relu of its opset and types. There are some for ai.onnx "
+            "6+ T: float"
+        ),
+        r"  CPU: 1 Det (d\n\x1b[31m): no CUDA kernel for Det",
+        (
+            "  CPU: 1 Shape (s): computes shapes: ONNX Runtime leaves that to the CPU, although there is a "
+            "CUDA kernel"
+        ),
+    ]
+    value = fits("inspect-model", desk.model(path, model, as_json=True))
+    assert (value["opsets"], value["nodes"]) == ({"ai.onnx": 17}, {CPU: 4, CUDA: 1})
+
+
+def test_of_a_model_that_is_on_the_cpu_alone_all_reasons_are_told(
+    desk: Desk, tmp_path: Path, model: Path
+) -> None:
+    """ONNX Runtime then lists no nodes, but has logged the operators without kernels."""
+    desk.knows({**TABLE, "kernels": []})
+    nodes, missing = [(CPU, "every node", "", 2)], [("Relu", ""), ("Det", "d")]
+    desk.child.answer = {**ANSWER, "nodes": nodes, "no_kernel": missing}
+    path = thin(tmp_path)
+    assert desk.model(path, model).splitlines()[1:] == ["  CPU: every node: no CUDA kernel for Det, Relu"]
+    fits("inspect-model", desk.model(path, model, as_json=True))
+
+
+def test_a_model_that_is_all_on_the_gpu(desk: Desk, tmp_path: Path, model: Path) -> None:
+    desk.child.answer = {**ANSWER, "nodes": [(CUDA, "every node", "", 1)]}
+    told = desk.model(thin(tmp_path), model)
+    assert told.endswith(f"ONNX Runtime 1.21.0: 1 node, 1 on {CUDA}\n  no node runs on the CPU")
+
+
+UNREGISTERED = "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op"
+
+NO_KERNEL = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'b' ep:'CUDAExecutionProvider')."
+
+UNKNOWN = "ONNX Runtime 1.21.0 knows no operator com.microsoft:BiasGelu: it comes with a library"
+
+LACKING = "has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile."
+
+
+@pytest.mark.parametrize(
+    ("profile", "said", "told"),
+    [
+        (None, UNREGISTERED, UNKNOWN),
+        ("full", UNREGISTERED, UNKNOWN),
+        ("full", NO_KERNEL, NO_KERNEL),
+        ("lean", UNREGISTERED, LACKING),
+        ("lean", NO_KERNEL, LACKING),
+    ],
+)
+def test_only_a_package_of_a_smaller_profile_is_told_to_lack_kernels(
+    desk: Desk, tmp_path: Path, model: Path, profile: str | None, said: str, told: str
+) -> None:
+    """Defect: the official wheel, too, was called one that was compiled with less than the full profile."""
+    entry = {MANIFEST: json_text(manifest("modern", profile=profile)).encode()} if profile else {}
+    path = _archive(tmp_path / f"{TOP}.tar.zst", {**OWN, **entry})
+    desk.child.answer = {**ANSWER, "error": said}
+    with pytest.raises(CheckFailedError) as error:
+        desk.model(path, model)
+    assert told in str(error.value)
+    assert (LACKING in str(error.value)) == (profile == "lean")
+
+
+def test_no_more_of_a_manifest_is_read_than_of_a_real_one(desk: Desk, tmp_path: Path, model: Path) -> None:
+    """The file has a terabyte, of which the disk holds the beginning."""
+    path = unpacked(tmp_path)
+    (path / MANIFEST).write_text(json_text(manifest("modern", profile="lean")))
+    with (path / MANIFEST).open("r+b") as file:
+        file.truncate(1 << 40)
+    desk.child.answer = {**ANSWER, "error": UNREGISTERED}
+    with pytest.raises(CheckFailedError, match=UNKNOWN):
+        desk.model(path, model)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Opset 99 is under development. Current official support for domain ai.onnx is till opset 22.",
+            "ONNX Runtime 1.21.0 knows ai.onnx up to 22; this model asks for 99: export it again with",
+        ),
+        (
+            "Node input\n'\x1b[31m' is not",
+            r"Node input '\x1b[31m' is not Check it with onnx.checker, or export",
+        ),
+    ],
+)
+def test_a_model_that_is_refused_is_told_why_and_what_to_do(
+    desk: Desk, tmp_path: Path, model: Path, said: str, told: str
+) -> None:
+    desk.child.answer = {**ANSWER, "error": said}
+    path = thin(tmp_path)
+    with pytest.raises(CheckFailedError) as error:
+        desk.model(path, model)
+    assert str(error.value).startswith(f"my.onnx does not open with {path}: ")
+    assert told in str(error.value)
+
+
+LACKS = (
+    "only ONNX Runtime with its CUDA provider can be asked. Name a package for CUDA, its folder, or the wheel"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (
+            {"lib/libonnxruntime.so.1": HOST},
+            ValidationError,
+            f"has no libonnxruntime_providers_cuda.so and no libonnxruntime_providers_shared.so: {LACKS}",
+        ),
+        (
+            NVIDIA,
+            ValidationError,
+            "has no libonnxruntime.so.1 and no libonnxruntime_providers_cuda.so and no l",
+        ),
+        (
+            {**OWN, "lib/libonnxruntime.so.1": elf({".text": b"some other"})},
+            ValidationError,
+            "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
+        ),
+        (
+            {**OWN, "lib/libonnxruntime.so.1": b""},
+            ValidationError,
+            "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
+        ),
+        ({"README": b"text"}, NothingToDoError, "No library for Linux or Windows in "),
+    ],
+)
+def test_what_is_no_package_for_cuda(
+    desk: Desk, tmp_path: Path, content: Mapping[str, bytes], kind: type[BuilderError], words: str
+) -> None:
+    path = _archive(tmp_path / "other.tar.zst", content)
+    with pytest.raises(kind) as error:
+        desk.operators(path)
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
+    assert error.value.exit_code == {ValidationError: 2, NothingToDoError: 3}[kind]
+
+
+def test_a_model_is_read_before_a_package_is_opened(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("text")
+    with pytest.raises(ValidationError, match=r"text\.onnx is not an ONNX model"):
+        desk.model(tmp_path / "no such package", tmp_path / "text.onnx")
+
+
+@pytest.mark.parametrize("flags", [["--also", "b.whl"], ["--model", "m.onnx"]])
+def test_flags_that_do_not_go_together(copied: Place, flags: list[str]) -> None:
+    said = copied.fails(2, "inspect", "a.whl", "--operators", *flags)
+    assert said == (
+        "error: --operators and --model take one package and cannot be combined; of the other flags "
+        "only --json goes with them. Use --json for programs.\n"
+    )

@@ -1,0 +1,195 @@
+"""Tests without a Docker engine: which verbs still work, which fail at once, and an engine that
+never answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.factories.project_copy import NO_ENGINE_MESSAGE, Place
+from tests.support.schemas import schema
+
+
+def test_without_an_engine_nothing_is_fetched_or_made(place: Place) -> None:
+    for verb in ("build", "check", "bundle", "image"):
+        assert place.fails(4, verb, "--variant", "legacy") == NO_ENGINE_MESSAGE
+    assert place.made() == set()
+
+
+def test_without_an_engine_several_variants_are_told_one_by_one(place: Place) -> None:
+    cause, advice = NO_ENGINE_MESSAGE.removeprefix("error: ").rstrip().split(" Start ", 1)
+    chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
+    first, *each, last = place.fails(4, "build", *chosen, "--force", "--base", "assembled").splitlines()
+    assert first == "error: not made: 3 of 3 variants"
+    assert each == [
+        line
+        for name in ("legacy", "modern", "latest")
+        for line in (f"  not made  {name:<8} {cause}", f"{'':21}Start {advice}")
+    ]
+    again = "./run build --variant legacy --variant modern --variant latest --base assembled"
+    assert last == f"What was made and compiled is kept. Go on with: {again}"
+    assert place.made() == set()
+
+
+def test_without_an_engine_a_package_without_cuda_is_planned(place: Place) -> None:
+    done = place.run("plan", "--variant", "directml")
+    assert done.stdout.splitlines()[:4] == [
+        "• plan directml",
+        "  base     none: nothing is compiled",
+        "  origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
+        "  ort      1.23.0, as released",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.made() == set()
+
+
+def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(place: Place) -> None:
+    assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
+    said = place.fails(3, "image", "--variant", "directml")
+    assert said == (
+        "error: directml has no runtime image for win-x64: images are for Linux, those for directml "
+        "for win-x64. Variant cpu has one for linux-x64 and one for linux-arm64.\n"
+    )
+    assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
+
+
+def test_without_an_engine_a_plan_is_the_assembled_bases(place: Place) -> None:
+    done = place.run("plan", "--variant", "legacy", "--origin", "source")
+    assert done.stdout.splitlines()[:4] == [
+        "• plan legacy",
+        "  base     assembled: nvidia lacks a part: no Docker engine answers",
+        "  origin   source: asked for",
+        "  ort      1.21.0, profile full, host wheel",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.made() == set()
+
+
+def test_offline_names_the_input_that_is_not_in_the_cache(copied: Place) -> None:
+    said = copied.fails(10, "plan", "--variant", "modern", "--offline")
+    assert said == (
+        f"error: wheel:onnxruntime-gpu==1.21.0 is not in the cache ({copied.folder / 'cache'}) and --offline "
+        "was given. Run the same command once without --offline.\n"
+    )
+
+
+def test_a_program_reads_what_is_missing(copied: Place) -> None:
+    done = copied.run("doctor", "--json")
+    said = json.loads(done.stdout)
+    schema("doctor").validate(said)
+    found = {check["name"]: check["ok"] for check in said["checks"]}
+    assert (done.returncode, found["engine"], found["variants.yaml"]) == (1, False, True)
+
+
+def test_a_program_reads_a_plan(copied: Place) -> None:
+    """Standard output is one JSON document, also for two variants; all other lines are on standard error."""
+    variants = ("--variant", "legacy", "--variant", "cpu")
+    done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--json", "--offline")
+    said = json.loads(done.stdout)
+    schema("plan").validate(said)
+    legacy, cpu = said["plans"]
+    assert (legacy["sm"], legacy["profile"], legacy["host"]) == (
+        ["50", "52", "60", "61", "70"],
+        "full",
+        "wheel",
+    )
+    assert legacy["packages"] == [
+        "ortpacks-legacy-1.21.0-cuda12.9-linux-x64",
+        "ortpacks-legacy-1.21.0-cuda12.9-thin-linux-x64",
+    ]
+    assert legacy["compile"]["cpu_seconds"] > 1000
+    assert (legacy["compile"]["jobs"], legacy["compile"]["minutes"]) == (None, None)
+    assert {room["step"] for room in legacy["room"]} >= {"inputs", "compiled", "packages"}
+    together = [room for room in said["together"] if room["variant"] == "legacy"]
+    assert sum(room["bytes"] for room in together) == sum(room["bytes"] for room in legacy["room"])
+    assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
+    assert "legacy   • plan legacy\n" in done.stderr
+
+
+def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) -> None:
+    variants = ("--variant", "legacy", "--variant", "latest")
+    done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--offline")
+    assert done.returncode == 0, done.stderr
+    alone = re.findall(r"(?:legacy|latest) +  room +([0-9.]+) GB", done.stdout)
+    (told,) = re.findall(r" room +([0-9.]+) GB \(legacy ([0-9.]+), latest ([0-9.]+)\) of ", done.stdout)
+    together, legacy, latest = map(float, told)
+    assert len(alone) == 2
+    assert len(re.findall(r"time .*?[\d,]+ CPU s", done.stdout)) == 2
+    assert legacy == float(alone[0])
+    assert latest < float(alone[1]), "without the inputs that legacy has too"
+    assert together == pytest.approx(legacy + latest, abs=0.11)
+
+
+DOCKER = """\
+#!/bin/sh
+case "$*" in
+"context ls") printf 'NAME        DESCRIPTION\ndefault *   Current\nfar\n' ;;
+"buildx ls") printf 'NAME/NODE   DRIVER/ENDPOINT\ndefault*    docker\nfarm        remote\n' ;;
+*) printf 'Name: far\nError:  Cannot connect to the Docker daemon at tcp://far:2376.\n' ;;
+esac
+"""
+"""A docker program with lists of contexts and builders, and an engine ``far`` that cannot be reached."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (
+            ("--context", "fra"),
+            2,
+            (
+                "error: --context 'fra' is none of default, far. Did you mean far? "
+                "`docker context ls` lists the contexts.\n"
+            ),
+        ),
+        (
+            ("--builder", "default,frm"),
+            2,
+            (
+                "error: --builder 'frm' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders.\n"
+            ),
+        ),
+        (
+            ("--context", "far,default"),
+            4,
+            (
+                "error: Builder far does not answer: Cannot connect to the Docker daemon at tcp://far:2376. "
+                "Start it, or leave it out. `docker buildx ls` shows which are running.\n"
+            ),
+        ),
+    ],
+)
+def test_builders_that_are_not_there_are_told_before_anything_is_made(
+    copied: Place, tmp_path: Path, flags: tuple[str, str], code: int, said: str
+) -> None:
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    here = Place(copied.folder)
+    here.env["PATH"] = f"{tmp_path}:{here.env['PATH']}"
+    assert here.fails(code, "build", "--variant", "legacy", "--dist", str(tmp_path / "dist"), *flags) == said
+    assert [path.name for path in tmp_path.iterdir()] == ["docker"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [("plan", signal.SIGINT), ("build", signal.SIGINT), ("build", signal.SIGTERM), ("build", signal.SIGHUP)],
+)
+def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str, number: signal.Signals) -> None:
+    """The engine accepts the connection and never answers."""
+    address = tmp_path / "e.sock"
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(address))
+        engine.listen()
+        place.env["DOCKER_HOST"] = f"unix://{address}"
+        process = place.start(verb, "--variant", "legacy")
+        with engine.accept()[0]:
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert said == "interrupted; the same command goes on from here\n"

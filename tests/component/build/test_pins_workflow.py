@@ -1,0 +1,161 @@
+"""Tests of the workflow that opens a pull request with pins: its scripts, run in order as a runner would.
+
+They run in a clone. ``gh`` and ``./run`` are stand-ins; git is real, and pushes to a bare repository.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+GH = """\
+#!/bin/sh
+echo "$*" >> "$CALLS"
+case "$1 $2" in
+  "pr list") cat "$OPEN" ;;
+  "pr create") exit "$REFUSED" ;;
+esac
+"""
+
+CREATE = "pr create --head pins --base main"
+
+
+@dataclass
+class Checkout:
+    """A clone with the workflow's scripts, and what its stand-ins were called with."""
+
+    folder: Path
+    scripts: dict[str, str]
+    """Scripts by the names or ids of their steps."""
+
+    def __post_init__(self) -> None:
+        temp = self.folder.parent
+        self.env = {
+            **os.environ,
+            "PATH": f"{temp}:/usr/bin:/bin",
+            "HOME": str(temp),
+            "RUNNER_TEMP": str(temp),
+            "GITHUB_OUTPUT": str(temp / "output"),
+            "GITHUB_REF_NAME": "main",
+            "GITHUB_SERVER_URL": "https://github.example",
+            "GITHUB_REPOSITORY": "you/ortpacks",
+            "CALLS": str(temp / "calls"),
+            "OPEN": str(temp / "open"),
+            "REFUSED": "0",
+        }
+
+    def script(self, name: str) -> subprocess.CompletedProcess[str]:
+        shell = ["bash", "-e", "-c", self.scripts[name]]
+        return subprocess.run(
+            shell, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+        )
+
+    def lock(self, status: int, pin: str | None) -> subprocess.CompletedProcess[str]:
+        """Run the first step over a ``./run`` that says something, ends so, and may write a pin."""
+        writes = f"printf '%s' '{pin}' > inputs.lock\n" if pin else ""
+        asked = '[ "$*" = "lock --missing" ] || exit 9'
+        (self.folder / "run").write_text(
+            f"#!/bin/sh\n{asked}\n{writes}echo image:x: rate limit\nexit {status}\n"
+        )
+        (self.folder / "run").chmod(0o755)
+        return self.script("lock")
+
+    def git(self, *words: str) -> str:
+        return subprocess.check_output(["git", *words], cwd=self.folder, env=self.env, text=True).strip()
+
+    def temp(self, name: str) -> str:
+        file = self.folder.parent / name
+        return file.read_text() if file.exists() else ""
+
+
+@pytest.fixture
+def checkout(root: Path, tmp_path: Path) -> Checkout:
+    steps = yaml.safe_load((root / ".github/workflows/pins.yml").read_text())["jobs"]["propose"]["steps"]
+    scripts = {step.get("id") or step["name"]: step["run"] for step in steps if "run" in step}
+    (tmp_path / "gh").write_text(GH)
+    (tmp_path / "gh").chmod(0o755)
+    (tmp_path / "open").write_text("")
+    made = Checkout(tmp_path / "clone", scripts)
+    made.folder.mkdir()
+    made.git("init", "--quiet", "--initial-branch=main")
+    (made.folder / "inputs.lock").write_text("open")
+    (made.folder / "other").write_text("as it was")
+    made.git("add", ".")
+    made.git("-c", "user.name=you", "-c", "user.email=you@example.com", "commit", "--quiet", "--message=one")
+    made.git("init", "--quiet", "--bare", str(tmp_path / "origin"))
+    made.git("remote", "add", "origin", str(tmp_path / "origin"))
+    return made
+
+
+PROPOSE, OPEN = "The pull request", "What stays open"
+
+
+def test_pins_come_in_a_pull_request_of_the_lock_alone(checkout: Checkout) -> None:
+    assert checkout.lock(0, "pinned").returncode == 0
+    assert checkout.temp("output") == "status=0\n"
+    (checkout.folder / "other").write_text("changed by something")
+    done = checkout.script(PROPOSE)
+    assert done.returncode == 0, done.stderr
+    assert checkout.git("--git-dir=../origin", "show", "pins:inputs.lock") == "pinned"
+    assert checkout.git("diff", "--name-only", "main", "pins") == "inputs.lock"
+    assert CREATE in checkout.temp("calls")
+    assert "image:x: rate limit" in checkout.temp("body")
+
+
+def test_what_is_pinned_is_proposed_although_something_stays_open_and_the_run_fails_with_it(
+    checkout: Checkout,
+) -> None:
+    assert checkout.lock(6, "half").returncode == 0
+    assert checkout.temp("output") == "status=6\n"
+    assert checkout.script(PROPOSE).returncode == 0
+    assert checkout.git("--git-dir=../origin", "show", "pins:inputs.lock") == "half"
+    done = checkout.script(OPEN)
+    assert done.returncode == 6
+    assert "image:x: rate limit" in done.stdout
+    assert "::error file=inputs.lock::" in done.stdout
+
+
+def test_another_failure_of_lock_ends_the_run(checkout: Checkout) -> None:
+    assert checkout.lock(2, None).returncode == 2
+
+
+def test_without_a_new_pin_nothing_is_pushed(checkout: Checkout) -> None:
+    checkout.lock(6, None)
+    done = checkout.script(PROPOSE)
+    assert (done.returncode, checkout.temp("calls")) == (0, "")
+    assert "::notice::" in done.stdout
+
+
+def test_a_second_run_renews_the_open_pull_request(checkout: Checkout) -> None:
+    checkout.lock(6, "half")
+    checkout.script(PROPOSE)
+    checkout.git("switch", "--quiet", "main")
+    checkout.git("branch", "--quiet", "-D", "pins")
+    (checkout.folder.parent / "open").write_text("https://github.example/you/ortpacks/pull/1\n")
+    checkout.lock(0, "pinned")
+    assert checkout.script(PROPOSE).returncode == 0
+    assert checkout.git("--git-dir=../origin", "show", "pins:inputs.lock") == "pinned"
+    calls = checkout.temp("calls")
+    assert "pr edit https://github.example/you/ortpacks/pull/1 " in calls
+    assert calls.count(CREATE) == 1
+
+
+def test_a_repository_that_lets_no_workflow_open_one_is_told_the_setting(checkout: Checkout) -> None:
+    checkout.env["REFUSED"] = "1"
+    checkout.lock(0, "pinned")
+    done = checkout.script(PROPOSE)
+    assert done.returncode == 1
+    assert "Allow GitHub Actions to create and approve pull requests" in done.stdout
+    assert "https://github.example/you/ortpacks/compare/main...pins" in done.stdout
+
+
+def test_the_last_step_runs_only_where_something_stays_open(root: Path) -> None:
+    steps = yaml.safe_load((root / ".github/workflows/pins.yml").read_text())["jobs"]["propose"]["steps"]
+    assert {step.get("name"): step.get("if") for step in steps if "if" in step} == {
+        OPEN: "steps.lock.outputs.status == '6'"
+    }

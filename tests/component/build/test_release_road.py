@@ -1,0 +1,219 @@
+"""Tests from ``build --all`` to ``publish``: the packages of one build of a base are published unchanged.
+
+Engine, wheels, root file systems and the host are stand-ins; planning, packing, proving and publishing are
+real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.verbs.releases.releasing import publish_dist, with_target
+from builder.compile.plan import PlanOptions
+from builder.config.inputs import InputKind, Lock, Pin
+from builder.config.variants import Origin
+from builder.errors import CheckFailedError, ReleaseConflictError
+from builder.formats.manifest import Manifest, loads
+from builder.formats.package_names import Layout, Profile
+from builder.io.archive.unpacking import manifest_bytes
+from builder.publish.prepare import PublishOptions
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.github_handlers import MOVED
+from tests.support.factories import repacked
+from tests.support.factories.project_copy import Place
+from tests.support.factories.publishing import COMMIT
+from tests.support.factories.workplace import Site, with_tools
+from tests.support.fakes.ports import NoEngine
+
+EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
+
+IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
+
+RELEASE = PlanOptions(base="assembled", release=True)
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = with_tools(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
+    repacked.lay(tmp_path / "cache")
+    made.compiles = EVERY_SM
+    made.shop.env = {**made.shop.env, "GITHUB_TOKEN": TOKEN}
+    made.shop.sleep = lambda seconds: None  # GitHub wants a second between two writes, its double none
+    of_profile(made, Profile.FULL)
+    return made
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHubDouble]:
+    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
+        double.admin = True
+        yield double
+
+
+def of_profile(site: Site, profile: Profile) -> None:
+    """Set the project's profile, and its origin to ``auto``, whatever variants.yaml has."""
+    project = site.shop.project
+    onnxruntime = replace(project.onnxruntime, profile=profile, origin=Origin.AUTO)
+    site.shop.__dict__["project"] = replace(project, onnxruntime=onnxruntime)
+
+
+def build(site: Site, name: str, plan_options: PlanOptions) -> list[Manifest]:
+    variant = site.shop.project.packages[name]
+    # The fake engine's self-test answers are for packages with CUDA: others are built without an engine.
+    site.use(site.engine if name in site.shop.project.variants else NoEngine())
+    made = VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter).build()
+    return [loads(manifest_bytes(path), path.name) for path in made]
+
+
+def publish(site: Site, github: GitHubDouble, options: PublishOptions) -> str:
+    publish_dist(site.shop, options, with_target(site.shop, github.url, REPOSITORY))
+    return site.reporter.lines[-1]
+
+
+def test_what_build_all_makes_is_published_without_any_allowance(site: Site, github: GitHubDouble) -> None:
+    names = [name for name, variant in site.shop.project.packages.items() if variant.in_all]
+    made = [one for name in names for one in build(site, name, PlanOptions(base="assembled"))]
+    told = {(one.variant, one.layout, one.onnxruntime.version, one.onnxruntime.profile) for one in made}
+    cuda = {
+        (name, layout, "1.21.0", "full")
+        for name in ("legacy", "modern", "latest")
+        for layout in ("full", "thin")
+    }
+    repacked_ones = {
+        ("cpu", "full", "1.21.0", None),
+        ("directml", "full", "1.23.0", None),
+        ("coreml", "full", "1.23.2", None),
+    }
+    assert told == cuda | repacked_ones
+    said = publish(site, github, PublishOptions(dry_run=True))
+    assert said == "gpu-libs-v1.21.0: dry-run"
+    assert github.releases == {}
+    site.shop.env = {**site.shop.env, "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_SHA": COMMIT}
+    assert publish(site, github, PublishOptions()).startswith("gpu-libs-v1.21.0: published")
+    (release,) = github.releases.values()
+    assert release.immutable
+    github.tags["gpu-libs-v1.21.0"] = MOVED
+    with pytest.raises(ReleaseConflictError, match=f"names commit {MOVED}, and the release is of {COMMIT}"):
+        publish(site, github, PublishOptions())
+    assert release.title == "ONNX Runtime 1.21.0 for every GPU generation"
+
+
+def test_all_packages_of_a_base_name_its_revision_and_list_its_parts(site: Site) -> None:
+    (revision,) = {one.base.revision for name in ("legacy", "latest") for one in build(site, name, RELEASE)}
+    assert revision is not None
+    assert len(revision) == len("sha256:") + 64
+    site.rootfs.version = "2"
+    (other,) = {
+        one.base.revision
+        for one in build(site, "legacy", replace(RELEASE, profile=Profile.MINIMAL, release=False))
+    }
+    assert other not in {None, revision}
+    for provenance in site.dist.glob("ortpacks-l*.provenance.json"):
+        definition = json.loads(provenance.read_text())["predicate"]["buildDefinition"]
+        assert definition["internalParameters"]["baseRevision"] in {revision, other}
+        listed = {
+            one["name"] for one in definition["resolvedDependencies"] if "base" in one.get("annotations", {})
+        }
+        packages = {
+            name.partition("_")[0] for name in listed if name.endswith(("_1_amd64.deb", "_2_amd64.deb"))
+        }
+        assert packages == {
+            f"pool/{name}" for name in ("dpkg", *site.shop.project.bases["assembled"].system.packages)
+        }
+
+
+def test_what_another_root_file_system_compiled_is_compiled_anew(site: Site) -> None:
+    (first, *_) = build(site, "legacy", RELEASE)
+    for package in site.dist.glob("*.tar.zst"):
+        package.unlink()
+    site.rootfs.version = "2"
+    (second, *_) = build(site, "legacy", RELEASE)
+    assert site.built() == ["artifact", "artifact"]
+    assert first.base.revision != second.base.revision
+
+
+@pytest.mark.parametrize("how", ["variants.yaml", "--profile"])
+@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
+def test_a_release_of_less_than_the_full_profile_is_refused_before_anything_is_compiled(
+    site: Site, profile: Profile, how: str
+) -> None:
+    of_profile(site, profile if how == "variants.yaml" else Profile.FULL)
+    plan_options = RELEASE if how == "variants.yaml" else replace(RELEASE, profile=profile)
+    with pytest.raises(
+        CheckFailedError,
+        match=f"R008 ortpacks-legacy-.*-{profile.value}-linux-x64: Build with --profile full",
+    ):
+        build(site, "legacy", plan_options)
+    assert site.built() == []
+    assert list(site.dist.glob("*.tar.zst")) == []
+
+
+def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_compiled(site: Site) -> None:
+    site.engine.images.add(IMAGE)
+    plan_options = PlanOptions(base="nvidia", origin=Origin.SOURCE, release=True)
+    with pytest.raises(CheckFailedError, match=r"R009 image:nvidia/cuda\S+ no pin"):
+        build(site, "legacy", plan_options)
+    assert site.built() == []
+    pins = {
+        key: Pin(revision="1" * 40) if pin == Pin() and not key.startswith(InputKind.IMAGE.value) else pin
+        for key, pin in site.shop.lock.pins.items()
+    }
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    with pytest.raises(CheckFailedError, match="R009"):  # the commit of the source alone is not enough
+        build(site, "legacy", plan_options)
+    pins = {key: Pin(revision="sha256:" + "1" * 64) if pin == Pin() else pin for key, pin in pins.items()}
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    road = VariantBuild(
+        site.shop,
+        site.shop.project.variants["legacy"],
+        BuildOptions(plan_options=plan_options),
+        site.reporter,
+    )
+    assert road.plan().base == "nvidia"
+
+
+@pytest.mark.parametrize(
+    ("origin", "key"),
+    [
+        (Origin.AUTO, "wheel:nvidia-cudnn-cu12==9.10.2.21"),
+        (Origin.AUTO, "wheel:silero-vad==6.2.3"),
+        (Origin.SOURCE, "wheel:nvidia-cudnn-cu12==9.10.2.21"),
+        (Origin.AUTO, "wheel:cmake==3.31.6"),
+    ],
+)
+def test_a_release_whose_inputs_are_not_all_in_the_lock_is_refused_before_anything_is_compiled(
+    site: Site, origin: Origin, key: str
+) -> None:
+    """Defect: a key that the lock lacks was exit code 2 and ``./run lock``, an open pin R009."""
+    pins = {other: pin for other, pin in site.shop.lock.pins.items() if other != key}
+    assert len(pins) == len(site.shop.lock.pins) - 1
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    with pytest.raises(CheckFailedError, match=rf"R009 {key}: no pin .* `\./run lock --missing`"):
+        build(site, "modern", replace(RELEASE, origin=origin))
+    assert site.built() == []
+
+
+def test_a_release_of_thin_packages_alone_holds_no_file_of_nvidias(site: Site) -> None:
+    """Who does not meet NVIDIA's terms releases these alone; --release used to make both layouts."""
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
+    assert [one.layout for one in build(site, "legacy", RELEASE)] == ["thin", "thin"]
+    provenance = next(site.dist.glob("ortpacks-legacy*.provenance.json"))
+    command = json.loads(provenance.read_text())["predicate"]["buildDefinition"]["externalParameters"][
+        "command"
+    ]
+    assert command == "./run build --variant legacy --base assembled --release"
+
+
+def test_mixed_versions_are_no_release(copied: Place) -> None:
+    said = copied.fails(2, "build", "--all", "--mixed", "--release")
+    assert said == (
+        "error: --mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), "
+        "so it does not go with --release. Leave one of them out.\n"
+    )

@@ -1,0 +1,91 @@
+"""Tests of what a release has beside its packages: the same bytes from any clone, on any machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.build.own_programs import RUNTIME, SERVICE
+from tests.support import ROOT
+from tests.support.factories.project_copy import copied_to
+
+MAKE = """\
+import sys
+from pathlib import Path
+from builder.build.own_programs import write_client
+from builder.build.own_programs import make_wheel
+from builder.io.wiring import Wiring
+from builder.io.archive.client_zipapp import INSPECTOR, build_inspector
+
+wiring = Wiring(Path.cwd(), dist=Path(sys.argv[1]))
+write_client(wiring, "https://example.org/index.json")
+build_inspector(wiring.root, wiring.dist / INSPECTOR)
+for project in ("runtime", "service"):
+    make_wheel(wiring, project)
+"""
+
+OTHER_ZLIB = """\
+import zlib
+real = zlib.compressobj
+zlib.compressobj = lambda level=-1, *more, **named: real(1, *more, **named)
+"""
+"""A zlib that compresses to other bytes, as those of other distributions do."""
+
+
+def made_in(folder: Path, dist: Path, umask: int, **env: str) -> dict[str, bytes]:
+    """Return the files that a clone in ``folder`` makes, by name."""
+    home = {name: os.environ[name] for name in ("PATH", "HOME")}
+    subprocess.run(
+        [sys.executable, "-c", MAKE, dist], cwd=folder, env={**home, **env}, umask=umask, check=True
+    )
+    return {file.name: file.read_bytes() for file in dist.iterdir()}
+
+
+def cloned(folder: Path) -> Path:
+    """Return ``folder``, into which what makes these files is copied."""
+    folder.mkdir()
+    copied_to(folder)
+    for project in (RUNTIME, SERVICE):
+        shutil.copytree(ROOT / project, folder / project, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that a clone has made."""
+    folder = tmp_path_factory.mktemp("release")
+    made_in(cloned(folder / "clone"), folder / "dist", 0o022, LC_ALL="C")
+    return folder / "dist"
+
+
+def test_two_clones_make_the_same_files(dist: Path, tmp_path: Path) -> None:
+    """The second has another folder, umask, time zone, locale and zlib, and other modes and times."""
+    other, site = cloned(tmp_path / "the other"), tmp_path / "site"
+    for path in other.rglob("*"):
+        path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
+        os.utime(path, (10**9, 10**9))
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(OTHER_ZLIB)
+    first = {file.name: file.read_bytes() for file in dist.iterdir()}
+    differently = {"LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "7"}
+    second = made_in(other, tmp_path / "second", 0o077, PYTHONPATH=str(site), **differently)
+    assert len(first) == 4
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_the_wheels_install_with_pip(dist: Path, tmp_path: Path) -> None:
+    wheels = sorted(dist.glob("*.whl"))
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.testzip() is None
+    flags = ["--quiet", "--no-deps", "--no-index", f"--target={tmp_path}"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *flags, *wheels], check=True)
+    for project in (RUNTIME, SERVICE):
+        assert (tmp_path / f"ortpacks_{project}" / "__init__.py").is_file()

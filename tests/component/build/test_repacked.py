@@ -1,0 +1,275 @@
+"""Tests of packages without CUDA, from an official wheel to a verified package. The inputs are stand-ins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Never
+
+import pytest
+
+from builder.build.runtime_image import ImageOptions
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.verbs.pages import write_builds_page
+from builder.compile.plan import PlanOptions
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.files.digest import file_digest
+from builder.formats import index as index_format
+from builder.formats.index import StoredArchive, build_index
+from builder.formats.json_values import json_text
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.io.archive.unpacking import extract, manifest_of
+from builder.io.process import Completed
+from builder.io.wiring import Wiring
+from builder.prove.verify import Verifier, check_package
+from tests.support import ROOT
+from tests.support.factories import repacked
+from tests.support.factories.selftests import printed
+from tests.support.factories.workplace import Site, with_tools
+from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
+from tests.support.schemas import schema
+
+NAMES = {
+    "cpu": "ortpacks-cpu-1.21.0-linux-x64.tar.zst",
+    "directml": "ortpacks-directml-1.23.0-win-x64.tar.zst",
+    "coreml": "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
+}
+
+TEXTS = {"LICENSE", "NOTICE", "licenses/onnxruntime-third-party.txt", "licenses/onnxruntime.txt"}
+
+LIBRARIES = {
+    "cpu": {"lib/libonnxruntime.so.1", "lib/libonnxruntime_providers_shared.so"},
+    "directml": {"lib/DirectML.dll", "lib/onnxruntime.dll", "lib/onnxruntime_providers_shared.dll"},
+    "coreml": {"lib/libonnxruntime.dylib"},
+}
+
+NO_CUDA: Mapping[str, object] = {
+    "providers": ["CPUExecutionProvider"],
+    "cuda": {"ok": False, "message": "CUDA execution provider is not enabled in this build."},
+}
+"""The smoke program's report on a package for the CPU."""
+
+
+def engineless(folder: Path) -> Site:
+    """Return a site in ``folder`` with wheels without CUDA and no engine."""
+    made = Site(ROOT, folder)
+    repacked.lay(folder / "cache")
+    made.engine = NoEngine()
+    made.use(made.engine)
+    return made
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return with_tools(engineless(tmp_path), monkeypatch)
+
+
+@dataclass
+class Shelf:
+    """A site and its packages in zstd form by variant, which tests only read."""
+
+    site: Site
+    packages: dict[str, Path]
+
+    def manifest(self, name: str) -> Manifest:
+        return manifest_of(self.packages[name])
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    site = engineless(tmp_path_factory.mktemp("shelf"))
+    return Shelf(site, {name: road(site, name).build()[0] for name in NAMES})
+
+
+def road(site: Site, name: str) -> VariantBuild:
+    options = BuildOptions(plan_options=PlanOptions())
+    return VariantBuild(site.shop, site.shop.project.providers[name], options, site.reporter)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wheel_becomes_a_verified_package_without_an_engine(shelf: Shelf, name: str) -> None:
+    assert shelf.packages[name] == shelf.site.dist / NAMES[name]
+    manifest = shelf.manifest(name)
+    schema("manifest").validate(json.loads(json_text(manifest)))
+    extra = {"sbom.cdx.json", *(["licenses/directml.txt"] if name == "directml" else [])}
+    assert {entry.path for entry in manifest.files} == LIBRARIES[name] | TEXTS | extra
+    assert (manifest.variant, manifest.provider, manifest.base.name) == (name, name, "none")
+    assert (manifest.driver, manifest.cuda, manifest.sm, dict(manifest.capabilities)) == (None, None, (), {})
+    assert shelf.site.engine.builds == []
+
+
+def test_dist_has_each_package_in_two_forms_with_their_provenance(shelf: Shelf) -> None:
+    archives = {*NAMES.values(), *(name.replace(".zst", ".gz") for name in NAMES.values())}
+    beside = {*(f"{archive}.provenance.json" for archive in archives), "SHA256SUMS"}
+    assert {path.name for path in shelf.site.dist.iterdir()} == {*archives, *NAMES, ".locks", *beside}
+
+
+def test_only_linux_libraries_ask_for_a_glibc(shelf: Shelf) -> None:
+    manifests = {name: shelf.manifest(name) for name in NAMES}
+    needs = {name: (manifest.glibc, manifest.glibcxx) for name, manifest in manifests.items()}
+    assert needs == {"cpu": ("2.27", "3.4.22"), "directml": (None, None), "coreml": (None, None)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_library_is_the_wheels_own_byte_for_byte(shelf: Shelf, name: str) -> None:
+    manifest = shelf.manifest(name)
+    wheel = next(spec for spec in repacked.WHEELS if f"wheel:{spec}" == manifest.wheels[0].source)
+    theirs = {hashlib.sha256(repacked.content(one)).hexdigest() for one in repacked.WHEELS[wheel]}
+    ours = {entry.sha256 for entry in manifest.files if entry.path.startswith("lib/")}
+    assert ours <= theirs
+    assert not any(entry.modified for entry in manifest.files)
+
+
+def test_an_index_over_them_is_what_its_schema_says(shelf: Shelf) -> None:
+    listed = []
+    for name, package in shelf.packages.items():
+        digest = file_digest(package)
+        listed.append((shelf.manifest(name), StoredArchive(package.name, digest.size, digest.sha256)))
+    text = json_text(build_index("t", listed, ()))
+    schema("index").validate(json.loads(text))
+    packages = {package.variant: package for package in index_format.loads(text, "index.json").packages}
+    told = {name: (package.platform, package.provider, package.glibc) for name, package in packages.items()}
+    assert told == {
+        "cpu": ("linux-x64", "cpu", "2.27"),
+        "directml": ("win-x64", "directml", None),
+        "coreml": ("macos-arm64", "coreml", None),
+    }
+
+
+def test_the_same_wheel_gives_the_same_bytes(site: Site, shelf: Shelf) -> None:
+    assert road(site, "directml").build()[0].read_bytes() == shelf.packages["directml"].read_bytes()
+
+
+def test_a_package_that_is_up_to_date_is_not_made_again(shelf: Shelf) -> None:
+    before = shelf.packages["cpu"].stat()
+    assert road(shelf.site, "cpu").build()[0].stat() == before
+    assert f"{NAMES['cpu']} is up to date" in shelf.site.reporter.lines
+
+
+def test_what_tries_the_package_takes_room_where_an_engine_answers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = {"unpacked", "inputs", "packages", "proof"}
+    assert {need.step for need in road(site, "cpu").disk_needs()} == steps
+    engine = FakeEngine()
+    near = replace(engine.facts(), folder=site.dist)
+    monkeypatch.setattr(engine, "facts", lambda: near)
+    site.use(engine)
+    assert {need.step for need in road(site, "cpu").disk_needs()} == steps | {
+        "check tools",
+        "file systems",
+    }
+    assert {need.step for need in road(site, "directml").disk_needs()} == steps
+
+
+def test_there_is_a_full_package_even_where_only_thin_ones_are_asked_for(site: Site) -> None:
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
+    names = [NAMES["cpu"], NAMES["cpu"].replace(".zst", ".gz")]
+    assert [path.name for path in road(site, "cpu").build()] == names
+
+
+def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(shelf: Shelf, tmp_path: Path) -> None:
+    extract(shelf.packages["directml"], tmp_path / "out")
+    notice = (tmp_path / "out/NOTICE").read_text()
+    assert "NVIDIA" not in notice
+    below = notice.partition("licenses/directml.txt (microsoft, ortpacks)\n")[2]
+    assert below.startswith("  lib/DirectML.dll ")
+    assert "Microsoft.AI.DirectML" in (tmp_path / "out/licenses/directml.txt").read_text()
+    bom = json.loads((tmp_path / "out/sbom.cdx.json").read_text())
+    (component,) = [one for one in bom["components"] if one["type"] != "file"]
+    assert (component["name"], component["version"]) == ("onnxruntime-directml", "1.23.0")
+    assert component["purl"] == "pkg:pypi/onnxruntime-directml@1.23.0"
+
+
+def test_its_provenance_names_the_command_that_makes_it_again(shelf: Shelf) -> None:
+    statement = json.loads((shelf.site.dist / f"{NAMES['coreml']}.provenance.json").read_text())
+    made = statement["predicate"]["buildDefinition"]
+    assert made["externalParameters"]["command"] == "./run build --variant coreml"
+    assert "pkg:pypi/onnxruntime@1.23.2" in {one["uri"] for one in made["resolvedDependencies"]}
+
+
+def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -> None:
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=printed(**NO_CUDA), stderr=""))
+    site.use(site.engine)
+    road(site, "cpu").build()
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare"]
+    road(site, "directml").build()
+    assert len(site.engine.runs) == 1
+
+
+def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> None:
+    wrong = printed(version="1.22.0", **NO_CUDA)
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=wrong, stderr=""))
+    site.use(site.engine)
+    with pytest.raises(CheckFailedError, match="B011"):
+        road(site, "cpu").build()
+    assert not list(site.dist.glob("*.tar.zst"))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "data", "told"),
+    [
+        ("directml", "onnxruntime.dll", repacked.dylib(b"1.23.0", b"DirectML.dll"), "E018 lib/onnxruntime"),
+        ("directml", "onnxruntime.dll", repacked.dll(b"1.23.0"), "E019 lib/onnxruntime.dll"),
+        ("coreml", "libonnxruntime.1.23.2.dylib", repacked.dylib(b"1.22.0", repacked.COREML), "B011 lib/lib"),
+        ("cpu", "libonnxruntime.so.1.21.0", repacked.dll(), "E001 lib/libonnxruntime.so.1"),
+        ("directml", "DirectML.dll", repacked.dll(b"DirectML.dlL"), r"B001 lib/DirectML\.dll"),
+    ],
+)
+def test_a_library_that_is_not_what_it_should_be_is_not_packed(
+    site: Site, tmp_path: Path, name: str, file: str, data: bytes, told: str
+) -> None:
+    spec = next(spec for spec, names in repacked.WHEELS.items() if file in names)
+    (tmp_path / "cache" / spec / "onnxruntime/capi" / file).write_bytes(data)
+    with pytest.raises(CheckFailedError, match=told):
+        road(site, name).build()
+    assert not list(site.dist.glob("*.tar.zst"))
+
+
+def test_a_wheel_without_the_library_is_told_with_who_needs_it(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "cache/onnxruntime==1.23.2@macos-arm64/onnxruntime/capi/libonnxruntime.1.23.2.dylib").unlink()
+    with pytest.raises(IntegrityError, match=r"lib/libonnxruntime\.dylib is missing: every program"):
+        road(site, "coreml").build()
+
+
+def no_tools() -> Never:
+    raise AssertionError
+
+
+def test_a_package_of_any_machine_is_checked_without_an_engine(shelf: Shelf) -> None:
+    site, package = shelf.site, shelf.packages["directml"]
+    check_package(site.shop, package, (), no_tools)
+    assert "check directml" in site.reporter.lines
+    assert site.engine.builds == []
+    cpu = site.shop.project.providers["cpu"]
+    with pytest.raises(CheckFailedError, match=r"E012 lib/libonnxruntime\.so\.1"):
+        check_package(site.shop, package, (cpu,), no_tools)
+
+
+def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    reporter = FakeReporter()
+    (tmp_path / "docs").mkdir()
+    write_builds_page(Wiring(tmp_path, reporter=reporter), [shelf.site.dist])
+    assert reporter.lines[-1].endswith("0 of 0 packages")
+
+
+def test_no_model_is_run_on_a_package_of_another_platform_even_with_a_bench(shelf: Shelf) -> None:
+    site, package = shelf.site, shelf.packages["coreml"]
+    Verifier(site.shop, site.reporter, site.bench()).verify(package)
+    assert site.engine.runs == []
+    assert site.reporter.lines[-1] == f"{package.name}: no model was run: it is for macos-arm64"
+
+
+def test_check_and_bundle_need_no_engine_and_an_image_cannot_be_made(site: Site) -> None:
+    road(site, "coreml").check()
+    made = [path.name for path in road(site, "coreml").bundle()]
+    assert made == [NAMES["coreml"], NAMES["coreml"].replace(".zst", ".gz")]
+    with pytest.raises(NothingToDoError, match="coreml has no runtime image"):
+        road(site, "coreml").image(ImageOptions())

@@ -1,0 +1,145 @@
+"""Tests of the changes that ./run makes: an engine, its apt sources, and .venv when two runs start together.
+
+``run`` writes below ``/etc`` and ``/var/log``: the copy under test writes into a folder of the test.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.component.build.test_run_script import PYTHON, Machine
+
+INDEXTARGETS = (
+    "indextargets --format $(REPO_URI) Created-By: Packages Component: main Origin: Debian Codename: bookworm"
+)
+
+APT = """\
+case "$*" in
+indextargets*) printf 'http://one.example/debian/\\nhttp://two.example/debian/\\n' ;;
+"update -qq") [ ! -e {trixie} ] || exit {update} ;;
+install*) touch {etc}/installed ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, root: Path) -> Machine:
+    machine = Machine(tmp_path, root)
+    for name in ("sed", "seq", "sleep", "touch"):
+        (machine.bin / name).symlink_to(shutil.which(name) or pytest.fail(f"{name} is not on this machine"))
+    return machine
+
+
+class Installer:
+    """A machine with the given system and without an engine, whose ``apt-get update`` can be made to fail."""
+
+    def __init__(self, machine: Machine, system: str, *, update: int = 0) -> None:
+        self.machine = machine
+        self.etc = machine.folder.parent / "etc"
+        for folder in ("sources.list.d", "preferences.d"):
+            (self.etc / "apt" / folder).mkdir(parents=True)
+        name, version = system.split()
+        (self.etc / "os-release").write_text(f"ID={name}\nVERSION_ID={version}\n")
+        script = machine.folder / "run"
+        script.write_text(
+            script.read_text().replace("/etc/", f"{self.etc}/").replace("/var/log", str(self.etc))
+        )
+        (machine.bin / "dockerd").unlink()
+        machine.stub(
+            "docker", f'case "$1" in version) [ -e {self.etc}/installed ] ;; context) echo default ;; esac'
+        )
+        machine.stub("apt-get", APT.format(trixie=self.source, update=update, etc=self.etc))
+
+    @property
+    def source(self) -> Path:
+        return self.etc / "apt/sources.list.d/ortpacks-trixie.sources"
+
+    @property
+    def pin(self) -> Path:
+        return self.etc / "apt/preferences.d/ortpacks-trixie"
+
+
+def test_debian_12_takes_its_docker_from_the_next_release_and_nothing_else(machine: Machine) -> None:
+    installer = Installer(machine, "debian 12")
+    done = machine.run("build")
+    assert done.returncode == 0, done.stderr
+    calls = machine.called("apt-get")
+    assert calls[:3] == ["update -qq", INDEXTARGETS, "update -qq"]
+    assert "docker.io/trixie" in calls[3].split()
+    assert "URIs: http://one.example/debian/\nSuites: trixie\n" in installer.source.read_text()
+    assert installer.pin.read_text() == "Package: *\nPin: release n=trixie\nPin-Priority: 100\n"
+
+
+def test_another_vendors_archive_is_never_taken_for_debians(machine: Machine) -> None:
+    installer = Installer(machine, "debian 12")
+    machine.stub(
+        "apt-get",
+        'case "$*" in indextargets*Origin:\\ Debian*) ;; indextargets*) echo http://php.example ;; esac',
+    )
+    done = machine.run("build")
+    assert done.returncode == 4
+    assert "apt knows no mirror of Debian bookworm's main" in done.stderr
+    assert not installer.source.exists()
+
+
+def test_sources_that_cannot_be_read_are_taken_back(machine: Machine) -> None:
+    installer = Installer(machine, "debian 12", update=100)
+    done = machine.run("build")
+    assert done.returncode == 4
+    assert "cannot be read (above): apt is as it was" in done.stderr
+    assert (installer.source.exists(), installer.pin.exists()) == (False, False)
+    assert not any(call.startswith("install") for call in machine.called("apt-get"))
+
+
+def test_apt_that_is_broken_already_is_said_so(machine: Machine) -> None:
+    Installer(machine, "ubuntu 24.04")
+    machine.stub("apt-get", "exit 100")
+    done = machine.run("build")
+    assert done.returncode == 4
+    assert "apt-get update failed (above)" in done.stderr
+
+
+def test_rebuild_gets_an_engine_too(machine: Machine) -> None:
+    Installer(machine, "debian 13")
+    assert machine.run("rebuild", "TAG").returncode == 0
+    assert any(call.startswith("install") for call in machine.called("apt-get"))
+
+
+@pytest.mark.parametrize("system", ["ubuntu 24.04", "debian 12", "debian 13"])
+def test_debians_keys_and_mmdebstrap_come_with_the_engine(machine: Machine, system: str) -> None:
+    Installer(machine, system)
+    assert machine.run("build").returncode == 0
+    (install,) = [call for call in machine.called("apt-get") if call.startswith("install")]
+    assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(install.split())
+    assert ("docker-cli" in install) == system.startswith("debian")
+
+
+def test_two_first_starts_make_one_environment(machine: Machine) -> None:
+    slow = PYTHON.replace('"-m venv .venv")', '"-m venv .venv") sleep 1;')
+    machine.stub("python3", slow)
+    command = [str(machine.folder / "run"), "--list"]
+    env = {"PATH": str(machine.bin), "CALLS": str(machine.calls)}
+    started = [
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [process.communicate(timeout=30)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], told
+    assert len([call for call in machine.called("python") if "venv" in call]) == 1
+    assert sorted(told) == [
+        "run: another start is making .venv: waiting\n",
+        "run: making .venv with Python 3.12.0 and requirements.lock\n",
+    ]
+
+
+def test_an_environment_that_was_being_removed_is_not_taken_for_whole(machine: Machine) -> None:
+    machine.run("--list")
+    (machine.folder / "requirements.lock").write_text("invoke==2.2.1\n")
+    (machine.bin / "rm").unlink()
+    machine.stub("rm", f'case "$1" in -f) {shutil.which("rm")} "$@" ;; *) exit 1 ;; esac')
+    assert machine.run("--list").returncode != 0
+    assert not (machine.folder / ".venv" / ".lock").exists()

@@ -1,0 +1,341 @@
+"""Tests of ./run in a copied folder, with stubs for all programs it calls.
+
+They end at the decision to install an engine; test_run_install covers the installation.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.engine_need import needs_engine
+from builder.config.variants import Project
+from builder.io.wiring import SECRETS
+from tests.support import ROOT
+
+REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
+"""Real programs on PATH; all others are stubs."""
+
+PYTHON = """\
+printf 'python %s\\n' "$*" >>"$CALLS"
+case "$*" in
+--version) echo Python 3.12.0 ;;
+"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+"-m pip"*) exit "${PIP_EXIT:-0}" ;;
+"-m builder.build.verbs.engine_need"*) exit "${NEED_EXIT:-0}" ;;
+"-m builder.build.verbs.command_line"*) printf '[%s]' "$@"; echo ;;
+esac
+"""
+
+REFUSAL = "Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu one is installed (without "
+
+REMEDY = f"{REFUSAL}--no-engine-install).\n"
+
+
+class Machine:
+    """A folder with ``run``, a PATH of stubs, and a log of their calls."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder = folder / "project with a space"
+        self.bin = folder / "bin"
+        self.calls = folder / "calls"
+        self.folder.mkdir()
+        self.bin.mkdir()
+        shutil.copy(root / "run", self.folder / "run")
+        (self.folder / "requirements.lock").write_text("invoke==2.2.0\n")
+        for name in REAL:
+            (self.bin / name).symlink_to(shutil.which(name) or pytest.fail(f"{name} is not on this machine"))
+        self.stub("python3", PYTHON)
+        self.stub("docker", 'case "$1" in version) exit 0 ;; context) echo default ;; esac')
+        self.stub("id", "echo 0")
+        for name in ("apt-get", "dockerd", "setsid"):
+            self.stub(name, "")
+        self.calls.touch()
+
+    def stub(self, name: str, script: str) -> None:
+        """Write a program that logs its call and then runs ``script``."""
+        note = "" if name == "python3" else f'printf \'{name} %s\\n\' "$*" >>"$CALLS"\n'
+        (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{note}{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def no_engine(self, context: str = "default") -> None:
+        self.stub("docker", f'case "$1" in version) exit 1 ;; context) echo {context} ;; esac')
+
+    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.folder / "run", *words],
+            cwd="/",
+            env={"PATH": str(self.bin), "CALLS": str(self.calls), **env},
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+
+    def refuses(self, *words: str, **env: str) -> str:
+        """Run ``run``, which must change nothing and exit with 4, and return its stderr."""
+        done = self.run(*words, **env)
+        assert (done.returncode, done.stdout, self.installed()) == (4, "", [])
+        return done.stderr
+
+    def called(self, program: str) -> list[str]:
+        lines = self.calls.read_text().splitlines()
+        return [line.removeprefix(f"{program} ") for line in lines if line.startswith(f"{program} ")]
+
+    def installed(self) -> list[str]:
+        """Return the logged calls that change the machine."""
+        return [line for name in ("apt-get", "dockerd", "setsid") for line in self.called(name)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, root: Path) -> Machine:
+    return Machine(tmp_path, root)
+
+
+def test_with_a_running_engine_nothing_is_installed(machine: Machine) -> None:
+    done = machine.run("build", "--variant", "legacy")
+    assert done.returncode == 0, done.stderr
+    assert machine.installed() == []
+    assert (
+        done.stdout == "[-m][builder.build.verbs.command_line][--search-root][.][build][--variant][legacy]\n"
+    )
+
+
+def test_alone_it_asks_no_engine(machine: Machine) -> None:
+    assert machine.run().stdout == "[-m][builder.build.verbs.command_line][--search-root][.]\n"
+    assert machine.called("docker") == []
+
+
+def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
+    words = ("test", "--only", "a b  c", "*", "$HOME", "", "--no-engine-install", "-k")
+    done = machine.run(*words)
+    assert (
+        done.stdout
+        == "[-m][builder.build.verbs.command_line][--search-root][.][test][--only][a b  c][*][$HOME][][-k]\n"
+    )
+
+
+def test_run_and_the_program_have_one_list_of_secrets() -> None:
+    (line,) = re.findall(r"^secrets=\(([^)]*)\)$", (ROOT / "run").read_text(), re.MULTILINE)
+    assert tuple(line.split()) == SECRETS
+    assert {
+        "ORTPACKS_SIGNING_KEY",
+        "ORTPACKS_COMPILE_CACHE_KEY",
+        "REDISCLI_AUTH",
+        "GITHUB_TOKEN",
+        "GH_TOKEN",
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+        "ACTIONS_RUNTIME_TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    } == {*SECRETS}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_for_the_verb_alone(machine: Machine, name: str) -> None:
+    """dockerd, which ./run may start, would keep it for as long as the machine runs."""
+    note = f"""printf '%s %s\\n' "${{0##*/}}" "${{{name}-none}}" >>"$CALLS"\n"""
+    (machine.bin / "python3").write_text(f"#!{shutil.which('bash')}\n{note}{PYTHON}")
+    machine.stub("docker", f"{note}exit 1")
+    (machine.bin / "dirname").unlink()  # a link to the real one
+    machine.stub("dirname", note + 'echo "${1%/*}"')
+    for program in ("apt-get", "dockerd", "setsid"):
+        machine.stub(program, note)
+    done = machine.run("rebuild", "TAG", DOCKER_HOST="", NEED_EXIT="1", **{name: "a\nsecret"})
+    assert done.returncode == 0, done.stderr
+    calls = machine.calls.read_text()
+    assert calls.count(" none\n") >= 4
+    assert calls.count("a\nsecret") == 1
+    assert calls.rpartition("secret")[2].startswith("\npython -m builder.build.verbs.command_line")
+    machine.run("build")
+    assert "a\nsecret" not in machine.calls.read_text().removeprefix(calls)
+
+
+def test_the_exit_code_is_invokes(machine: Machine) -> None:
+    machine.stub("python3", PYTHON.replace("echo ;;\nesac", "exit 6 ;;\nesac"))
+    assert machine.run("plan").returncode == 6
+
+
+def test_the_environment_is_made_once_and_says_so(machine: Machine) -> None:
+    first, second = machine.run("--list"), machine.run("--list")
+    assert first.stderr == "run: making .venv with Python 3.12.0 and requirements.lock\n"
+    assert second.stderr == ""
+    assert len([call for call in machine.called("python") if "venv" in call]) == 1
+    installing = [call for call in machine.called("python") if call.startswith("-m pip")]
+    assert installing == [
+        "-m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock"
+    ]
+
+
+def test_a_changed_lock_makes_the_environment_anew(machine: Machine) -> None:
+    machine.run("--list")
+    (machine.folder / ".venv" / "stale").touch()
+    (machine.folder / "requirements.lock").write_text("invoke==2.2.1\n")
+    assert "making .venv" in machine.run("--list").stderr
+    assert not (machine.folder / ".venv" / "stale").exists()
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> None:
+    machine.run("--list")
+    (machine.folder / ".venv" / "bin" / "python").unlink()
+    done = machine.run("--list")
+    assert done.returncode == 0, done.stderr
+    assert "making .venv" in done.stderr
+
+
+def test_an_installation_that_failed_is_tried_again(machine: Machine) -> None:
+    failed = machine.run("--list", PIP_EXIT="1")
+    assert failed.returncode == 4
+    assert "run: installing requirements.lock failed (above). Check pip's index and run" in failed.stderr
+    assert machine.run("--list").returncode == 0
+
+
+def test_an_old_python_is_refused(machine: Machine) -> None:
+    machine.stub("python3", "exit 1")
+    assert machine.refuses("--list") == (
+        "run: Python 3.11 or newer is needed and not on PATH. On Debian and Ubuntu: apt-get install "
+        "python3-venv; Ubuntu 22.04 has but a release candidate of 3.11: take a newer system, or a Python "
+        "from elsewhere.\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["build", "bundle", "check", "verify", "image", "test"])
+def test_an_engine_is_refused_when_told_so(machine: Machine, verb: str) -> None:
+    machine.no_engine()
+    assert machine.refuses(verb, "--no-engine-install").endswith(f"run: no Docker engine answers. {REMEDY}")
+
+
+def test_an_engine_named_by_docker_host_is_respected(machine: Machine) -> None:
+    machine.no_engine()
+    said = machine.refuses("build", DOCKER_HOST="ssh://builder")
+    assert f"run: no Docker engine answers at ssh://builder. {REMEDY}" in said
+
+
+@pytest.mark.parametrize("env", [{"DOCKER_CONTEXT": "remote"}, {}], ids=["variable", "docker context use"])
+def test_an_engine_named_by_a_context_is_respected(machine: Machine, env: dict[str, str]) -> None:
+    machine.no_engine("default" if env else "remote")
+    assert f"run: no Docker engine answers at remote. {REMEDY}" in machine.refuses("build", **env)
+
+
+def test_only_root_installs(machine: Machine) -> None:
+    machine.no_engine()
+    machine.stub("id", "echo 1000")
+    assert machine.refuses("build").endswith(f"run: no Docker engine answers. {REMEDY}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--variant", "legacy"),
+        ("inspect", "lib.so"),
+        ("doctor",),
+        ("--help", "build"),
+        ("build", "--help"),
+        ("build", "-h"),
+        ("test", "--fast"),
+    ],
+    ids=" ".join,
+)
+def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: tuple[str, ...]) -> None:
+    machine.no_engine()
+    assert machine.run(*words).returncode == 0
+    assert machine.called("docker") == []
+    assert machine.installed() == []
+
+
+DENIED = (
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+)
+
+OLD = (
+    "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44, "
+    "please upgrade your client to a newer version"
+)
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (DENIED, f"run: Docker does not let this user in: {DENIED}. Join its group (usermod -aG docker NAME"),
+        (OLD, f"run: the program docker and the engine do not fit: {OLD}. Update the older of the two.\n"),
+    ],
+)
+def test_an_engine_that_refuses_gets_no_second_one(
+    machine: Machine, user: str, said: str, words: str
+) -> None:
+    machine.stub("id", f"echo {user}")
+    machine.stub(
+        "docker", f'case "$1" in version) echo Client: 20.10; echo "{said}" >&2; exit 1 ;; esac; echo default'
+    )
+    assert words in machine.refuses("build", "--variant", "legacy")
+
+
+def test_dockers_own_last_line_is_shown(machine: Machine) -> None:
+    machine.stub("id", "echo 1000")
+    machine.stub("docker", 'case "$1" in version) printf "a warning\\nno space left\\n" >&2; exit 1 ;; esac')
+    said = machine.refuses("build")
+    assert said.endswith(f"run: no Docker engine answers (no space left). {REMEDY}")
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+@pytest.mark.parametrize("verb", ["build", "bundle", "check", "rebuild"])
+def test_packages_that_no_container_makes_need_no_engine(machine: Machine, user: str, verb: str) -> None:
+    machine.no_engine()
+    machine.stub("id", f"echo {user}")
+    assert machine.run(verb, "--variant", "cpu", NEED_EXIT="1").returncode == 0
+    assert machine.installed() == []
+    assert "-m builder.build.verbs.engine_need" in machine.calls.read_text() or (verb, user) == (
+        "rebuild",
+        "1000",
+    )
+
+
+def test_who_cannot_install_an_engine_rebuilds_without_one(machine: Machine) -> None:
+    """Its packages may need none; a build that needs one says so itself."""
+    machine.no_engine()
+    machine.stub("id", "echo 1000")
+    assert machine.run("rebuild", "TAG").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("build --variant legacy", True),
+        ("build --variant cuda13", True),
+        ("build --variant cpu --variant modern", True),
+        ("build --all", True),
+        ("build --all --variant cpu", True),
+        ("rebuild TAG", True),
+        ("build --variant cpu --variant=directml --variant coreml", False),
+        ("build --variant windows --force", False),
+        ("build --variant arm13", False),
+        ("rebuild TAG --variant=cpu", False),
+        ("build --variant no-such", False),
+    ],
+)
+def test_only_packages_for_cuda_on_this_platform_need_an_engine(
+    project: Project, words: str, needed: bool
+) -> None:
+    assert needs_engine(words.split(), project.packages) is needed
+
+
+def test_clean_installs_no_engine_to_clean_it(machine: Machine) -> None:
+    machine.no_engine()
+    (machine.bin / "dockerd").unlink()
+    assert machine.run("clean").returncode == 0
+    assert machine.installed() == []
+
+
+def test_a_second_start_costs_little(machine: Machine) -> None:
+    machine.run("--list")
+    before = os.times()
+    machine.run("--list")
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 1

@@ -1,0 +1,385 @@
+"""Tests of making a runtime image with stand-ins: its layers' contents, what is pushed, and refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf.json_format import ParseDict
+from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
+from in_toto_attestation.v1.statement import Statement
+from in_toto_attestation.v1.statement_pb2 import Statement as Message
+from packageurl import PackageURL
+
+from builder.build.runtime_image import ImageOptions, RuntimeImage, locked_wheels
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.verbs.verb_answers import ImagesAnswer, dumps
+from builder.compile.plan import PlanOptions
+from builder.config.inputs import Lock
+from builder.config.variants import Origin
+from builder.contents.attestations import Part
+from builder.errors import CheckFailedError, ConfigError, DiskError, IntegrityError, NothingToDoError
+from builder.formats.package_names import LINUX
+from builder.io.docker.engine import ImageBuild
+from builder.io.docker.registry import PushedImage
+from builder.publish.image import ImageWheel, write_layer
+from tests.doubles.wheels import Wheel, indexing
+from tests.support import ROOT
+from tests.support.factories import repacked
+from tests.support.factories.workplace import Site, with_tools
+from tests.support.schemas import schema
+
+PUSH = ImageOptions(push="localhost:5000/ortpacks")
+
+NVIDIAS = ("libcu", "libnv")
+
+NVIDIA_LAYERS = (
+    "nvidia-cublas-cu12",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-cufft-cu12",
+    "nvidia-curand-cu12",
+)
+"""NVIDIA's layers by name, except that cuRAND is last: not every variant has it."""
+
+PACKAGES = "usr/local/lib/python3.11/dist-packages"
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = with_tools(Site(root, tmp_path), monkeypatch)
+    repacked.lay(tmp_path / "cache")
+    return made
+
+
+def road(site: Site, name: str) -> VariantBuild:
+    plan_options = PlanOptions(base="assembled", origin=None if name == "cpu" else Origin.SOURCE)
+    variant = site.shop.project.packages[name]
+    return VariantBuild(site.shop, variant, BuildOptions(plan_options=plan_options), site.reporter)
+
+
+def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:
+    """Return a list that fills with later image builds, and a dictionary of each layer's members."""
+    builds: list[ImageBuild] = []
+    layers: dict[str, list[tarfile.TarInfo]] = {}
+    export = site.engine.on_build
+
+    def look(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        export(request, on_line)
+        if request.target == "runtime":
+            builds.append(request)
+            for tar in request.context.iterdir():
+                with tarfile.open(tar) as layer:
+                    layers[tar.stem] = layer.getmembers()
+
+    site.engine.on_build = look
+    return builds, layers
+
+
+def files(layer: list[tarfile.TarInfo], below: str) -> set[str]:
+    return {one.name.removeprefix(f"{below}/") for one in layer if one.isfile()}
+
+
+def order(site: Site, name: str) -> list[str]:
+    """Return the layers that the variant's Dockerfile adds, in order."""
+    text = (site.dist / name / "image.Dockerfile").read_text()
+    return [line.split()[1] for line in text.splitlines() if line.startswith("ADD")]
+
+
+def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(built: Site) -> None:
+    builds, trees = seen(built)
+    assert road(built, "legacy").image(ImageOptions()).tags == ("ortpacks/legacy:1.21.0",)
+    (request,) = builds
+    assert set(trees) == {"system", *NVIDIA_LAYERS, "python", "package"}
+    assert (request.tags, request.platform, request.network) == (
+        ("ortpacks/legacy:1.21.0",),
+        "linux/amd64",
+        False,
+    )
+    nvidia = {name for layer in NVIDIA_LAYERS for name in files(trees[layer], "opt/ortpacks/lib")}
+    assert len(nvidia) == 15
+    assert all(name.startswith(NVIDIAS) for name in nvidia)
+    package = files(trees["package"], "opt/ortpacks")
+    assert {"manifest.json", "NOTICE", "sbom.cdx.json", "lib/libonnxruntime.so.1"} < package
+    assert not any(name.startswith(tuple(f"lib/{one}" for one in NVIDIAS)) for name in package)
+    python = files(trees["python"], PACKAGES)
+    assert {"onnxruntime/capi/libonnxruntime_providers_shared.so", "ortpacks_runtime/ortpacks.pyz"} < python
+    assert not {name for name in python if name.endswith(("providers_cuda.so", "tensorrt.so", ".so.1.21.0"))}
+
+
+def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(built: Site) -> None:
+    road(built, "legacy").image(ImageOptions())
+    text = (built.dist / "legacy/image.Dockerfile").read_text()
+    assert not [line for line in text.splitlines() if line.startswith(("COPY", "RUN"))]
+    names = ["system", *NVIDIA_LAYERS, "python", "package"]
+    assert order(built, "legacy") == [f"{name}.tar" for name in names]
+    assert 'CMD ["python3", "-m", "ortpacks_runtime", "doctor"]' in text
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
+    assert 'io.ortpacks.sm="50 52 60 61 70"' in text
+    assert "HEALTHCHECK" not in text
+
+
+def test_an_image_needs_a_pin_of_pythons_onnxruntime(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that compiles all of ONNX Runtime may have none."""
+    gpu = "onnxruntime-gpu==1.21.0"
+    pins = {key: pin for key, pin in built.shop.lock.pins.items() if key != f"wheel:{gpu}"}
+    monkeypatch.setitem(built.shop.__dict__, "lock", Lock(pins=pins))
+    (package,) = built.dist.glob("ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst")
+    with pytest.raises(ConfigError, match=rf"no pin of {gpu}.*bundle\.wheels: true"):
+        RuntimeImage(built.shop, built.shop.place("legacy"), package, None, built.reporter).make()
+
+
+def test_the_same_files_are_the_same_layer_and_anybody_may_read_it(tmp_path: Path) -> None:
+    made = []
+    for number, content in enumerate((b"1.21.0", b"1.23.2", b"1.21.0")):
+        module = tmp_path / f"{number}/onnxruntime/version.py"
+        module.parent.mkdir(parents=True, mode=0o700)
+        module.write_bytes(content)
+        module.chmod(0o600)
+        os.utime(module, (number, number))
+        tar = tmp_path / f"{number}.tar"
+        write_layer({f"usr/local/{name}": module for name in ("b.py", "a.py")}, tar)
+        made.append(tar.read_bytes())
+    assert made[0] == made[2]
+    assert made[0] != made[1]
+    with tarfile.open(tmp_path / "0.tar") as layer:
+        found = [(one.name, one.mode, one.mtime, one.uid, one.uname) for one in layer]
+    assert found == [
+        ("usr", 0o755, 1704067200, 0, ""),
+        ("usr/local", 0o755, 1704067200, 0, ""),
+        ("usr/local/a.py", 0o644, 1704067200, 0, ""),
+        ("usr/local/b.py", 0o644, 1704067200, 0, ""),
+    ]
+
+
+def test_an_image_that_does_not_fit_is_refused_before_its_package_is_built(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = replace(site.engine.facts(), folder=site.dist)
+    monkeypatch.setattr(site.engine, "facts", lambda: near)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
+    with pytest.raises(DiskError, match=r"^the image of legacy does not fit: about .*image 0\.\d"):
+        road(site, "legacy").image(ImageOptions())
+    assert (site.engine.builds, [*site.dist.glob("ortpacks-*")]) == ([], [])
+
+
+def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:
+    _, _ = seen(site)
+    assert road(site, "cpu").image(ImageOptions()).tags == ("ortpacks/cpu:1.21.0",)
+    assert order(site, "cpu") == ["system.tar", "python.tar", "package.tar"]
+    text = (site.dist / "cpu/image.Dockerfile").read_text()
+    assert "NVIDIA" not in text
+    assert "ORTPACKS_DEFAULT_PROVIDER=cpu" in text
+    assert 'licenses="MIT"' in text
+
+
+@pytest.fixture
+def serving(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return the site with two models and one wheel of the service."""
+    models, tree = site.dist / "models", site.dist / "routing"
+    for file in (models / "model.onnx", models / "model_fp16.onnx", tree / "routing.py"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    wheel = ImageWheel(tree=tree, part=Part(purl="pkg:pypi/routing@1.0", sha256="7" * 64))
+    monkeypatch.setattr("builder.build.runtime_image.locked_wheels", lambda *_: (wheel,))
+    monkeypatch.setattr("builder.build.runtime_image.make_models", lambda *_: models)
+    site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
+    return site
+
+
+def test_the_service_and_its_models_lie_below_the_package(serving: Site) -> None:
+    site = serving
+    builds, trees = seen(site)
+    assert road(site, "cpu").image(ImageOptions(service=True)).tags == ("ortpacks/cpu:1.21.0-service",)
+    assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
+    assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
+    assert {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"} < files(
+        trees["python"], PACKAGES
+    )
+    text = (site.dist / "cpu/image.Dockerfile").read_text()
+    assert "http://127.0.0.1:${ORTPACKS_PORT:-9900}/healthz" in text
+    assert 'CMD ["python3", "-m", "ortpacks_service"]' in text
+    assert "ORTPACKS_MODELS=/opt/ortpacks/models" in text
+    (request,) = builds
+    assert request.tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
+    images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
+
+
+def test_docker_asks_the_service_itself_also_where_a_proxy_is_set(serving: Site) -> None:
+    """The CLI gives containers the proxy of its config.json, and busybox's wget reads no ``no_proxy``."""
+    road(serving, "cpu").image(ImageOptions(service=True))
+    text = (serving.dist / "cpu/image.Dockerfile").read_text()
+    assert re.search(r"^HEALTHCHECK [^\n]*\\\n    CMD wget -Y off -q ", text, re.MULTILINE)
+
+
+def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
+    site: Site, tmp_path: Path
+) -> None:
+    numpy = Wheel("numpy", "1.0", {"numpy/__init__.py": b""})
+    lock = tmp_path / "requirements.lock"
+    with indexing([numpy]) as index:
+        site.shop.env = {
+            **site.shop.env,
+            "PIP_INDEX_URL": index.url,
+            "PIP_CONFIG_FILE": os.devnull,
+            "ORTPACKS_CACHE": str(tmp_path / "own"),
+        }
+        lock.write_text(f"numpy==1.0 --hash=sha256:{'0' * 64}\n")
+        with pytest.raises(IntegrityError, match=r"requirements\.lock: the package index serves other bytes"):
+            locked_wheels(site.shop, lock, LINUX, site.reporter)
+        sha256 = hashlib.sha256(numpy.content).hexdigest()
+        lock.write_text(f"numpy==1.0 --hash=sha256:{sha256}\n")
+        index.requests.clear()
+        (found,) = locked_wheels(site.shop, lock, LINUX, site.reporter)
+        assert (found.tree / "numpy/__init__.py").is_file()
+        assert (found.part.purl, found.part.sha256) == ("pkg:pypi/numpy@1.0", sha256)
+        assert locked_wheels(site.shop, lock, LINUX, site.reporter) == (found,)
+        assert index.fetched == [numpy.file]
+
+
+def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architecture(built: Site) -> None:
+    builds, _ = seen(built)
+    built.engine.registry = PushedImage("sha256:d1", built.engine.built, (20, 30))
+    made = road(built, "legacy").image(PUSH)
+    loaded, pushed = builds
+    assert (loaded.push, pushed.tags) == ((), ())
+    assert pushed.context == loaded.context
+    assert pushed.push == ("localhost:5000/ortpacks:1.21.0-legacy-amd64",)
+    ((repository, tags, (entry,)),) = built.engine.published
+    assert repository == "localhost:5000/ortpacks"
+    assert list(tags) == [
+        "1.21.0-legacy",
+        "latest-legacy",
+        *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70)),
+    ]
+    assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
+    assert made.pushed == "localhost:5000/ortpacks@sha256:index"
+    assert made.pushed in built.reporter.lines
+    document = json.loads(dumps(ImagesAnswer(format=1, images=(made,))))
+    schema("images").validate(document)
+    assert document["images"] == [
+        {"variant": "legacy", "tags": ["ortpacks/legacy:1.21.0"], "pushed": made.pushed}
+    ]
+
+
+def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_one_index(site: Site) -> None:
+    builds, _ = seen(site)
+    options = replace(PUSH, platforms=("linux-x64", "linux-arm64"))
+    tags = road(site, "cpu").image(options).tags
+    assert tags == ("ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64")
+    assert [(one.platform, one.tags, one.push) for one in builds] == [
+        ("linux/amd64", ("ortpacks/cpu:1.21.0",), ()),
+        ("linux/amd64", (), ("localhost:5000/ortpacks:1.21.0-cpu-amd64",)),
+        ("linux/arm64", ("ortpacks/cpu:1.21.0-arm64",), ()),
+        ("linux/arm64", (), ("localhost:5000/ortpacks:1.21.0-cpu-arm64",)),
+    ]
+    assert {"slim-amd64-bookworm", "slim-arm64-bookworm"} <= {suite for suite, _ in site.rootfs.asked}
+    assert {"numpy==2.4.6@linux-arm64", "onnxruntime==1.21.0@linux-arm64"} < set(site.store.asked)
+    assert (site.dist / "ortpacks-cpu-1.21.0-linux-arm64.tar.zst").is_file()
+    ((_, names, entries),) = site.engine.published
+    assert list(names) == ["1.21.0-cpu", "latest-cpu"]
+    assert [entry.platform for entry in entries] == ["linux/amd64", "linux/arm64"]
+    sbom = listed(json.loads(json.dumps(entries[1].statements[1])))
+    purls = {one["externalRefs"][0]["referenceLocator"] for one in sbom if "externalRefs" in one}
+    assert "pkg:deb/debian/libc6@1?arch=arm64" in purls
+    assert not any("arch=amd64" in purl for purl in purls)
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"), [("legacy", "linux-arm64"), ("coreml", "linux-x64"), ("coreml", "macos-arm64")]
+)
+def test_a_platform_that_the_package_is_not_for_is_refused_before_anything_is_done(
+    site: Site, name: str, platform: str
+) -> None:
+    with pytest.raises(NothingToDoError, match=rf"{name} has no runtime image for {platform}: .* are for"):
+        road(site, name).image(ImageOptions(platforms=(platform,)))
+    assert site.engine.builds == []
+
+
+def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(serving: Site) -> None:
+    site = serving
+    road(site, "legacy").image(replace(PUSH, service=True))
+    ((_, _, (entry,)),) = site.engine.published
+    provenance, sbom = (json.loads(json.dumps(one)) for one in entry.statements)
+    for one in (provenance, sbom):
+        Statement.copy_from_pb(ParseDict(one, Message())).validate()
+    ParseDict(provenance["predicate"], Provenance())
+    (archive,) = (one for one in site.dist.glob("ortpacks-legacy-*.tar.zst") if "-thin-" not in one.name)
+    packages = {
+        one["externalRefs"][0]["referenceLocator"]: one for one in listed(sbom) if "externalRefs" in one
+    }
+    sums = {purl: one["checksums"][0]["checksumValue"] for purl, one in packages.items() if one["checksums"]}
+    pins = site.store.pins.pins
+    assert sums["pkg:deb/debian/libc6@1?arch=amd64"] == "5" * 64
+    assert sums["pkg:pypi/routing@1.0"] == "7" * 64
+    assert sums["pkg:pypi/silero-vad@6.2.3"] == pins["wheel:silero-vad==6.2.3"].sha256
+    assert sums["pkg:pypi/onnxruntime-gpu@1.21.0"] == pins["wheel:onnxruntime-gpu==1.21.0"].sha256
+    assert sums["pkg:pypi/nvidia-cudnn-cu12@9.10.2.21"] == pins["wheel:nvidia-cudnn-cu12==9.10.2.21"].sha256
+    assert sums[f"pkg:generic/{archive.name.partition('.tar')[0]}@1.21.0"] == sha256(archive)
+    assert packages["pkg:github/microsoft/onnxruntime@v1.21.0"]["checksums"] == []
+    names = {PackageURL.from_string(purl).name for purl in packages}
+    assert {"ortpacks-runtime", "ortpacks-service"} < names
+    assert {
+        f"opt/ortpacks/lib/{name}" for name in ("libcudart.so.12", "libonnxruntime_providers_cuda.so")
+    } < {one["name"] for one in listed(sbom)}
+    made = provenance["predicate"]["buildDefinition"]
+    assert made["externalParameters"]["package"] == archive.name
+    told = {one["uri"]: one["digest"].get("sha256") for one in made["resolvedDependencies"]}
+    assert {
+        purl: sum_ for purl, sum_ in sums.items() if not purl.startswith("pkg:docker/")
+    }.items() <= told.items()
+
+
+def listed(statement: Any) -> list[Any]:  # noqa: ANN401 - JSON
+    return list(statement["predicate"]["packages"])
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_registry_that_has_something_else_is_told(site: Site) -> None:
+    site.engine.registry = PushedImage("sha256:d", ("sha256:1", "sha256:9"), (20, 30))
+    with pytest.raises(IntegrityError, match=r"1\.21\.0-cpu-amd64 has other layers.*sha256:2.*sha256:9"):
+        road(site, "cpu").image(PUSH)
+
+
+def budget(site: Site, size: int) -> None:
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, image=replace(project.image, budget=size))
+
+
+def test_without_cuda_an_image_is_held_to_the_bytes_of_its_files_on_any_engine(site: Site) -> None:
+    _, layers = seen(site)
+    road(site, "cpu").image(ImageOptions())
+    size = sum(file.size for layer in layers.values() for file in layer)
+    budget(site, size)
+    road(site, "cpu").image(ImageOptions())
+    budget(site, size - 1)
+    with pytest.raises(
+        CheckFailedError, match=rf"linux-x64 has {size:,} bytes; image\.budget .* is {size - 1:,}"
+    ):
+        road(site, "cpu").image(ImageOptions())
+
+
+def test_with_cuda_it_is_held_to_what_is_pulled_own_sizes_layer(built: Site) -> None:
+    built.engine.built = ("sha256:1",)
+    built.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, *(900,) * 6, 30))
+    budget(built, 50)
+    road(built, "legacy").image(PUSH)
+    budget(built, 49)
+    with pytest.raises(CheckFailedError, match="has 50 bytes"):
+        road(built, "legacy").image(PUSH)

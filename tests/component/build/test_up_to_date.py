@@ -1,0 +1,254 @@
+"""Tests of whether a package is up to date: its key covers all that makes it, and its bytes are the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.compile.artifact import built_key, package_sources, read_built, write_built
+from builder.config.build_plan import BuildPlan
+from builder.config.inputs import Lock, Pin
+from builder.config.variants import Preset
+from builder.formats.package_names import Host, Profile
+from tests.support import ROOT
+from tests.support.factories import packages
+
+LOCK = Lock(pins={"wheel:cmake==3.31.6": Pin(sha256="0" * 64), "image:ubuntu:22.04": Pin()})
+
+KEY = "k" * 64
+
+NAME = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Path]:
+    files = [tmp_path / name for name in ("render.py", "variant.Dockerfile.j2")]
+    for file in files:
+        file.write_text(f"# {file.name}\nbody\n")
+    return files
+
+
+CHANGES: dict[str, Callable[[BuildPlan], BuildPlan]] = {
+    "variant": lambda plan: replace(plan, variant=replace(plan.variant, sm=plan.variant.sm[:-1])),
+    "base": lambda plan: replace(plan, base="nvidia"),
+    "profile": lambda plan: replace(plan, profile=Profile.FULL),
+    "host": lambda plan: replace(plan, host=Host.SOURCE),
+    "version": lambda plan: replace(plan, ort_version="1.23.2"),
+    "preset": lambda plan: replace(
+        plan, project=replace(plan.project, bundle=replace(plan.project.bundle, preset=Preset.SMALL))
+    ),
+    "models": lambda plan: replace(plan, project=replace(plan.project, models=())),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_key_knows_the_plan(sources: list[Path], change: str) -> None:
+    plan = packages.plan()
+    assert built_key(CHANGES[change](plan), LOCK, sources) != built_key(plan, LOCK, sources)
+
+
+def test_the_key_does_not_hang_on_a_registrys_words(sources: list[Path]) -> None:
+    first = packages.plan(base_reason="x is neither here nor pullable: i/o timeout")
+    later = packages.plan(base_reason="x is neither here nor pullable: no such host")
+    assert built_key(first, LOCK, sources) == built_key(later, LOCK, sources)
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {**LOCK.pins, "wheel:cmake==3.31.6": Pin(sha256="1" * 64)},
+        {**LOCK.pins, "image:ubuntu:22.04": Pin(revision="sha256:1")},
+        {**LOCK.pins, "wheel:new==1": Pin()},
+        {"image:ubuntu:22.04": Pin()},
+    ],
+)
+def test_the_key_knows_the_pins(sources: list[Path], pins: dict[str, Pin]) -> None:
+    assert built_key(packages.plan(), Lock(pins=pins), sources) != built_key(packages.plan(), LOCK, sources)
+
+
+def test_the_key_knows_code_and_templates(sources: list[Path]) -> None:
+    keys = {built_key(packages.plan(), LOCK, sources)}
+    for file in sources:
+        file.write_text(file.read_text() + "more\n")
+        keys.add(built_key(packages.plan(), LOCK, sources))
+    keys.add(built_key(packages.plan(), LOCK, sources[:1]))
+    assert len(keys) == 4
+
+
+def test_the_key_sees_text_that_moves_to_the_next_file_and_a_new_name(sources: list[Path]) -> None:
+    before = built_key(packages.plan(), LOCK, sources)
+    first, second = sources
+    first.write_text("# render.py\n")
+    second.write_text("body\n# variant.Dockerfile.j2\nbody\n")
+    moved = built_key(packages.plan(), LOCK, sources)
+    renamed = built_key(packages.plan(), LOCK, [first.rename(first.with_name("plan.py")), second])
+    assert len({before, moved, renamed}) == 3
+
+
+def test_the_key_is_the_same_in_any_order(sources: list[Path]) -> None:
+    pins = Lock(pins=dict(sorted(LOCK.pins.items())))
+    there, back = built_key(packages.plan(), LOCK, sources), built_key(packages.plan(), pins, sources[::-1])
+    assert there == back
+
+
+@pytest.fixture
+def project_copy(tmp_path: Path) -> Path:
+    """Return a copy of the project's files, to change some."""
+    for folder in ("builder", "templates", "patches"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for name in ("LICENSE", "requirements.lock"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def key_of(root: Path) -> str:
+    plan = packages.plan()
+    return built_key(plan, LOCK, package_sources(root, plan.project))
+
+
+NO_PART_OF_A_PACKAGE = [
+    "builder/publish/notes.py",
+    "builder/build/verbs/releases/readiness.py",
+    "builder/client/install/unpack.py",
+    "builder/inspect/answers.py",
+    "builder/publish/wheels/index.py",
+    "builder/farm/costs.tsv",
+    "templates/release-notes.md.j2",
+    "templates/inspect.html.j2",
+]
+
+PART_OF_A_PACKAGE = [
+    "builder/package/bundle.py",
+    "builder/compile/render.py",
+    "builder/contents/sbom.py",
+    "builder/io/cyclonedx.py",
+    "builder/io/archive/package_writer.py",
+    "builder/contents/rules/dependencies.py",
+    "builder/config/load.py",
+    "builder/farm/nvcc.py",
+    "builder/farm/piece.py",
+    "builder/farm/pool.c",
+    "builder/prove/virtualcard/worker.py",
+    "builder/prove/virtualcard/runtime.c",
+    "templates/variant.Dockerfile.j2",
+    "templates/base.Dockerfile.j2",
+    "templates/snapshot.sh.j2",
+    "templates/directml.txt",
+    "templates/eigen_nan.h",
+    "templates/selftest.sh",
+    "templates/smoke.c",
+    "LICENSE",
+    "requirements.lock",
+]
+
+
+def test_the_files_that_make_or_prove_a_package_are_in_its_key_and_no_others() -> None:
+    found = {file.relative_to(ROOT).as_posix() for file in package_sources(ROOT, packages.plan().project)}
+    assert {*PART_OF_A_PACKAGE} - found == set()
+    assert {*NO_PART_OF_A_PACKAGE} & found == set()
+    copied = {file for file in (ROOT / "builder/farm").iterdir() if file.suffix in (".py", ".c", ".h")}
+    assert {file.relative_to(ROOT).as_posix() for file in copied} <= found
+
+
+def more(file: Path, text: str) -> None:
+    file.write_text(f"{file.read_text()}\n{text}\n")
+
+
+def test_a_package_is_made_anew_for_another_packer_and_not_for_other_release_notes(
+    project_copy: Path,
+) -> None:
+    """The modules are read from imports, so one that packing begins to import counts from then on."""
+    notes = project_copy / "builder/publish/notes.py"
+    keys = [key_of(project_copy)]
+    more(notes, "# changed")
+    keys.append(key_of(project_copy))
+    assert keys[1] == keys[0]
+    more(project_copy / "builder/package/bundle.py", "def later():\n    from builder.publish import notes")
+    keys.append(key_of(project_copy))
+    more(notes, "# changed again")
+    keys.append(key_of(project_copy))
+    more(project_copy / "templates/variant.Dockerfile.j2", "# changed")
+    keys.append(key_of(project_copy))
+    assert len({*keys[1:]}) == 4
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Write a package into ``dist`` and its stamp into ``dist/legacy``; return the package's path."""
+    (tmp_path / "dist" / "legacy").mkdir(parents=True)
+    path = tmp_path / "dist" / NAME
+    path.write_bytes(b"a package")
+    write_built(tmp_path / "dist" / "legacy", KEY, [path], [path])
+    return path
+
+
+def stamp_of(package: Path) -> Path:
+    return package.parent / "legacy" / "built.json"
+
+
+def read(package: Path, key: str = KEY) -> tuple[Path, ...]:
+    return read_built(package.parent / "legacy", key, package.parent)
+
+
+def test_a_stamped_package_is_found(package: Path) -> None:
+    assert read(package) == (package,)
+    assert json.loads(stamp_of(package).read_text()) == {
+        "key": KEY,
+        "packages": [NAME],
+        "files": {NAME: "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6"},
+    }
+
+
+def test_another_key_is_not_up_to_date(package: Path) -> None:
+    assert read(package, "x" * 64) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda package: package.write_bytes(b"A package"),
+        lambda package: package.unlink(),
+        lambda package: stamp_of(package).unlink(),
+    ],
+    ids=["other bytes", "no package", "no stamp"],
+)
+def test_what_changed_is_not_up_to_date(package: Path, change: Callable[[Path], object]) -> None:
+    change(package)
+    assert read(package) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '"text"',
+        "{}",
+        '{"key": 1, "packages": 2, "files": 3}',
+        "\udcff",
+        "null",
+        json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}),  # a folder
+        json.dumps({"key": KEY, "packages": [NAME], "files": {}}),
+    ],
+)
+def test_a_stamp_that_is_none_is_not_up_to_date(package: Path, text: str) -> None:
+    stamp_of(package).write_bytes(text.encode(errors="surrogateescape"))
+    assert read(package) == ()
+
+
+def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    (dist / "legacy").mkdir(parents=True)
+    files = [dist / f"{NAME}.{end}" for end in ("part1", "part2", "parts.json")]
+    for file in files:
+        file.write_text(file.name)
+    write_built(dist / "legacy", KEY, [files[-1]], files)
+    assert read_built(dist / "legacy", KEY, dist) == (files[-1],)
+    files[0].write_text("other")
+    assert read_built(dist / "legacy", KEY, dist) == ()

@@ -1,0 +1,514 @@
+"""Tests of building one variant: which files dist has, and when.
+
+Only the engine and the inputs are stand-ins.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from builder.build.runtime_image import ImageOptions
+from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.compile.builders import Builders
+from builder.compile.compile_cache import CompileCache, CompileCaches, FolderCache
+from builder.config.inputs import Lock
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    CommandError,
+    ConfigError,
+    DiskError,
+    NothingToDoError,
+    ToolMissingError,
+    ValidationError,
+    VariantsFailedError,
+)
+from builder.formats.package_names import Host, Profile
+from builder.io.docker.engine import ContainerRun, ImageBuild
+from builder.io.process import Completed
+from tests.support import ROOT
+from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
+from tests.support.fakes.ports import NoEngine
+
+BESIDE = {
+    PACKAGE.replace(".tar.zst", ".build.json"),
+    *(f"{archive}.provenance.json" for archive in (PACKAGE, THIN, GZIPPED)),
+}
+
+
+@pytest.fixture
+def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a site over a copy of the project, with a patch to ORT, which a test may edit."""
+    project = tmp_path / "project"
+    folders = ("templates", "builder", "patches")
+    for name in (*folders, "variants.yaml", "inputs.lock", "LICENSE"):
+        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(root / name, project / name)
+    variants = (project / "variants.yaml").read_text()
+    assert "    patches:\n" in variants
+    changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
+    (project / "variants.yaml").write_text(changed)
+    (project / "own.patch").write_text("a patch")
+    return with_tools(Site(project, tmp_path), monkeypatch)
+
+
+def flagged(site: Site, **flags: object) -> VariantBuild:
+    """Return the build of legacy with fields of ``BuildOptions``."""
+    options = replace(BuildOptions(plan_options=WISHES), **flags)  # type: ignore[arg-type]
+    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+
+
+def cached(site: Site, **caches: CompileCache) -> VariantBuild:
+    return flagged(site, caches=CompileCaches(**caches))
+
+
+def packages(site: Site) -> list[str]:
+    """Return the file names of the packages in dist."""
+    return [path.name for path in sorted(site.dist.glob("*.tar.zst"))]
+
+
+def sums(site: Site) -> str:
+    path = site.dist / "SHA256SUMS"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def holds(site: Site) -> set[str]:
+    """Return the names in dist, without the files from which the next run continues."""
+    return {path.name for path in site.dist.iterdir()} - {"legacy", ".locks", "SHA256SUMS"}
+
+
+def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
+    assert variant_build(site).build() == tuple(site.dist / name for name in (PACKAGE, THIN, GZIPPED))
+    listed = [line.split() for line in sums(site).splitlines()]
+    archives = (PACKAGE, THIN, GZIPPED)
+    names = [*archives, *(f"{archive}.provenance.json" for archive in archives)]
+    assert sorted(name for _, name in listed) == sorted(names)
+    for digest, name in listed:
+        assert hashlib.sha256((site.dist / name).read_bytes()).hexdigest() == digest
+    assert holds(site) == {*archives, *BESIDE}
+    assert site.built() == ["artifact"]
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare"]
+    assert f"models ran on the same 18 libraries in {PACKAGE}" in site.reporter.lines
+
+
+def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_to_do(site: Site) -> None:
+    variant_build(site).build()
+    lines = site.reporter.lines
+    told = [index for index, line in enumerate(lines) if line.startswith("time     about ")]
+    assert len(told) == 1
+    (need,) = [index for index, line in enumerate(lines) if line.startswith("room     ")]
+    assert told[0] < need < lines.index("render legacy")
+    lines.clear()
+    variant_build(site).build()
+    assert not any(line.startswith("time ") for line in lines)
+    variant_build(site).show_plan()
+    assert lines[-2].startswith("time     about ")
+    assert lines[-1].startswith("room     ")
+
+
+def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: Site) -> None:
+    pins = {key: replace(pin, size=10**18) for key, pin in site.shop.lock.pins.items()}
+    site.shop.__dict__["lock"] = site.store.pins = Lock(pins=pins)
+    with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3, packages "):
+        variant_build(site).build()
+    assert (site.engine.builds, packages(site)) == ([], [])
+    assert not any(line.startswith("render ") for line in site.reporter.lines)
+
+
+def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(legacy_dist: Path) -> None:
+    text = (legacy_dist / f"{PACKAGE}.provenance.json").read_text()
+    statement = json.loads(text)
+    digest = hashlib.sha256((legacy_dist / PACKAGE).read_bytes()).hexdigest()
+    assert statement["subject"] == [{"name": PACKAGE, "digest": {"sha256": digest}}]
+    made = statement["predicate"]["buildDefinition"]
+    command = "./run build --variant legacy --origin source --base assembled"
+    assert made["externalParameters"]["command"] == command
+    assert any("nvidia-cudnn-cu12" in one["uri"] for one in made["resolvedDependencies"])
+    assert str(legacy_dist.parent) not in text
+    assert str(ROOT) not in text
+
+
+def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
+    seen: list[object] = []
+
+    def run(request: ContainerRun) -> Completed:
+        hosts = [name for name in request.files if name.endswith("/lib/libonnxruntime.so.1")]
+        seen.extend([packages(site), sums(site), len(hosts)])
+        return site.engine.answer
+
+    site.engine.on_run = run
+    variant_build(site).build()
+    assert seen == [[], "", 1]
+
+
+def test_the_second_build_is_up_to_date(built: Site) -> None:
+    names = (PACKAGE, THIN, GZIPPED)
+    first = [(built.dist / name).stat() for name in names]
+    again = [package.stat() for package in variant_build(built).build()]
+    assert [(one.st_ino, one.st_mtime_ns) for one in again] == [
+        (one.st_ino, one.st_mtime_ns) for one in first
+    ]
+    assert built.built() == []
+    assert built.reporter.lines[-3:] == [f"{name} is up to date" for name in names]
+
+
+def crash(_: ContainerRun) -> Completed:
+    return Completed(code=139, stdout="", stderr="Segmentation fault")
+
+
+def ctrl_c(_: ContainerRun) -> Completed:
+    raise KeyboardInterrupt
+
+
+def disk(_: ContainerRun) -> Completed:
+    raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+
+@pytest.mark.parametrize(
+    ("run", "error"), [(crash, CheckFailedError), (ctrl_c, KeyboardInterrupt), (disk, OSError)]
+)
+def test_what_was_not_proved_does_not_stand_in_dist(
+    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException]
+) -> None:
+    site.engine.on_run = run
+    with pytest.raises(error):
+        variant_build(site).build()
+    assert (packages(site), sums(site), holds(site)) == ([], "", set())
+
+
+def test_an_earlier_package_does_not_stand_for_one_that_was_not_proved(built: Site) -> None:
+    built.engine.on_run = ctrl_c
+    with pytest.raises(KeyboardInterrupt):
+        variant_build(built, force=True).build()
+    assert (packages(built), sums(built), holds(built)) == ([], "", set())
+
+
+def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError, match=r"A001 lib/\w+_cuda\.so: no SASS for sm_70"):
+        variant_build(site).build()
+    assert (packages(site), sums(site), site.engine.runs) == ([], "", [])
+
+
+@pytest.mark.parametrize(
+    ("verb", "wish"),
+    [(VariantBuild.bundle, {"profile": Profile.MINIMAL}), (VariantBuild.check, {"host": Host.SOURCE})],
+)
+def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
+    built: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
+) -> None:
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
+        verb(variant_build(built, force=False, **wish))
+    assert caught.value.exit_code == 6
+    assert set(packages(built)) <= {PACKAGE, THIN}
+    assert built.built() == []
+
+
+def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
+    with pytest.raises(CheckFailedError, match="or nothing was compiled"):
+        variant_build(site).bundle()
+    assert packages(site) == []
+
+
+def test_bundle_packs_what_was_compiled_with_the_same_flags(built: Site, legacy_dist: Path) -> None:
+    for name in packages(built):
+        (built.dist / name).unlink()
+    made = variant_build(built).bundle()
+    assert [package.name for package in made] == [PACKAGE, THIN, GZIPPED]
+    assert all(package.read_bytes() == (legacy_dist / package.name).read_bytes() for package in made)
+    assert built.built() == []
+
+
+def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> None:
+    site.engine.on_run = ctrl_c
+    with pytest.raises(KeyboardInterrupt):
+        variant_build(site).build()
+    site.engine.on_run = None
+    variant_build(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+    assert site.built().count("artifact") == 1
+    variant_build(site, force=True).build()
+    first, forced = (request for request in site.engine.builds if request.target == "artifact")
+    assert (first.args, first.cache, first.sockets) == ({}, None, {})
+    assert {*forced.args} == {"ANEW"}, "also where BuildKit has it as a layer"
+
+
+@pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
+def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(built: Site, lost: str) -> None:
+    (built.dist / PACKAGE).unlink()
+    path = built.dist / "legacy" / lost
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.write_bytes(b"\xff\xfe")
+    variant_build(built).build()
+    assert packages(built) == [PACKAGE, THIN]
+    assert built.built() == ["artifact"]
+
+
+@pytest.mark.parametrize(("file", "compiled"), [("own.patch", 2), ("templates/release-notes.md.j2", 1)])
+def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
+    package = variant_build(own_site).build()[0]
+    with (own_site.shop.root / file).open("a") as edited:
+        edited.write("\n")
+    package.unlink()
+    variant_build(own_site).build()
+    assert own_site.built().count("artifact") == compiled
+
+
+def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_site: Site) -> None:
+    export, patch = own_site.engine.on_build, own_site.shop.root / "own.patch"
+
+    def edit(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        patch.write_text("another patch")
+        export(request, on_line)
+
+    own_site.engine.on_build = edit
+    variant_build(own_site).build()
+    (own_site.dist / PACKAGE).unlink()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        variant_build(own_site).bundle()
+
+
+def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(own_site: Site) -> None:
+    (own_site.shop.root / "own.patch").unlink()
+    with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: own\.patch is not there"):
+        variant_build(own_site).build()
+    assert own_site.built() == []
+
+
+def test_a_licence_that_is_not_there_is_told_before_hours_of_compiling(own_site: Site) -> None:
+    (own_site.shop.root / "LICENSE").unlink()
+    with pytest.raises(ConfigError, match=r"bundle\.licence: .*LICENSE is not a file"):
+        variant_build(own_site).build()
+    assert "artifact" not in own_site.built()
+
+
+def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(built: Site) -> None:
+    flagged(built, force=True, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy").build()
+    (request,) = built.engine.builds
+    assert (request.args["JOBS"], request.args["MEMORY_MIB"]) == ("7", "3072")
+    assert request.cache == "type=gha,scope=legacy"
+
+
+def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
+    """The heaviest unit, conv.cc.o, took 1,946 MiB (builder/farm/costs.tsv)."""
+    with pytest.raises(ValidationError) as refused:
+        flagged(site, memory=1900 << 20).build()
+    assert str(refused.value) == (
+        "--memory: 1900 MiB are too little for legacy: its heaviest unit took 1946 MiB when it was measured. "
+        "Give --memory 1946M or more, or leave it out."
+    )
+    assert site.engine.builds == []
+
+
+def leaves(site: Site, builder: str) -> None:
+    """Let ``builder`` go away after it has exported the libraries."""
+    export = site.engine.on_build
+
+    def build(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        export(request, on_line)
+        if request.builder == builder:
+            raise ToolMissingError(f"Builder {builder} went away", retry_after=0.0)
+
+    site.engine.on_build = build
+
+
+def test_a_package_is_made_on_another_builder_when_the_first_goes_away(site: Site) -> None:
+    leaves(site, "one")
+    made = flagged(site, builders=Builders(("one", "two"))).build()
+    assert made == (site.dist / PACKAGE, site.dist / THIN, site.dist / GZIPPED)
+    assert [(request.target, request.builder) for request in site.engine.builds] == [
+        ("artifact", "one"),
+        ("artifact", "two"),
+    ]
+    told = [line for line in site.reporter.lines if "compile" in line and not line.startswith("room ")]
+    assert told[:3] == [
+        "compile legacy on one",
+        "! one does not answer any more; two compiles now, with the objects in its own caches",
+        "compile legacy on two",
+    ]
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare"], "on this machine's engine"
+
+
+def test_a_builder_that_fails_leaves_nothing_half_made(site: Site) -> None:
+    leaves(site, "one")
+    site.engine.deaf.add("two")
+    with pytest.raises(ToolMissingError, match="one went away"):
+        flagged(site, builders=Builders(("one", "two"))).build()
+    assert (packages(site), sums(site), holds(site)) == ([], "", set())
+    assert {path.name for path in (site.dist / "legacy").iterdir()} <= {
+        "Dockerfile",
+        "runtime.Dockerfile",
+        "context",
+        "build.log",
+    }
+
+
+def test_how_long_other_machines_take_is_not_guessed(site: Site) -> None:
+    flagged(site, builders=Builders(("one",))).show_plan()
+    assert "on how many cores is not known here" in site.reporter.lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("names", "compiles", "knows_cores"),
+    [
+        ((), True, True),
+        (("default",), True, True),
+        (("default", "one"), True, False),
+        (("one",), False, False),
+    ],
+)
+def test_the_own_engine_is_counted_under_its_name_too(
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    compiles: bool,
+    knows_cores: bool,
+) -> None:
+    """Defect: with ``--builder default`` its disk and its cores were not counted."""
+    facts = replace(site.engine.facts(), folder=tmp_path)
+    monkeypatch.setattr(site.engine, "facts", lambda: facts)
+    build = flagged(site, builders=Builders(names))
+    assert ("compile" in {need.step for need in build.disk_needs()}) == compiles
+    assert (build.jobs() is not None) == knows_cores
+
+
+def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError):
+        variant_build(site).build()
+    site.compiles = (50, 52, 60, 61, 70)
+    variant_build(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_a_compile_that_failed_leaves_nothing_to_bundle(built: Site) -> None:
+    def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        raise CommandError("nvcc exited with 1")
+
+    built.engine.on_build = fail
+    with pytest.raises(CommandError):
+        variant_build(built, force=True).build()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        variant_build(built).bundle()
+
+
+def make_image(build: VariantBuild) -> object:
+    return build.image(ImageOptions())
+
+
+@pytest.mark.parametrize("verb", [VariantBuild.build, VariantBuild.check, VariantBuild.bundle, make_image])
+def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[VariantBuild], object]) -> None:
+    site.use(NoEngine())
+    with pytest.raises(ToolMissingError):
+        verb(variant_build(site))
+    assert site.store.asked == []
+    assert not site.dist.exists()
+
+
+def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: Path) -> None:
+    store = FolderCache(tmp_path / "store")
+    cached(site, into=store).compile(["50"])
+    cached(site, into=store).compile(["61", "70"])
+    held = {file.name: file.read_text() for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50": "of 50", "compiled61": "of 61", "compiled70": "of 70"}
+    assert f"{store.name}: 0 of 0 objects found, 2 new" in site.reporter.lines, "the second time"
+    assert packages(site) == []
+    cached(site, ahead=store).build()
+    *others, last = (build for build in site.engine.builds if build.target == "artifact")
+    assert len({build.args["ANEW"] for build in others}) == 2, "layers have no objects"
+    assert (last.args, [*last.sockets]) == ({}, ["compile-cache"])
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_an_architecture_is_compiled_under_the_name_that_ort_gives_it(site: Site, tmp_path: Path) -> None:
+    """From 1.23 on, ONNX Runtime's CMake replaces 90 by 90a; ``latest`` is widened by 10.3 and 12.1 then."""
+    options = BuildOptions(
+        plan_options=replace(WISHES, base="redist"),
+        caches=CompileCaches(into=FolderCache(tmp_path / "store")),
+    )
+    latest = VariantBuild(site.shop, site.shop.project.variants["latest"], options, site.reporter)
+    latest.compile(["89", "90", "103"])
+    assert site.engine.builds[-1].args["AHEAD"] == "89-90a-103"
+    with pytest.raises(ValidationError, match=r"for 75\. It has 89, 90, 100, 103, 120, 121\."):
+        latest.targets(["75"])
+
+
+def spread(site: Site, store: CompileCache) -> VariantBuild:
+    return flagged(site, caches=CompileCaches(into=store), builders=Builders(("one", "two")))
+
+
+def test_architectures_are_spread_over_builders(site: Site, tmp_path: Path) -> None:
+    together = threading.Barrier(3, timeout=10)
+    export = site.engine.on_build
+
+    def wait_for_the_others(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        together.wait()
+        export(request, on_line)
+
+    site.engine.on_build = wait_for_the_others
+    spread(site, FolderCache(tmp_path / "store")).compile(["50", "61", "70"])
+    on = {build.args["AHEAD"]: build.builder for build in site.engine.builds}
+    assert set(on) == {"50", "61", "70"}
+    assert sorted(map(str, on.values())) in (["one", "one", "two"], ["one", "two", "two"])
+    held = {file.name for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50", "compiled61", "compiled70"}
+    assert [path.name for path in (site.dist / "legacy").glob("ahead*")] == []
+
+
+def test_an_architecture_that_fails_is_named_and_the_others_are_kept(site: Site, tmp_path: Path) -> None:
+    export = site.engine.on_build
+
+    def fail_61(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if request.args["AHEAD"] == "61":
+            raise CommandError("nvcc exited with 1")
+        export(request, on_line)
+
+    site.engine.on_build = fail_61
+    with pytest.raises(VariantsFailedError, match=r"^legacy 61: nvcc exited with 1"):
+        spread(site, FolderCache(tmp_path / "store")).compile(["50", "61", "70"])
+    held = {file.name for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50", "compiled70"}
+
+
+def test_a_store_that_fails_or_gets_nothing_is_an_error(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BuilderError, match="file"):
+        cached(site, into=FolderCache(tmp_path / "file")).compile(["50"])
+    site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
+    with pytest.raises(CheckFailedError, match="ccache stored none of the compiled ones"):
+        cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
+
+
+def test_architectures_that_do_not_fit_are_not_compiled_ahead(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
+    with pytest.raises(DiskError, match=r"^legacy does not fit: about \S+ GB \(compiled 0\.3\) are needed"):
+        cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
+    assert site.engine.builds == []
+
+
+def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(site: Site) -> None:
+    with pytest.raises(ValidationError) as refused:
+        variant_build(site).compile(["75", "50", "90"])
+    assert str(refused.value) == "--arch: legacy is not compiled for 75, 90. It has 50, 52, 60, 61, 70."
+    cpu = site.shop.project.packages["cpu"]
+    with pytest.raises(NothingToDoError) as nothing:
+        VariantBuild(site.shop, cpu, BuildOptions(plan_options=WISHES), site.reporter).compile(["50"])
+    assert str(nothing.value).startswith("Nothing is compiled for cpu: onnxruntime==1.21.0 holds")
+    assert site.built() == []

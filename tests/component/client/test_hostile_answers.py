@@ -1,0 +1,163 @@
+"""Tests of servers that never come to the file, send wrong chunk sizes or forge lines of the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.client import cli
+from builder.formats.text import shown
+from tests.doubles import hostile
+from tests.doubles.hostile import FLOOD, floods, says
+from tests.doubles.release import FILES, Fault, Server, archive, digest, manifest_of, serving
+from tests.support.factories.archives import member
+from tests.support.factories.signed_release import Signed
+from tests.support.factories.signing import FIRST
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+LINE = b"X: y\r\n"
+
+ENDLESS: dict[str, Fault] = {
+    "100 Continue": floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "100 Continue with headers": floods(b"", b"HTTP/1.1 100 Continue\r\n" + LINE * 90 + b"\r\n"),
+    "trailers": floods(CHUNKED + b"1\r\nx\r\n0\r\n", LINE),
+    "chunk extensions": floods(CHUNKED, b"1;" + b"x" * 60_000 + b"\r\nx\r\n"),
+}
+
+WRONG: dict[str, Fault] = {
+    "-5": says(CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n"),
+    "-5 after bytes": says(CHUNKED + b"2\r\nhe\r\n-5\r\nllo\r\n0\r\n\r\n"),
+    "no number": says(CHUNKED + b"five\r\nhello\r\n0\r\n\r\n"),
+    "none": says(CHUNKED + b"\r\nhello\r\n0\r\n\r\n"),
+    "huge": says(CHUNKED + b"f" * 40 + b"\r\nhello\r\n0\r\n\r\n"),
+    "huge line": says(CHUNKED + b"5" * 70_000 + b"\r\nhello\r\n0\r\n\r\n"),
+}
+
+DOCUMENTS = ("index.json", "targets.json", "2.root.json", "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst")
+
+
+@pytest.fixture
+def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
+    monkeypatch.setattr(cli, "shipped", lambda name: FIRST)
+    return Signed(tmp_path)
+
+
+@pytest.fixture
+def server(signed: Signed) -> Iterator[Server]:
+    with serving(signed.folder) as running:
+        yield running
+
+
+def failed(signed: Signed, server: Server, *argv: str) -> str:
+    """Return the message of a command that ends with exit code 10 and one JSON document."""
+    assert signed.run(argv[0], f"{server.url}/index.json", "--json", *argv[1:]) == 10, signed.machine.err
+    error = json.loads(signed.machine.out)["error"]
+    assert error["code"] == 10
+    return str(error["message"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_what_is_not_the_file_has_an_end(signed: Signed, server: Server, document: str, kind: str) -> None:
+    """It is given up at once: a server that floods will flood again."""
+    server.always[document] = ENDLESS[kind]
+    assert failed(signed, server, "install").startswith("127.0.0.1 sends ")
+    (sent,) = server.flooded
+    assert sent < FLOOD
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("size", WRONG)
+def test_a_chunk_size_that_is_none_is_a_message(
+    signed: Signed, server: Server, document: str, size: str
+) -> None:
+    server.always[document] = WRONG[size]
+    assert document in failed(signed, server, "install")
+    assert sum(path == f"/{document}" for path, _ in server.requests) <= 6
+
+
+@pytest.mark.parametrize("flags", [[], ["--trust-unsigned"]])
+@pytest.mark.parametrize("kind", [*ENDLESS, "-5", "a body"])
+def test_self_update_has_the_same_limits(
+    signed: Signed, server: Server, tmp_path: Path, kind: str, flags: list[str]
+) -> None:
+    program = signed.machine.program = tmp_path / "ortpacks.pyz"
+    program.write_bytes(b"the old one")
+    (signed.folder / "ortpacks.pyz").write_bytes(b"the new one")
+    (signed.folder / "SHA256SUMS").write_text(f"{'0' * 64}  ortpacks.pyz\n")
+    signed.sign()
+    body = floods(b"HTTP/1.1 200 OK\r\n\r\n", b"x")
+    server.always["ortpacks.pyz"] = {**ENDLESS, **WRONG, "a body": body}[kind]
+    failed(signed, server, "self-update", *flags)
+    assert all(sent < FLOOD for sent in server.flooded)
+    assert program.read_bytes() == b"the old one"
+    assert {path.name for path in tmp_path.iterdir()} <= {"ortpacks.pyz", "release", "home"}
+
+
+def test_lines_that_come_slowly_are_no_progress(signed: Signed, server: Server) -> None:
+    """8 KiB a second of them is faster than the least that a file may take."""
+    signed.machine.tick = 1.0
+    server.always["index.json"] = ENDLESS["100 Continue"]
+    assert "bytes in 30 s" in failed(signed, server, "select")
+
+
+def test_the_body_of_a_redirect_is_not_read(signed: Signed, server: Server) -> None:
+    server.always["moved.json"] = floods(b"HTTP/1.1 302 Found\r\nLocation: /index.json\r\n\r\n", b"x")
+    assert signed.run("select", f"{server.url}/moved.json", "--trust-unsigned") == 0
+    assert server.flooded[0] < FLOOD
+
+
+FORGED = "x\n  Installed"
+"""A value whose second line looks like one of the client's own."""
+
+
+def named_in_the_index(signed: Signed, server: Server) -> None:
+    index = json.loads((signed.folder / "index.json").read_text())
+    index["packages"][1]["name"] = FORGED
+    (signed.folder / "index.json").write_text(json.dumps(index))
+    signed.sign()
+    server.always[DOCUMENTS[-1]] = WRONG["-5"]
+
+
+def named_in_the_manifest(signed: Signed, server: Server) -> None:
+    top = DOCUMENTS[-1].removesuffix(".tar.zst")
+    manifest = json.dumps({**manifest_of("legacy", FILES), "provider": FORGED}).encode()
+    content = archive([member(f"{top}/manifest.json", manifest)])
+    (signed.folder / DOCUMENTS[-1]).write_bytes(content)
+    index = json.loads((signed.folder / "index.json").read_text())
+    index["packages"][0].update(digest(content))
+    (signed.folder / "index.json").write_text(json.dumps(index))
+    signed.sign()
+
+
+def continued_header(signed: Signed, server: Server) -> None:
+    server.always[DOCUMENTS[-1]] = says(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n   Installed\r\n\r\nhello")
+
+
+@pytest.mark.parametrize("forge", [named_in_the_index, named_in_the_manifest, continued_header])
+def test_no_word_of_a_release_or_a_server_begins_a_line(
+    signed: Signed, server: Server, forge: Callable[[Signed, Server], None]
+) -> None:
+    forge(signed, server)
+    assert signed.run("install", f"{server.url}/index.json") in {7, 10}
+    told = shown(signed.machine.err)
+    assert "Installed" in told
+    assert [line for line in told.splitlines() if line.lstrip().startswith("Installed")] == []
+
+
+@pytest.mark.parametrize("size", [1, 16, 4096])
+def test_honest_chunks_of_any_size_are_taken(signed: Signed, server: Server, size: int) -> None:
+    """A body of 1-byte chunks has three bytes of lines for each byte."""
+
+    def chunks(handler: object, content: bytes) -> None:
+        parts = (content[begin : begin + size] for begin in range(0, len(content), size))
+        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+        hostile.says(CHUNKED + body + b"0\r\n\r\n")(handler, content)  # type: ignore[arg-type]
+
+    for path in signed.folder.iterdir():
+        server.always[path.name] = chunks
+    assert signed.run("install", f"{server.url}/index.json") == 0, signed.machine.err

@@ -1,0 +1,166 @@
+"""Tests of builds on several builders: which builder compiles a variant, and who continues when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.compile.builders import Builders, named_builders
+from builder.compile.stages import StageBuild
+from builder.errors import (
+    BuilderError,
+    CommandError,
+    DiskError,
+    ToolMissingError,
+    ValidationError,
+)
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
+
+GONE = ToolMissingError("Builder went away while building artifact.", retry_after=0.0)
+
+
+class Farm:
+    """Builders: ``seen`` lists those that were given work, ``failures`` has the error that each
+    of them raises."""
+
+    def __init__(self, *names: str, **failures: BuilderError) -> None:
+        self.builders = Builders(names)
+        self.engine = FakeEngine()
+        self.reporter = FakeReporter()
+        self.failures = failures
+        self.seen: list[str | None] = []
+
+    def compile(self, home: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        def work(means: StageBuild) -> None:
+            self.seen.append(means.builder)
+            meanwhile()
+            if means.builder in self.failures:
+                raise self.failures[means.builder]
+
+        store = FakeStore(Path())
+        self.builders.compile(work, home, StageBuild(engine=self.engine, store=store, reporter=self.reporter))
+
+
+def test_without_a_name_the_current_builder_compiles() -> None:
+    farm = Farm()
+    farm.compile(2, lambda: farm.compile(0))
+    assert farm.seen == [None, None]
+    assert not farm.builders
+
+
+def test_a_variant_comes_to_the_same_builder_again() -> None:
+    farm = Farm("one", "two")
+    for home in (0, 1, 2, 1):
+        farm.compile(home)
+    assert farm.seen == ["one", "two", "one", "two"]
+
+
+def test_of_several_at_once_each_takes_the_least_busy_builder() -> None:
+    farm = Farm("one", "two")
+    farm.compile(0, lambda: farm.compile(0, lambda: farm.compile(0)))
+    assert farm.seen == ["one", "two", "one"]
+    farm.compile(0)
+    assert farm.seen[-1] == "one", "nobody is busy any more"
+
+
+def test_a_builder_that_goes_away_hands_its_work_to_another_one() -> None:
+    farm = Farm("one", "two", one=GONE)
+    farm.compile(0)
+    farm.compile(0)
+    assert farm.seen == ["one", "two", "two"], "who has gone is not asked again"
+    said = "! one does not answer any more; two compiles now, with the objects in its own caches"
+    assert farm.reporter.lines == [said]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommandError("nvcc exited with 1"),
+        DiskError("no space left"),
+        ToolMissingError("pip is not on PATH"),
+    ],
+)
+def test_what_fails_for_another_reason_is_not_tried_again(error: BuilderError) -> None:
+    farm = Farm("one", "two", one=error)
+    with pytest.raises(type(error)):
+        farm.compile(0)
+    assert farm.seen == ["one"]
+
+
+def test_a_builder_that_does_not_answer_gets_no_work() -> None:
+    farm = Farm("one", "two", "three", one=GONE)
+    farm.engine.deaf.add("two")
+    farm.compile(0)
+    assert farm.seen == ["one", "three"]
+
+
+def test_where_no_other_answers_the_first_failure_is_the_error() -> None:
+    farm = Farm("one", "two", one=GONE)
+    farm.engine.deaf.add("two")
+    with pytest.raises(ToolMissingError) as caught:
+        farm.compile(0)
+    assert caught.value is GONE
+    assert farm.seen == ["one"]
+
+
+def test_work_is_handed_on_once() -> None:
+    farm = Farm("one", "two", "three", one=GONE, two=GONE, three=GONE)
+    with pytest.raises(ToolMissingError):
+        farm.compile(0)
+    assert farm.seen == ["one", "two"]
+
+
+LISTED = {"builder": ("default", "farm"), "context": ("default", "far", "away")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            {"builder": "fram", "context": None},
+            (
+                "--builder 'fram' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders."
+            ),
+        ),
+        (
+            {"builder": "farm,far", "context": "zzz"},
+            (
+                "--builder 'far' is none of default, farm. Did you mean farm? "
+                "`docker buildx ls` lists the builders.\n"
+                "--context 'zzz' is none of default, far, away. `docker context ls` lists the contexts."
+            ),
+        ),
+        (
+            {"builder": ",", "context": "far,"},
+            (
+                "--builder ',': a name is empty. Take out a comma, or write the name. "
+                "`docker buildx ls` lists the builders.\n"
+                "--context 'far,': a name is empty. Take out a comma, or write the name. "
+                "`docker context ls` lists the contexts."
+            ),
+        ),
+    ],
+)
+def test_unknown_names_are_told_with_those_there_are(flags: dict[str, str | None], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        named_builders(FakeEngine(listed=LISTED), flags)
+    assert str(caught.value) == said
+    assert caught.value.exit_code == 2
+
+
+def test_a_name_that_does_not_answer_is_told_before_anything_is_built() -> None:
+    engine = FakeEngine(listed=LISTED, deaf={"away"})
+    with pytest.raises(ToolMissingError, match="Builder away does not answer"):
+        named_builders(engine, {"builder": "farm", "context": "far,away"})
+
+
+def test_builders_and_contexts_compile_together_each_once() -> None:
+    farm = Farm()
+    flags = {"builder": "farm,farm", "context": "far"}
+    farm.builders = named_builders(FakeEngine(listed=LISTED), flags)
+    for home in range(3):
+        farm.compile(home)
+    assert farm.seen == ["farm", "far", "farm"]

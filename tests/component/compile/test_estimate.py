@@ -1,0 +1,206 @@
+"""Tests of the estimate of a plan's compile time. Sums are computed by hand from a small table of costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.compile.estimate import compile_work, estimate_lines, unit_seconds
+from builder.config.build_plan import NO_BASE, BuildPlan, widened
+from builder.config.variants import Origin, Variant
+from builder.facts.gpu.architectures import Arch
+from builder.farm import costs
+from builder.farm.costs import Cost
+from builder.formats.package_names import Host, Profile
+from tests.support.factories import packages
+
+_CUDA = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
+
+TABLE = {
+    f"{_CUDA}/core/providers/cuda/math/topk_impl_f64.cu.o": Cost(cpu=2600, architectures=3.5, peak=800),
+    f"{_CUDA}/core/providers/cuda/math/unary_elementwise_ops_impl.cu.o": Cost(
+        cpu=26, architectures=3.5, peak=9
+    ),
+    f"{_CUDA}/core/providers/cuda/nn/conv.cc.o": Cost(cpu=400, architectures=4, peak=1900),
+    f"{_CUDA}/core/providers/cuda/cuda_call.cc.o": Cost(cpu=50, architectures=4, peak=900),
+    f"{_CUDA}/core/providers/cuda/integer_gemm.cc.o": Cost(cpu=7, architectures=4, peak=900),
+    f"{_CUDA}/core/providers/cuda/tunable/util.cc.o": Cost(cpu=3, architectures=4, peak=900),
+    f"{_CUDA}/contrib_ops/cuda/bert/attention_softmax.cu.o": Cost(cpu=5200, architectures=3.5, peak=800),
+    "CMakeFiles/onnxruntime_providers_shared.dir/src/provider.cc.o": Cost(cpu=1, architectures=4, peak=9),
+    "_deps/protobuf-build/CMakeFiles/libprotobuf.dir/src/descriptor.cc.o": Cost(
+        cpu=100, architectures=4, peak=9
+    ),
+}
+
+HOST_UNIT = "CMakeFiles/onnxruntime_optimizer.dir/src/gelu_fusion.cc.o"
+
+LEAN = 2600 + 26 + 400 + 50 + 7 + 3 + 1 + 100
+
+MINIMAL = 26 + 50 + 3 + 1 + 100
+
+
+def planned(profile: Profile = Profile.LEAN, **changes: object) -> BuildPlan:
+    """Return a plan for five architectures, as many as the table's CUDA units were measured with."""
+    return packages.plan(profile=profile, **changes)
+
+
+def latest(base: str, version: str, *, widen: bool, profile: Profile = Profile.LEAN) -> BuildPlan:
+    sm = tuple(map(Arch.parse, ("89", "90", "100", "120")))
+    variant = Variant(name="latest", sm=sm, generations=(), widen=widen)
+    return planned(profile, variant=variant, base=base, ort_version=version)
+
+
+@pytest.mark.parametrize(
+    ("profile", "seconds"), [(Profile.LEAN, LEAN), (Profile.FULL, LEAN + 5200), (Profile.MINIMAL, MINIMAL)]
+)
+def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: float) -> None:
+    """``minimal`` has the provider's own folder, ``tunable`` without integer_gemm.cc, and one CUDA unit."""
+    assert compile_work(planned(profile), TABLE).total == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("unit", "work_of", "seconds"),
+    [
+        (
+            "bert/cutlass_fmha/fmha_sm80.cu",
+            3.5,
+            78.57,
+        ),  # one architecture, for the linker: 6 s of the host compiler and 1 of 3.5 parts of 254 s
+        ("bert/cutlass_fmha/fmha_sm50.cu", 3.5, 187.43),  # two PTX, four SASS: 6 s and 2.5 of 3.5 parts
+        ("bert/skip_layer_norm_impl.cu", 3.5, 260),
+    ],
+)
+def test_a_unit_takes_what_its_own_architectures_take(unit: str, work_of: float, seconds: float) -> None:
+    output = f"{_CUDA}/contrib_ops/cuda/{unit}.o"
+    table = {output: Cost(cpu=260, architectures=work_of, peak=9)}
+    assert compile_work(planned(Profile.FULL), table).total == pytest.approx(seconds, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [
+        ("flash_attention/flash_fwd_hdim64_fp16_sm80.cu", 6 + 100 * 1.25),  # one PTX, two SASS
+        ("cutlass_fmha/fmha_sm70.cu", 6 + 100),
+        ("cudnn_fmha/cudnn_flash_attention.cu", 106),  # by the C++ compiler, as it was measured
+        ("skip_layer_norm_impl.cu", 6 + 100 * 2.5),
+    ],
+)
+def test_ptx_that_architectures_share_is_counted_once(unit: str, seconds: float) -> None:
+    table = {f"{_CUDA}/contrib_ops/cuda/bert/{unit}.o": Cost(cpu=106, architectures=1, peak=9)}
+    full = latest("assembled", "1.21.0", widen=False, profile=Profile.FULL)
+    assert compile_work(full, table).total == pytest.approx(seconds)
+
+
+def test_units_that_are_left_out_take_nothing() -> None:
+    flash = f"{_CUDA}/contrib_ops/cuda/bert/flash_attention/flash_fwd_hdim64_fp16_sm80.cu.o"
+    assert unit_seconds(planned(Profile.FULL), {flash: Cost(cpu=106, architectures=1, peak=9)}) == {}
+
+
+def test_the_host_library_counts_where_it_is_compiled() -> None:
+    table = {**TABLE, HOST_UNIT: Cost(cpu=30, architectures=4, peak=9)}
+    assert compile_work(planned(), table).total == pytest.approx(LEAN)
+    assert compile_work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
+
+
+def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
+    """Of the 2,626 s for ``legacy``'s five architectures, 12 s are the host compiler's in two units.
+
+    These five count 3.5, since two of them are made from an older one's PTX. The units are compiled for 8.9
+    and 9.0 and, by ptxas, for two more, which count a quarter each: 2.5 architectures.
+    """
+    host = 400 + 50 + 7 + 3 + 1 + 100
+    assembled = compile_work(latest("assembled", "1.21.0", widen=False), TABLE).total
+    assert assembled == pytest.approx(host + 12 + 2614 * 2.5 / 3.5)
+    nvidia = compile_work(latest("nvidia", "1.21.0", widen=False), TABLE).total
+    assert nvidia == pytest.approx(host + 12 + 2614 * 4 / 3.5)
+
+
+@pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
+def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int, minutes: int) -> None:
+    """One job takes 3,187 s (53.1 min); the longest unit takes 2,600 s (43.3 min) with any number of jobs."""
+    assert compile_work(planned(), TABLE).minutes(jobs) == minutes
+
+
+def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -> None:
+    (line,) = estimate_lines(planned(Profile.FULL), TABLE, 2)
+    assert line == (
+        "time     about 87 min with 2 jobs (8,400 CPU s); --profile lean takes about 44 min and "
+        "cannot run transformer models at the default optimisation level"
+    )
+
+
+@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
+def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
+    (line,) = estimate_lines(planned(profile), TABLE, 2)
+    assert "--profile" not in line
+
+
+@pytest.mark.parametrize(
+    ("host", "jobs", "told"),
+    [
+        (
+            Host.SOURCE,
+            2,
+            "about 44 min with 2 jobs (3,200 CPU s without the host library, whose cost was not measured)",
+        ),
+        (Host.WHEEL, None, "about 3,200 CPU s; on how many cores is not known here"),
+    ],
+)
+def test_what_is_not_known_is_said_to_be_left_out(host: Host, jobs: int | None, told: str) -> None:
+    assert list(estimate_lines(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
+
+
+def test_where_nothing_is_compiled_nothing_is_told() -> None:
+    assert list(estimate_lines(packages.official(), TABLE, 2)) == []
+
+
+def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
+    """Two architectures join four.
+
+    Of 2,626 s for the weight 3.5, 12 s are the host compiler's: 747 s per architecture.
+    """
+    lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, 2))
+    assert lines[1:] == [
+        "widen    --widen adds sm_103, sm_121: about 1,500 CPU s and 100 MB in the CUDA provider more"
+    ]
+
+
+def test_what_widening_costs_is_told_where_it_is_done() -> None:
+    lines = list(estimate_lines(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, 2))
+    assert lines[1:] == ["widen    sm_103, sm_121: about 1,500 CPU s and 100 MB in the CUDA provider of it"]
+
+
+def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
+    """The expected value is a row of docs/builds.md: ``legacy``, full, cold, 2026-11-24, 4,253 CPU s.
+
+    Less 51 CPU s of 34 empty units that it compiled (measured on 2026-11-26), and less 0.59 for each of 121
+    CUDA units, which pieces took more then (docs/decisions/0009-pieces.md).
+    """
+    shipped = costs.read(root / "builder/farm/costs.tsv")
+    took = 4253 - 51 - 0.59 * 121
+    assert compile_work(planned(Profile.FULL), shipped).total == pytest.approx(took, rel=0.05)
+
+
+def test_the_shipped_table_comes_to_what_the_cold_minimal_build_took(root: Path) -> None:
+    """The expected values are a row of docs/builds.md: ``legacy``, minimal, cold, 2026-11-26: 323 units, 356
+    CPU s, 183 s with 2 jobs."""
+    shipped = costs.read(root / "builder/farm/costs.tsv")
+    units = unit_seconds(planned(Profile.MINIMAL), shipped)
+    assert len(units) == 323
+    assert sum(units.values()) == pytest.approx(356, rel=0.05)
+    assert compile_work(planned(Profile.MINIMAL), shipped).minutes(2) == pytest.approx(183 / 60, rel=0.15)
+
+
+def test_the_shipped_table_gives_lean_its_share_of_full(root: Path) -> None:
+    """The expected share is that of two builds of ``legacy`` on one machine: 3,079 of 6,131 CPU s
+    (docs/scaling.md has the first; in the second, 300 of 813 units came from ccache)."""
+    shipped = costs.read(root / "builder/farm/costs.tsv")
+    lean, full = (compile_work(planned(profile), shipped).total for profile in (Profile.LEAN, Profile.FULL))
+    assert lean / full == pytest.approx(3079 / 6131, rel=0.15)
+
+
+def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
+    assert compile_work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0
+    assert compile_work(replace(planned(), origin=Origin.WHEEL, base=NO_BASE), TABLE).total == 0

@@ -1,0 +1,83 @@
+"""Tests of a compile cache whose objects carry a code: those of others are not used."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
+from builder.errors import IntegrityError, ValidationError
+from builder.io.wiring import COMPILE_CACHE_KEY
+from tests.component.compile.test_compile_cache import KEY, ccache
+from tests.support.fakes.ports import FakeReporter
+
+OURS, OTHER = "4f1c0c6e2b7a9d35", "a key of somebody else"
+
+
+def sealed(folder: Path, key: str = OURS) -> CompileCache:
+    return compile_cache(str(folder), "--compile-cache", {COMPILE_CACHE_KEY: key})
+
+
+def test_objects_come_back_to_those_who_have_the_key(tmp_path: Path) -> None:
+    sealed(tmp_path).put(KEY, b"made")
+    assert (sealed(tmp_path).get(KEY), sealed(tmp_path).has(KEY)) == (b"made", True)
+    assert (sealed(tmp_path).get("cd/efghijklmnop"), sealed(tmp_path).has("cd/efghijklmnop")) == (None, False)
+    code = hmac.new(OURS.encode(), f"{KEY}\nmade".encode(), "sha256").digest()
+    assert (tmp_path / KEY).read_bytes() == code + b"made"
+
+
+def by_another_key(folder: Path) -> None:
+    sealed(folder, OTHER).put(KEY, b"false")
+
+
+def without_a_key(folder: Path) -> None:
+    compile_cache(str(folder), "--compile-cache", {}).put(KEY, b"false")
+
+
+def from_another_name(folder: Path) -> None:
+    sealed(folder).put("cd/efghijklmnop", b"false")
+    (folder / KEY).parent.mkdir()
+    (folder / "cd/efghijklmnop").rename(folder / KEY)
+
+
+def changed(folder: Path) -> None:
+    sealed(folder).put(KEY, b"made")
+    file = folder / KEY
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+
+
+def emptied(folder: Path) -> None:
+    (folder / KEY).parent.mkdir()
+    (folder / KEY).touch()
+
+
+@pytest.mark.parametrize("poison", [by_another_key, without_a_key, from_another_name, changed, emptied])
+def test_an_object_of_another_is_not_used_and_told_once(
+    tmp_path: Path, poison: Callable[[Path], None]
+) -> None:
+    poison(tmp_path)
+    with pytest.raises(IntegrityError, match=f"{KEY} was not stored with the key in {COMPILE_CACHE_KEY}"):
+        sealed(tmp_path).get(KEY)
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=sealed(tmp_path)), reporter) as one:
+        assert [one.ask("GET", KEY), one.ask("GET", KEY)] == [(404, b"")] * 2
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert warned.endswith("The build goes on without it.")
+
+
+@pytest.mark.parametrize("key", [OURS[1:], ""], ids=["short", "of a file that is not there"])
+def test_a_key_that_could_be_guessed_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(
+        ValidationError, match=rf"{COMPILE_CACHE_KEY} has fewer than 16 characters.*openssl rand -hex 32"
+    ):
+        sealed(tmp_path, key)
+
+
+def test_a_key_may_be_of_any_bytes(tmp_path: Path) -> None:
+    key = os.fsdecode(b"\xff\xfe" * 8)
+    sealed(tmp_path, key).put(KEY, b"made")
+    assert sealed(tmp_path, key).get(KEY) == b"made"

@@ -1,0 +1,308 @@
+"""Tests of the order of units and of a whole run, with the real Ninja and shell commands as compilers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.farm import costs, drive, freshen, pool, status
+from builder.farm.costs import Cost
+from builder.farm.ninja import costliest_first
+from tests.support import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
+
+NINJA = """\
+ninja_required_version = 1.5
+
+rule CXX_COMPILER__p_unscanned_Release
+  command = sh compile $in -o $out
+  description = Building CXX object $out
+
+rule CUDA_COMPILER__p_unscanned_Release
+  command = sh compile $in -o $out
+  description = Building CUDA object $out
+
+rule CXX_SHARED_LIBRARY_LINKER__p_Release
+  command = cat $in >$out
+  description = Linking CXX shared library $out
+
+build d/a.cc.o: CXX_COMPILER__p_unscanned_Release a.cc
+
+build d/b.cc.o: CXX_COMPILER__p_unscanned_Release b.cc
+
+build d/c.cu.o: CUDA_COMPILER__p_unscanned_Release c.cu
+
+build d/d.cu.o: CUDA_COMPILER__p_unscanned_Release d.cu
+
+build libp.so: CXX_SHARED_LIBRARY_LINKER__p_Release d/a.cc.o d/b.cc.o d/c.cu.o d/d.cu.o
+
+build p: phony libp.so
+
+build other.o: CXX_COMPILER__p_unscanned_Release a.cc
+"""
+
+COMPILE = """\
+echo "compiling $1"
+if grep -q broken "$1"; then echo "$1: error: it is broken" >&2; exit 1; fi
+cp "$1" "$3"
+echo "1000 2000 1500 524288 0 $3" >>units.log
+"""
+
+SOURCES = ("a.cc", "b.cc", "c.cu", "d.cu")
+
+COSTS = {"d/a.cc.o": 2.0, "d/b.cc.o": 9.0, "d/c.cu.o": 5.0, "d/d.cu.o": 70.0}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in SOURCES:
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "build.ninja").write_text(NINJA)
+    (tmp_path / "compile").write_text(COMPILE)
+    (tmp_path / "parts.tsv").write_text("")
+    measured = {output: Cost(cpu=cpu, architectures=1, peak=100) for output, cpu in COSTS.items()}
+    costs.write(tmp_path / "measured.tsv", measured)
+    return tmp_path
+
+
+def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
+    return argparse.Namespace(
+        tree=tree,
+        pool=tree / "pool",
+        shared=tree / "no-socket",
+        name="p",
+        jobs=jobs,
+        memory=8192,
+        architectures=1,
+        parts=tree / "parts.tsv",
+        learned=tree / "learned.tsv",
+        measured=tree / "measured.tsv",
+        record=tree / "record.json",
+        only_cuda=False,
+        targets=["p"],
+    )
+
+
+def built(text: str) -> list[str]:
+    """Return the units that Ninja reports as built, in order."""
+    lines = (line for line in text.splitlines() if "] Building" in line)
+    return [line.rpartition("/")[2].removesuffix(".o") for line in lines]
+
+
+def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None:
+    """``order`` relies on Ninja's order. Ninja 1.12 and newer first considers which edges wait for a unit."""
+    text = costliest_first(NINJA, lambda output: COSTS.get(output, 0.0))
+    (tree / "build.ninja").write_text(text)
+    done = subprocess.run(["ninja", "-j1", "p"], cwd=tree, capture_output=True, text=True, check=True)
+    assert built(done.stdout) == ["d.cu", "b.cc", "c.cu", "a.cc"]
+    assert (tree / "libp.so").read_text() == "a.cc\nb.cc\nc.cu\nd.cu\n", "linked as before"
+
+
+def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert built(said) == ["d.cu", "b.cc", "c.cu", "a.cc"]
+    assert said.startswith("ortpacks: 4 units to compile, 1 at a time, about 1 min left\n")
+    record = json.loads((tree / "record.json").read_text())
+    assert (record["units"], record["compilations"], record["cpu_s"], record["jobs"]) == (4, 4, 6.0, 1)
+    assert costs.read(tree / "learned.tsv")["d/d.cu.o"].cpu == pytest.approx(70.0), "1.5 s are a cache hit"
+    assert costs.read(tree / "learned.tsv")["d/a.cc.o"].cpu == pytest.approx(1.5), "the newest"
+
+
+def test_the_time_left_follows_the_unit_log_while_it_grows(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each unit takes 600 CPU s and 1,200 s; lines that an earlier run appended are not counted."""
+    hit = "echo direct_cache_hit >>ccache-stats.log\n"
+    slow = hit + 'test "$1" = b.cc && sleep 3\n' + COMPILE.replace("1000 2000 1500", "0 1200000 600000")
+    (tree / "compile").write_text(slow)
+    (tree / "units.log").write_text("0 60000 600000 1 0 d/d.cu.o\n")
+    (tree / "ccache-stats.log").write_text("direct_cache_hit\n")
+    equal = {one: Cost(cpu=600.0, architectures=1, peak=1) for one in COSTS}
+    last = {"d/b.cc.o": Cost(cpu=599.0, architectures=1, peak=1)}
+    costs.write(tree / "learned.tsv", equal | last)
+    drive.main(options(tree))
+    said = capfd.readouterr().out.splitlines()
+    assert said[0] == "ortpacks: 4 units to compile, 1 at a time, about 40 min left"
+    seen = [status.read(line) for line in said if line.startswith(status.MARK)][-1]
+    assert (seen.done, seen.total, seen.share, seen.minutes, seen.cached) == (3, 4, 0.75, 20, 4)
+
+
+def test_what_was_learned_goes_before_what_was_measured(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    costs.write(tree / "learned.tsv", {"d/a.cc.o": Cost(cpu=500.0, architectures=1, peak=1)})
+    drive.main(options(tree))
+    assert built(capfd.readouterr().out) == ["a.cc", "d.cu", "b.cc", "c.cu"]
+
+
+def test_nothing_to_do_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    drive.main(options(tree))
+    capfd.readouterr()
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("ortpacks: 0 units to compile, 1 at a time\n")
+    assert built(said) == []
+
+
+def test_a_clock_that_was_set_back_leaves_no_old_object(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The tree is as after a build with a clock five hours ahead, by its files' and the log's times."""
+    ninja = ["ninja", "-C", str(tree), "p"]
+    freshen.main(tree, tree / "sources.json")
+    subprocess.run(ninja, check=True)
+    ahead = time.time_ns() + 5 * 3600 * 10**9
+    log = tree / ".ninja_log"
+    log.write_text(re.sub(r"^(\d+\t\d+)\t\d+", rf"\1\t{ahead}", log.read_text(), flags=re.MULTILINE))
+    for made in (*tree.glob("d/*.o"), tree / "libp.so", log):
+        os.utime(made, ns=(ahead, ahead))
+    capfd.readouterr()
+    subprocess.run(ninja, check=True)
+    assert built(capfd.readouterr().out) == []
+    (tree / "c.cu").write_text("new\n")
+    freshen.main(tree, tree / "sources.json")
+    subprocess.run(ninja, check=True)
+    assert built(capfd.readouterr().out) == ["c.cu"]
+    assert "new" in (tree / "libp.so").read_text()
+
+
+def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    costs.write(tree / "learned.tsv", {"d/d.cu.o": Cost(cpu=70.0, architectures=1, peak=1025)})
+    few = options(tree, jobs=2)
+    few.memory = 1024
+    assert drive.main(few) == 0
+    said = capfd.readouterr().out
+    assert "ortpacks: d/d.cu.o takes 1025 MiB, more than is available: it waits until no other runs\n" in said
+    assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
+
+
+@pytest.mark.parametrize(("there", "left"), [(5120, 4096), (1087, 64), (500, 64)])
+def test_less_memory_than_was_asked_for_is_told(
+    tree: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, there: int, left: int
+) -> None:
+    monkeypatch.setattr(drive, "available_memory", lambda: there << 20)  # of which a GiB is left free
+    much = options(tree)
+    much.memory = 8192
+    drive.main(much)
+    free = f"all compilers together have {left} MiB, and not the 8192 MiB of --memory: no more is free\n"
+    assert f"ortpacks: {free}" in capfd.readouterr().out
+
+
+def test_memory_that_another_build_has_set_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    much = options(tree)
+    much.memory = 1024
+    with pool.joined(much.pool, "other", 512):
+        drive.main(much)
+    other = "have 512 MiB, and not the 1024 MiB of --memory: a build that runs already set them\n"
+    assert other in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [512, 0])
+def test_memory_that_is_free_is_not_told(tree: Path, capfd: pytest.CaptureFixture[str], asked: int) -> None:
+    enough = options(tree)
+    enough.memory = asked
+    drive.main(enough)
+    assert "of --memory" not in capfd.readouterr().out
+
+
+def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("d.cu", "b.cc"):
+        (tree / name).write_text("broken\n")
+    assert drive.main(options(tree, jobs=2)) == 1
+    said = capfd.readouterr().out
+    assert (tree / "d/a.cc.o").exists()
+    assert (tree / "d/c.cu.o").exists()
+    assert not (tree / "libp.so").exists()
+    told = said.splitlines()[-9:]
+    assert sorted(told[:8:4]) == ["FAILED d/b.cc.o", "FAILED d/d.cu.o"]
+    at = told.index("FAILED d/d.cu.o")
+    assert told[at + 1 : at + 4] == [
+        "sh compile d.cu -o d/d.cu.o",
+        "compiling d.cu",
+        "d.cu: error: it is broken",
+    ]
+    assert told[8] == "ortpacks: 2 of the units failed; all others are finished and kept for the next run"
+
+
+def test_the_next_run_does_what_failed_and_nothing_else(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "d.cu").write_text("broken\n")
+    drive.main(options(tree))
+    (tree / "d.cu").write_text("d.cu\n")
+    capfd.readouterr()
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("ortpacks: 1 units to compile")
+    assert built(said) == ["d.cu"]
+    record = json.loads((tree / "record.json").read_text())
+    assert (record["units"], record["compilations"]) == (4, 4)
+
+
+def test_the_program_is_run_as_the_build_container_does(tree: Path) -> None:
+    """0 jobs are one for each core, and 0 MiB are what is free of the machine's memory."""
+    flags = f"--tree . --jobs 0 --memory 0 --architectures 5 --parts parts.tsv --pool {tree}/pool"
+    flags += " --shared none --name p --learned learned.tsv --measured measured.tsv --record record.json p"
+    done = subprocess.run(
+        ["python3", "-m", "builder.farm.drive", *flags.split()],
+        cwd=tree,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"4 units to compile, {len(os.sched_getaffinity(0))} at a time" in done.stdout
+    assert int((tree / "pool/budget").read_text()) > 1024
+    assert (tree / "libp.so").exists()
+
+
+def test_units_that_are_out_of_date_claim_what_they_took_too(tree: Path) -> None:
+    given = options(tree)
+    given.architectures = 2
+    drive.main(given)
+    drive.main(given)
+    claims = (tree / "claims.tsv").read_text().splitlines()
+    assert sorted(line.split("\t")[0] for line in claims) == sorted(COSTS)
+    common = {output: int(number) for output, *_, number in (line.split("\t") for line in claims)}
+    assert common == {output: int(not output.endswith(".cu.o")) for output in COSTS}
+
+
+def test_a_unit_that_was_found_in_part_teaches_nothing(tree: Path) -> None:
+    given = options(tree)
+    known = drive.learn(given, tree / "units.log", lambda _: 1)
+    (tree / "units.log").write_text("0 9000 9000 1024 0 part.cu.o\n0 9000 9000 1024 0 whole.cu.o\n")
+    (tree / "ccache-pieces.log").write_text("# part.cu.o.pieces/host.ii\ndirect_cache_hit\n")
+    assert drive.learn(given, tree / "units.log", lambda _: 1).keys() - known.keys() == {"whole.cu.o"}
+
+
+def test_two_builds_learn_at_once(tree: Path) -> None:
+    """Both builds write the shared table many times, and neither may lose the other's units."""
+    script = (
+        "import sys; from pathlib import Path; from argparse import Namespace\n"
+        "from builder.farm import drive\n"
+        "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
+        "given = Namespace(measured=folder / 'none.tsv', learned=folder / 'learned.tsv')\n"
+        "for at in range(150):\n"
+        "    (folder / f'{name}.log').write_text(f'0 1000 {1000 + at} 1024 0 {name}{at}.o\\n')\n"
+        "    drive.learn(given, folder / f'{name}.log', lambda _: 1)\n"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", script, tree, name], cwd=ROOT, stderr=subprocess.DEVNULL)
+        for name in "ab"
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert len(costs.read(tree / "learned.tsv")) == 300

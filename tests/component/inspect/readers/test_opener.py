@@ -1,0 +1,636 @@
+"""Tests of files, folders, archives and URLs that hold libraries, and of the ways in which they
+can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import struct
+import subprocess
+import tarfile
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from backports.zstd import compress
+
+from builder.errors import (
+    BuilderError,
+    DiskError,
+    IntegrityError,
+    NothingToDoError,
+    TransferError,
+    ValidationError,
+)
+from builder.inspect.archives import Scratch
+from builder.inspect.opener import Opener, shown
+from builder.io.archive.split import split_archive
+from builder.io.transfer import HttpTransfer
+from tests.doubles.fileserver import FileServer, serve
+from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
+from tests.support.factories.archives_of_objects import ar
+from tests.support.factories.binaries import sass
+from tests.support.fakes.ports import FakeReporter
+from tests.support.opened import LIBRARY, OTHER, Holds, Refuses, found
+
+FATBIN = sass(90)
+
+TREE = {
+    "lib/libone.so": LIBRARY,
+    "lib/libtwo.so.1.2": OTHER,
+    "lib/plugin": OTHER + b"plugin",
+    "lib/empty.so": b"",
+    "lib/text.so.6": b"INPUT(-lone)\n",
+    "kernels/all.fatbin": FATBIN,
+    "README": b"text",
+    "etc/ld.so.conf": b"include x\n",
+    "etc/nothing": b"",
+}
+
+WANTED = {name: data for name, data in TREE.items() if name.startswith(("lib/", "kernels/"))}
+
+EXBIBYTE = 1 << 60
+
+
+@pytest.fixture
+def tree(work: Path) -> Path:
+    """Write a folder with libraries of every kind, links, and other files; return its path."""
+    folder = work / "tree"
+    for name, data in TREE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "lib/libone.so.1").symlink_to("libone.so")
+    (folder / "lib/libaway.so").symlink_to("/etc/passwd")
+    (folder / "away").symlink_to("/usr/lib")
+    return folder
+
+
+def said(opener: Opener, source: Path | str, kind: type[BuilderError]) -> str:
+    with pytest.raises(kind) as caught:
+        found(opener, source)
+    assert type(caught.value) is kind or kind is TransferError
+    return str(caught.value)
+
+
+def packed(folder: Path, target: Path, *options: str) -> Path:
+    """Pack ``folder`` with GNU tar and its compressors; return ``target``."""
+    subprocess.run(["tar", *options, "-cf", target, "-C", folder, "."], check=True)
+    return target
+
+
+def test_a_folder_is_its_libraries_by_magic_or_by_name(opener: Opener, tree: Path) -> None:
+    """A link to a library of the folder adds none; a link to a file outside the folder adds one."""
+    assert found(opener, tree) == {**WANTED, "lib/libaway.so": Path("/etc/passwd").read_bytes()}
+
+
+def linked(work: Path, links: dict[str, str]) -> Path:
+    """Write a folder with one library, a text and the links, and a library next to it; return the
+    folder's path."""
+    folder = work / "linked"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "liba.so.1").write_bytes(LIBRARY)
+    (folder / "README").write_bytes(b"text")
+    (work / "outside").write_bytes(OTHER)
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def shown_links(opener: Opener, folder: Path) -> list[str]:
+    with opener.files(str(folder)) as held:
+        return [name for name, path in held.libraries if path.is_symlink()]
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [
+        ({"liba.so": "liba.so.1", "libb.so": "liba.so", "sub/libc.so": "../liba.so.1"}, []),
+        ({"liba.so": "../linked/liba.so.1"}, []),
+        ({"libx.so.9": "../outside", "libgone.so.9": "libgone.so.9.1"}, ["libgone.so.9", "libx.so.9"]),
+        ({"libx.so": "libx.so.9", "libx.so.9": "../outside"}, ["libx.so"]),
+        ({"libloop.so": "libloop.so", "libgone.so": "gone"}, ["libgone.so", "libloop.so"]),
+        ({"libtext.so": "README"}, ["libtext.so"]),
+        ({"libfolder.so": "sub", "libnull.so": "/dev/null"}, ["libfolder.so", "libnull.so"]),
+        ({"tool": "../outside", "gone": "gone.py"}, []),
+    ],
+)
+def test_a_link_is_shown_unless_its_file_is(
+    opener: Opener, work: Path, links: dict[str, str], told: list[str]
+) -> None:
+    assert shown_links(opener, linked(work, links)) == told
+
+
+def test_a_folder_with_nothing_but_a_dangling_link_is_not_empty(opener: Opener, work: Path) -> None:
+    (work / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+    assert shown_links(opener, work) == ["libcudnn.so.9"]
+
+
+def test_a_file_outside_is_read_under_its_links_name(opener: Opener, work: Path) -> None:
+    folder = linked(work, {"libx.so.9": "../outside"})
+    assert found(opener, folder) == {"liba.so.1": LIBRARY, "libx.so.9": OTHER}
+
+
+def test_an_empty_word_is_not_this_folder(opener: Opener) -> None:
+    assert said(opener, "", ValidationError).startswith("'' is neither a file nor a folder.")
+
+
+@pytest.mark.parametrize("name", ["lib/libone.so", "lib/plugin", "kernels/all.fatbin", "lib/empty.so"])
+def test_a_file_by_itself_is_shown_by_its_name(opener: Opener, tree: Path, name: str) -> None:
+    assert found(opener, tree / name) == {Path(name).name: TREE[name]}
+
+
+def test_a_link_that_is_named_is_followed(opener: Opener, tree: Path) -> None:
+    assert found(opener, tree / "lib/libone.so.1") == {"libone.so.1": LIBRARY}
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("x.tar", "--format=gnu"),
+        ("x.tar", "--format=v7"),
+        ("x.tar", "--format=posix"),
+        ("x.tar.gz", "--gzip"),
+        ("x.tgz", "--gzip"),
+        ("x.tar.zst", "--zstd"),
+        ("x.tar.bz2", "--bzip2"),
+        ("x.tar.xz", "--xz"),
+        ("name-says-nothing", "--zstd"),
+    ],
+)
+def test_a_tar_of_any_compression_and_layout(
+    opener: Opener, tree: Path, work: Path, name: str, option: str
+) -> None:
+    assert found(opener, packed(tree, work / name, option)) == WANTED
+
+
+@pytest.mark.parametrize("name", ["x.whl", "x.zip", "x.nupkg"])
+def test_a_zip_under_any_name(opener: Opener, tree: Path, work: Path, name: str) -> None:
+    subprocess.run(["zip", "-qry", work / "x.zip", "."], cwd=tree, check=True)
+    (work / "x.zip").rename(work / name)
+    assert found(opener, work / name) == WANTED
+
+
+def test_only_libraries_are_written(opener: Opener, work: Path, tmp_path: Path) -> None:
+    (work / "big.tar").write_bytes(files({"data.bin": b"x" * 4_000_000, "lib.so": LIBRARY}))
+    with opener.files(str(work / "big.tar")) as held:
+        written = [path for path in (tmp_path / "dist").rglob("*") if path.is_file()]
+        assert [path.stat().st_size for path in written] == [len(LIBRARY)]
+        assert [path for _, path in held.libraries] == written
+
+
+def test_a_top_folder_named_like_the_archive_is_left_out(opener: Opener, work: Path) -> None:
+    data = files({"app-1.0/lib/a.so": LIBRARY, "app-1.0/README": b""})
+    (work / "app-1.0.tar.gz").write_bytes(gzip.compress(data))
+    (work / "other.tar").write_bytes(data)
+    assert list(found(opener, work / "app-1.0.tar.gz")) == ["lib/a.so"]
+    assert list(found(opener, work / "other.tar")) == ["app-1.0/lib/a.so"]
+
+
+def test_links_in_a_tar_are_second_names(holds: Holds) -> None:
+    members = [
+        member("lib/a.so.1", LIBRARY),
+        member("lib/a.so", type=tarfile.SYMTYPE, linkname="a.so.1"),
+        member("lib/b.so", type=tarfile.LNKTYPE, linkname="./lib/a.so.1"),
+        member("lib/passwd.so", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("copy/a.so", type=tarfile.LNKTYPE, linkname="lib/a.so"),  # as ``cp -al`` copies a link
+        member("copy/again.so", type=tarfile.LNKTYPE, linkname="copy/a.so"),
+    ]
+    assert holds(tar(*members)) == {"lib/a.so.1": LIBRARY}
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../etc/passwd", "gone.so", "README"])
+def test_a_hard_link_to_what_the_tar_does_not_hold_is_told(refuses: Refuses, target: str) -> None:
+    members = [member("README", b"text"), member("a.so", type=tarfile.LNKTYPE, linkname=target)]
+    assert "app.tar: a.so is a hard link to " in refuses(tar(*members))
+
+
+@pytest.mark.parametrize("pack", [files, zipped])
+def test_names_that_lead_outside_are_only_shown(
+    holds: Holds, pack: Callable[[Mapping[str, bytes]], bytes]
+) -> None:
+    names = ["../../x.so", "/abs/y.so", "a/../../z.so"]
+    assert sorted(holds(pack(dict.fromkeys(names, LIBRARY)))) == ["../../x.so", "a/../../z.so", "abs/y.so"]
+
+
+def test_a_name_twice_is_what_unpacking_leaves(opener: Opener, work: Path) -> None:
+    again = [member("a.so", LIBRARY), member("./a.so", OTHER), member("b.so", LIBRARY)]
+    gone = member("b.so", type=tarfile.SYMTYPE, linkname="a.so")
+    (work / "x.tar").write_bytes(tar(*again, gone))
+    assert found(opener, work / "x.tar") == {"a.so": OTHER}
+    with zipfile.ZipFile(work / "x.zip", "w") as archive:
+        archive.writestr("a.so", LIBRARY)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.so", OTHER)
+    assert found(opener, work / "x.zip") == {"a.so": OTHER}
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_devices_are_no_libraries(holds: Holds, kind: bytes) -> None:
+    assert holds(tar(member("dev/a.so", type=kind), member("b.so", LIBRARY))) == {"b.so": LIBRARY}
+
+
+def test_a_member_of_a_kind_that_nobody_knows_is_a_file(opener: Opener, work: Path) -> None:
+    (work / "x.tar").write_bytes(tar(member("a.so", LIBRARY, type=b"Z")))
+    subprocess.run(["tar", "-xf", work / "x.tar", "-C", work], check=True, stderr=subprocess.DEVNULL)
+    assert found(opener, work / "x.tar") == {"a.so": (work / "a.so").read_bytes()}
+
+
+def test_names_are_shown_without_what_a_terminal_would_obey(holds: Holds) -> None:
+    odd = files({"\x1b[2Ja\nb.so": LIBRARY, "caf\udce9.so": LIBRARY, "é.so": OTHER})
+    assert sorted(holds(odd)) == ["\\x1b[2Ja\\nb.so", "caf\\udce9.so", "é.so"]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_sparse_library_is_whole(opener: Opener, work: Path, compressed: bool) -> None:
+    folder = work / "sparse"
+    folder.mkdir()
+    with (folder / "a.so").open("wb") as file:
+        file.write(LIBRARY)
+        file.seek(5_000_000)
+        file.write(b"end")
+    for layout in ("--format=gnu", "--format=posix"):
+        options = ("--sparse", layout, *(["--gzip"] if compressed else []))
+        archive = packed(folder, work / "x.tar", *options)
+        assert archive.stat().st_size < 1_000_000
+        assert found(opener, archive) == {"a.so": (folder / "a.so").read_bytes()}
+
+
+def oversized(name: str) -> bytes:
+    return tar(member(name, LIBRARY, size=len(LIBRARY) + 9999), end=b"")
+
+
+def header(name: str, kind: bytes, place: int, data: bytes) -> bytes:
+    """Return a tar header with ``data`` at ``place`` and a correct checksum."""
+    made = bytearray(member(name, type=kind)[0].tobuf(tarfile.GNU_FORMAT))
+    made[place : place + len(data)] = data
+    made[148:156] = b"        "
+    made[148:156] = b"%06o\0 " % sum(made)
+    return bytes(made)
+
+
+def below_zero(name: str, size: int) -> bytes:
+    """Return a tar with a member whose size is in base 256, which may be negative."""
+    told = size.to_bytes(12, "big", signed=True)
+    return files({"README": b"text"})[:1024] + header(name, tarfile.REGTYPE, 124, told) + bytes(2048)
+
+
+def around_in_a_circle() -> bytes:
+    """Return a tar whose second member's pax size makes it end where its own header begins."""
+    first = files({"README": b"text"})[:1024]
+    return first + pax_tar({"size": "-1536"}, "a.txt", b"text")
+
+
+def broken_header() -> bytes:
+    data = bytearray(files({"a.so": LIBRARY, "b.so": OTHER}))
+    second = 512 + len(LIBRARY) + -len(LIBRARY) % 512
+    data[second] ^= 0xFF
+    return bytes(data)
+
+
+LIES = {
+    "past-the-end": oversized("a.so"),
+    "past-the-end-of-no-library": oversized("a.txt"),
+    "exbibytes": tar(member("a.txt", LIBRARY, size=EXBIBYTE << 20)),
+    "exbibytes-to-skip": tar(member("a.txt", bytes(99_999), size=EXBIBYTE << 20)),
+    "below-zero": below_zero("a.so", -256),
+    "below-zero-no-library": below_zero("a.txt", -1536),
+    "circle": around_in_a_circle(),
+    "sparse-cut": header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1"),
+    "below-zero-by-pax": pax_tar({"size": "-4096"}, "a.so", LIBRARY),
+    "pax-size-no-number": pax_tar({"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, "a.so", LIBRARY),
+    "broken-second-header": broken_header(),
+    "cut-second-header": files({"a.so": LIBRARY})[: 512 + len(LIBRARY) + -len(LIBRARY) % 512 + 100],
+    "behind-the-end": files({"a.so": LIBRARY}) + files({"b.so": OTHER}),
+    "endless-name": tar(member("n", b"n" * 100_000, type=tarfile.GNUTYPE_LONGNAME), member("a.so", LIBRARY)),
+    "headers-of-headers": tar(
+        *[member("x", b"9 a=b\n...", type=tarfile.XHDTYPE)] * 3000, member("a.so", LIBRARY)
+    ),
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_tar_whose_headers_lie_is_told(refuses: Refuses, lie: str, compressed: bool) -> None:
+    assert refuses(gzip.compress(LIES[lie]) if compressed else LIES[lie])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_library_larger_than_the_disk_is_told_before_it_is_written(
+    opener: Opener, work: Path, sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 200_000_000
+    (work / "x.tar").write_bytes(_claiming(size, sparse=sparse))
+    free = shutil.disk_usage(work)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    told = said(opener, work / "x.tar", DiskError)
+    assert f"about {size:,} bytes are needed" in told
+    assert told.endswith("Free space there and run again.")
+
+
+def _claiming(size: int, *, sparse: bool) -> bytes:
+    """Return a tar with a library whose header claims ``size`` bytes."""
+    if sparse:
+        return pax_tar({"GNU.sparse.size": str(size), "GNU.sparse.map": "0,512"}, "a.so", LIBRARY)
+    return tar(member("a.so", LIBRARY + bytes(99_999), size=size))
+
+
+MORE_BYTES = "has more bytes than belong into an archive of its size. If that is intended, unpack it"
+
+
+@pytest.mark.parametrize("size", [EXBIBYTE, 20 << 30, 300 << 20])
+@pytest.mark.parametrize("name", ["a.so", "readme.txt"])
+def test_a_small_archive_that_claims_gigabytes_is_told_before_any_is_read(
+    refuses: Refuses, size: int, name: str
+) -> None:
+    """Defect: 655 KB of zstd became 13 GB on disk before the reader checked its limit on files."""
+    assert MORE_BYTES in refuses(compress(tar(member(name, bytes(1 << 20), size=size))))
+    assert MORE_BYTES in refuses(_claiming(size, sparse=True))
+
+
+def test_a_small_zip_that_claims_gigabytes_is_told_before_any_is_read(refuses: Refuses) -> None:
+    assert MORE_BYTES in refuses(zip_claiming(300 << 20, {"a.so": LIBRARY}))
+
+
+def test_a_member_larger_than_any_library_is_not_written(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "scratch")
+    with pytest.raises(IntegrityError, match=r"a has 4,294,967,297 bytes: no library is larger than 4 GiB\."):
+        scratch.keep(io.BytesIO(), (4 << 30) + 1, "a")
+
+
+def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(
+    opener: Opener, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / "bomb.zip").write_bytes(zipped({f"{number}.so": bytes(300_000) for number in range(4)}))
+    free = shutil.disk_usage(work)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    told = said(opener, work / "bomb.zip", DiskError)
+    assert "about 1,200,000 bytes are needed, 1,000,000 are free" in told
+
+
+def sparse_by_pax(pieces: int) -> bytes:
+    """Return a tar with a library in GNU's sparse format 1.0: two numbers for each piece, before
+    the bytes."""
+    told = b"%d\n" % pieces + b"0\n0\n" * pieces
+    records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
+    return pax_tar(records, "a.so", told + bytes(-len(told) % 512))
+
+
+def sparse_by_gnu(blocks: int) -> bytes:
+    """Return a tar in GNU's old sparse format: 21 pieces a block, and a byte that announces one
+    more block."""
+    block = b"00000000001\0" * 42 + b"\1" + bytes(7)
+    return header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1") + block * blocks + bytes(1024)
+
+
+def pax_block(body: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return tar(member("x", body, type=kind), end=b"")
+
+
+RECORDS = b"".join(b"9 %04d=a\n" % place for place in range(7000))
+
+EMPTY = member("a.txt")[0].tobuf(tarfile.GNU_FORMAT)
+
+ENDLESS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "sparse-pax": (
+        lambda: sparse_by_pax(8_000_000),
+        "the headers of one member have more than 131,072 bytes",
+    ),
+    "sparse-gnu": (lambda: sparse_by_gnu(200_000), "the headers of one member have more than 131,072 bytes"),
+    "sparse-often": (lambda: sparse_by_pax(2500), "a.so is sparse, in more than 2,000 pieces"),
+    "empty-files": (lambda: EMPTY * 400_000, "has more files than belong into an archive of its size"),
+    "empty-libraries": (
+        lambda: b"".join(tar(member(f"{place}.so"), end=b"") for place in range(4500)),
+        "has more libraries than belong into an archive of its size",
+    ),
+    "digits": (lambda: pax_block(b"1" * 65_000) * 400, "a record in it has a number of 40 digits"),
+    "records-for-all": (
+        lambda: pax_block(RECORDS, tarfile.XGLTYPE) + EMPTY * 20_000,
+        "it has more than 64 records for all of its members",
+    ),
+}
+"""Archives with more of something than is read, each by the function that makes it, and the message."""
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_little_that_would_take_long_is_told_soon(refuses: Refuses, kind: str) -> None:
+    make, told = ENDLESS[kind]
+    packed_data = gzip.compress(make() + bytes(1024), 6)
+    assert len(packed_data) < 1_500_000
+    started = time.process_time()
+    assert told in refuses(packed_data)
+    assert time.process_time() - started < 12
+
+
+def test_members_are_not_kept(opener: Opener, work: Path) -> None:
+    """``tarfile`` alone would keep about 400 bytes of each member: 5 MB in total."""
+    many = b"".join(tar(member(f"{place:05}"), end=b"") for place in range(8000))
+    (work / "x.tar").write_bytes(many + files({"a.so": LIBRARY}))
+    tracemalloc.start()
+    try:
+        assert found(opener, work / "x.tar") == {"a.so": LIBRARY}
+        assert tracemalloc.get_traced_memory()[1] < 3_500_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("option", ["--gzip", "--zstd", "--bzip2", "--xz"])
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
+def test_a_compressed_tar_that_is_cut_is_told(
+    opener: Opener, work: Path, tmp_path: Path, option: str, part: float
+) -> None:
+    folder = work / "folder"
+    folder.mkdir()
+    (folder / "a.so").write_bytes(LIBRARY + os.urandom(300_000))
+    archive = packed(folder, work / "x.tar", option)
+    data = archive.read_bytes()
+    archive.write_bytes(data[: int(len(data) * part)])
+    told = said(opener, archive, IntegrityError)
+    assert told.startswith(f"{archive}")
+    assert told.endswith("It may be damaged or cut short; fetch or make it again.")
+
+
+def test_a_checksum_behind_the_last_member_is_compared(refuses: Refuses) -> None:
+    data = bytearray(gzip.compress(tar(member("a.so", LIBRARY), end=bytes(3_000_000))))
+    data[-8] ^= 0xFF
+    assert "CRC check failed" in refuses(bytes(data))
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "size", "method"])
+def test_a_damaged_zip_is_told(refuses: Refuses, damage: str) -> None:
+    contents = {"capi/a.so": LIBRARY * 50}
+    data = bytearray(zipped(contents))
+    if damage == "flipped":
+        data[60:90] = bytes(30)
+    if damage == "size":
+        data = bytearray(zip_claiming(len(LIBRARY) * 51, contents))
+    if damage == "method":
+        central = data.index(b"PK\x01\x02") + 10
+        data[8:10] = data[central : central + 2] = struct.pack("<H", 99)
+    assert refuses(bytes(data[:-40] if damage == "cut" else data))
+
+
+def test_an_encrypted_zip_is_told(opener: Opener, tree: Path, work: Path) -> None:
+    subprocess.run(["zip", "-qr", "-P", "secret", work / "x.zip", "lib/libone.so"], cwd=tree, check=True)
+    assert said(opener, work / "x.zip", ValidationError) == (
+        f"{work / 'x.zip'}: lib/libone.so is encrypted. Unpack it with its password and name the folder."
+    )
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.whl", "x.tar.zst"])
+@pytest.mark.parametrize("data", [b"<html>Sign in</html>\n" * 99, b""], ids=["page", "empty"])
+def test_an_archive_in_name_only_is_told(opener: Opener, work: Path, name: str, data: bytes) -> None:
+    (work / name).write_bytes(data)
+    told = said(opener, work / name, ValidationError)
+    assert told.startswith(f"{work / name} is no archive, whatever its name says: ")
+    assert told.endswith("fetch it again.")
+
+
+def test_what_is_compressed_and_no_tar_is_told(opener: Opener, work: Path) -> None:
+    (work / "a.so.gz").write_bytes(gzip.compress(LIBRARY * 9))
+    assert said(opener, work / "a.so.gz", ValidationError).endswith(
+        "what is compressed in it is no tar archive. Decompress it and name the resulting file."
+    )
+
+
+def test_a_debian_package_is_no_archive_of_objects(opener: Opener, work: Path) -> None:
+    """Its libraries lie in a packed tar, so as an archive of objects it had no device code."""
+    members = ar({"debian-binary": b"2.0\n", "data.tar.gz": gzip.compress(files({"a.so": LIBRARY}))})
+    (work / "a.deb").write_bytes(members[:8] + members[72:])  # without the table of symbols
+    assert said(opener, work / "a.deb", ValidationError) == (
+        f"{work / 'a.deb'} is a Debian package, and its tar is not looked into. Unpack it with `dpkg-deb "
+        "--extract` and name the folder."
+    )
+    (work / "one.so").write_bytes(LIBRARY)
+    assert found(opener, work) == {"one.so": LIBRARY}
+
+
+@pytest.mark.parametrize("part", ["oci-layout", f"{'0' * 64}/layer.tar", f"blobs/sha256/{'a1' * 32}"])
+def test_a_container_image_is_not_looked_into(opener: Opener, work: Path, part: str) -> None:
+    """Names of docker/docker's image/tarexport and of OCI's image-layout.md; the layer has a library."""
+    for source in (work / "x.tar", work / "folder"):
+        contents = {"manifest.json": b"[]", part: files({"a.so": LIBRARY}), "b.so": LIBRARY}
+        if source.suffix:
+            source.write_bytes(files({f"./{name}": data for name, data in contents.items()}))
+        else:
+            for name, data in contents.items():
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                (source / name).write_bytes(data)
+        told = said(opener, source, ValidationError)
+        assert told.startswith(f"{source} is a container image, and its layers are not looked into. ")
+        assert told.endswith("name the package that was installed in it.")
+
+
+@pytest.mark.parametrize("name", ["README", "empty", "empty.zip", "none.tar.gz", "folder"])
+def test_what_holds_no_library_is_told_and_what_could(opener: Opener, work: Path, name: str) -> None:
+    (work / "README").write_text("no library")
+    (work / "empty").touch()
+    (work / "folder").mkdir()
+    (work / "folder/one.zip").write_bytes(zipped({"one.so": LIBRARY}))
+    (work / "empty.zip").write_bytes(zipped({}))
+    (work / "none.tar.gz").write_bytes(gzip.compress(files({"README": b"text"})))
+    assert said(opener, work / name, NothingToDoError) == (
+        f"No library for Linux or Windows in {work / name}. Name a library, a folder, a wheel, a zip or tar "
+        "archive, or the URL of one. Archives in folders and in archives are not "
+        "opened: name each of them."
+    )
+
+
+@pytest.mark.parametrize("name", ["gone.so", "fifo", "n" * 300, "file.so/x", "a\0b"])
+def test_a_path_that_is_nothing_is_told(opener: Opener, work: Path, name: str) -> None:
+    os.mkfifo(work / "fifo")
+    (work / "file.so").touch()
+    told = said(opener, f"{work}/{name}", ValidationError)
+    assert told.startswith(f"{work}/{name}".replace("\0", "\\x00"))
+
+
+def test_a_zstd_with_a_window_for_another_machine_is_told(refuses: Refuses) -> None:
+    """A whole frame that asks for a window of 256 MiB: RFC 8878, 3.1.1.1.2."""
+    data = files({"a.so": LIBRARY})
+    block = struct.pack("<I", len(data) << 3 | 1)[:3] + data  # the last block, raw
+    assert "needs a window of 256 MiB" in refuses(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
+
+
+def test_several_zstd_frames_are_one_stream(holds: Holds) -> None:
+    data = files({"a.so": LIBRARY, "b.so": OTHER})
+    skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    assert holds(compress(data[:700]) + compress(data[700:]) + skippable) == {"a.so": LIBRARY, "b.so": OTHER}
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    wheel = zipped({"capi/a.so": LIBRARY})
+    with serve(FileServer({"a.whl": wheel, "libb.so?token=x": OTHER, "x.tar": b"sign in"})) as running:
+        yield running
+
+
+def test_a_url_is_fetched_and_opened(opener: Opener, work: Path, server: FileServer) -> None:
+    assert found(opener, f"{server.url}/a.whl") == {"capi/a.so": LIBRARY}
+    assert found(opener, f"{server.url}/libb.so?token=x#y") == {"libb.so": OTHER}
+
+
+def test_the_signature_of_an_address_is_shown_nowhere(opener: Opener) -> None:
+    """Stores of artifacts sign their addresses: whoever has read one may fetch the file."""
+    titles = []
+
+    class Titles(FakeReporter):
+        @contextmanager
+        def progress(self, title: str, _total: int) -> Iterator[Callable[[int], None]]:
+            titles.append(title)
+            yield lambda _done: None
+
+    transfer = HttpTransfer(reporter=Titles(), sleep=lambda _: None, env={})
+    with serve(FileServer({"a.so?X-Amz-Signature=5ecret": LIBRARY})) as running:
+        address = f"{running.url}/a.so?X-Amz-Signature=5ecret"
+        assert found(replace(opener, transfer=transfer), address) == {"a.so": LIBRARY}
+    assert (titles, shown(address)) == (["a.so"], f"{running.url}/a.so?X-Amz-Signature=…")
+    assert shown("https://h/a?id=7&sig=5ecret&se=9#b") == "https://h/a?id=7&sig=…&se=9#b"
+    assert shown("what?sig=1.so") == "what?sig=1.so"
+
+
+def test_parts_at_a_url_are_fetched_beside_the_file_that_joins_them(opener: Opener, work: Path) -> None:
+    archive = work / "a.tar"
+    archive.write_bytes(files({"libb.so": OTHER}))
+    parts = {path.name: path.read_bytes() for path in split_archive(archive, 1500)}
+    assert len(parts) > 2
+    with serve(FileServer(parts)) as running:
+        assert found(opener, f"{running.url}/a.tar.parts.json") == {"libb.so": OTHER}
+    parts["a.tar.part2"] = b"\xff" * len(parts["a.tar.part2"])
+    with serve(FileServer(parts)) as running:
+        assert "a.tar.part2 is damaged" in said(opener, f"{running.url}/a.tar.parts.json", IntegrityError)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        (["403"], "HTTP 403 Forbidden."),
+        (["204"], "HTTP 204, an answer without a file."),
+        (["500"] * 5, "HTTP 500 Internal Server Error (tried 5 times). Check the network."),
+    ],
+)
+def test_a_status_other_than_200_is_a_message(
+    opener: Opener, work: Path, server: FileServer, faults: list[str], told: str
+) -> None:
+    server.faults += faults
+    message = said(opener, f"{server.url}/a.whl", TransferError)
+    assert message.startswith(f"{server.url}/a.whl")
+    assert told in message
+
+
+def test_a_body_that_is_always_cut_is_told(opener: Opener, work: Path, server: FileServer) -> None:
+    server.ranges = False
+    server.faults += ["cut"] * 20
+    assert "(tried 5 times)" in said(opener, f"{server.url}/a.whl", TransferError)
+
+
+def test_a_page_in_place_of_an_archive_is_told_by_its_url(
+    opener: Opener, work: Path, server: FileServer
+) -> None:
+    told = said(opener, f"{server.url}/x.tar", ValidationError)
+    assert told.startswith(f"{server.url}/x.tar is no archive, whatever its name says: ")

@@ -1,0 +1,182 @@
+"""Tests of inspect with several sources: labels, failures by name, and no files left on the disk."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.build.verbs.command_line import with_flags
+from builder.errors import CheckFailedError, ValidationError
+from builder.inspect.answers import require_sound, required_devices
+from builder.inspect.command import inspect_sources
+from builder.io.wiring import Wiring
+from tests.doubles.fileserver import FileServer, serve
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
+from tests.support.factories.project_copy import Place
+from tests.support.fakes.ports import FakeReporter
+
+LIBRARY = elf({".nv_fatbin": sass(75)})
+
+VALUED = frozenset({"--also", "--html", "--svg", "-p"})
+
+
+@pytest.fixture
+def shop(tmp_path: Path, root: Path) -> Wiring:
+    return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[str]:
+    """Write a library, a wheel, and a tar in which one of two libraries cannot be read; return
+    their paths."""
+    (tmp_path / "liba.so").write_bytes(LIBRARY)
+    with zipfile.ZipFile(tmp_path / "b.whl", "w") as archive:
+        archive.writestr("capi/libb.so", LIBRARY)
+        archive.writestr("capi/libplain.so", elf({".text": b"code"}))
+    (tmp_path / "c.tar").write_bytes(files({"libc.so": b"", "libd.so": LIBRARY}))
+    return [str(tmp_path / name) for name in ("liba.so", "b.whl", "c.tar")]
+
+
+def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: list[str]) -> None:
+    reports = inspect_sources(shop, sources)
+    assert [(one.label, [item.name for item in one.libraries]) for one in reports] == [
+        (sources[0], ["liba.so"]),
+        (sources[1], ["capi/libb.so", "capi/libplain.so"]),
+        (sources[2], ["libc.so", "libd.so"]),
+    ]
+    assert list(shop.dist.iterdir()) == []
+
+
+def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str]) -> None:
+    reports = inspect_sources(shop, sources)
+    require_sound(reports[:2])
+    with pytest.raises(CheckFailedError) as caught:
+        require_sound(reports)
+    assert str(caught.value) == (
+        "1 of 5 libraries cannot be read\nlibc.so: E001 the file is empty (at offset 0x0)"
+    )
+
+
+def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Wiring, tmp_path: Path) -> None:
+    with serve(FileServer({})) as server:
+        with pytest.raises(ValidationError, match=r"gone\.so is neither a file nor a folder\."):
+            inspect_sources(shop, [f"{server.url}/a.whl", str(tmp_path / "gone.so")])
+        assert server.requests == []
+
+
+def test_a_password_in_a_url_is_not_in_the_report(shop: Wiring) -> None:
+    with serve(FileServer({"liba.so": LIBRARY})) as server:
+        url = server.url.replace("//", "//me:secret@")
+        (found,) = inspect_sources(shop, [f"{url}/liba.so"])
+    assert found.label == f"{server.url}/liba.so".replace("//", "//…@", 1)
+
+
+def test_only_the_report_is_on_stdout_when_a_server_stumbles(copied: Place) -> None:
+    with serve(FileServer({"liba.so": LIBRARY}, faults=["500"])) as server:
+        done = copied.run("inspect", f"{server.url}/liba.so", "--json")
+    assert done.returncode == 0
+    assert isinstance(json.loads(done.stdout), dict)
+    assert "HTTP 500 Internal Server Error; trying again" in done.stderr
+
+
+def test_several_sources_by_flag_and_as_bare_words(copied: Place, sources: list[str]) -> None:
+    done = copied.run("inspect", sources[0], "--also", sources[1], "--json")
+    bare = copied.run("inspect", "--json", *sources[:2])
+    assert (done.returncode, bare.returncode, bare.stderr) == (0, 0, "")
+    assert bare.stdout == done.stdout
+    assert all(name in done.stdout for name in ("liba.so", "libb.so", "libplain.so"))
+
+
+@pytest.mark.parametrize(
+    ("given", "put"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("a b c", "a --also b --also c"),
+        ("--json a b", "--json a --also b"),
+        ("a --html x b --svg=y c", "a --html x --also b --svg=y --also c"),
+        ("-p x a b --json c", "-p x a --also b --json --also c"),
+        ("a --also b c", "a --also b --also c"),
+        ("--html -odd a b", "--html -odd a --also b"),
+    ],
+)
+def test_bare_words_after_the_first_become_flags(given: str, put: str) -> None:
+    assert list(with_flags(given.split(), VALUED)) == put.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "put"),
+    [
+        ("", ""),
+        ("a", "--package a"),
+        ("a b --base nvidia c", "--package a --package b --base nvidia --package c"),
+        ("--package a b", "--package a --package b"),
+    ],
+)
+def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) -> None:
+    valued = frozenset({"--package", "--base"})
+    assert list(with_flags(given.split(), valued, "--package")) == put.split()
+
+
+@pytest.mark.parametrize("name", ["liba.so", "a.whl"])
+def test_a_file_that_may_not_be_read_is_not_damaged(
+    copied: Place, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(LIBRARY)
+    opened = vars(Path)["open"]
+
+    def refused(path: Path, *args: object, **more: object) -> object:
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(file))
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    said = copied.fails(11, "inspect", str(file))
+    assert said == f"error: {file}: Permission denied. Fix its owner or mode, or run as a user who may.\n"
+
+
+def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libcudart.so.12").write_bytes(LIBRARY)
+    (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
+    (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
+    (tmp_path / "liboutside").write_bytes(LIBRARY)
+    reports = inspect_sources(shop, [str(folder)])
+    assert [item.name for item in reports[0].libraries if not item.problem] == [
+        "libcudart.so.12",
+        "libcudnn_ops.so.9",
+    ]
+    with pytest.raises(CheckFailedError) as caught:
+        require_sound(reports)
+    assert str(caught.value) == (
+        "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
+    )
+
+
+def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path) -> None:
+    (tmp_path / "liba.so").write_bytes(elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))}))
+    library = str(tmp_path / "liba.so")
+    assert copied.run("inspect", library, "--require", "75,sm_86,8.8", "--jit-ok").returncode == 0
+    assert copied.run("inspect", library, "--require", "7.5").returncode == 0
+    done = copied.run("inspect", library, "--require", "7.5,8.6,5.2,12.1", "--json")
+    assert done.returncode == 6
+    assert isinstance(json.loads(done.stdout), dict)
+    assert done.stderr.splitlines() == [
+        "error: 3 of what --require asks for does not hold",
+        f"A009 {library} on 8.6: by JIT alone (--jit-ok allows that), because of liba.so",
+        f"A009 {library} on 5.2: not at all, because of liba.so",
+        f"A009 {library} on 12.1: its machines are ARM, and this is not",
+    ]
+
+
+@pytest.mark.parametrize("word", ["8", "9.9", "90a", "8.6;9.0", ""])
+def test_what_is_no_gpu_is_told_before_anything_is_read(word: str) -> None:
+    with pytest.raises(ValidationError, match=r"is not a compute capability like|no GPU has 9\.9") as caught:
+        required_devices(f"8.6,{word}")
+    assert "Name some of 5.0, 5.2" in str(caught.value)

@@ -1,0 +1,57 @@
+"""Tests of the members found in an unpacked package and in a plain folder of libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.errors import NothingToDoError
+from builder.prove.verify import members_in
+
+
+def _tree(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return folder
+
+
+def test_every_file_of_a_package_but_its_manifest(tmp_path: Path) -> None:
+    """Unexpected files are members too, because the check must see them."""
+    folder = _tree(
+        tmp_path,
+        "manifest.json",
+        "NOTICE",
+        "lib/libcublas.so.12",
+        "lib/readme",
+        "lib/sub/libevil.so",
+        "licenses/a",
+    )
+    (folder / "lib" / "libcurand.so.10").symlink_to("nowhere")
+    assert [(member.path, member.vendor) for member in members_in(folder)] == [
+        ("NOTICE", ""),
+        ("lib/libcublas.so.12", "nvidia"),
+        ("lib/libcurand.so.10", "nvidia"),
+        ("lib/readme", ""),
+        ("lib/sub/libevil.so", ""),
+        ("licenses/a", ""),
+    ]
+
+
+def test_the_libraries_of_a_plain_folder(tmp_path: Path) -> None:
+    folder = _tree(tmp_path, "libonnxruntime.so.1", "README", "include/onnx.h", "libcudart.so.12")
+    assert [(member.path, member.vendor) for member in members_in(folder)] == [
+        ("lib/libcudart.so.12", "nvidia"),
+        ("lib/libonnxruntime.so.1", "onnxruntime"),
+    ]
+
+
+@pytest.mark.parametrize("names", [("README",), ("manifest.json", "licenses/a"), ("lib/sub/.keep",)])
+def test_a_folder_without_any_library(tmp_path: Path, names: tuple[str, ...]) -> None:
+    folder = _tree(tmp_path, *names)
+    if names[0].startswith("lib/"):
+        (folder / names[0]).unlink()
+    with pytest.raises(NothingToDoError, match="No library in"):
+        members_in(folder)

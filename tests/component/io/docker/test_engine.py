@@ -1,0 +1,661 @@
+"""Tests of the engine adapter's command lines and messages with a fake runner.
+
+Tests in tests/integration use a real engine.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import socket
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+import requests
+from docker.errors import APIError
+from docker.types import Mount
+
+from builder.errors import (
+    BuilderError,
+    CommandError,
+    DiskError,
+    ToolMissingError,
+    TransferError,
+)
+from builder.files.http_client import NotThereError
+from builder.io.docker.engine import (
+    LABEL,
+    OVERTIME,
+    ContainerRun,
+    DockerEngine,
+    EngineResource,
+    ImageBuild,
+    root_cause,
+)
+from builder.io.process import Completed
+from tests.doubles.loopback import listening
+from tests.support.fakes.ports import FakeRunner
+
+NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+
+
+def request(**changes: object) -> ImageBuild:
+    base = {"dockerfile": Path("D"), "context": Path("ctx"), "target": "artifact"}
+    return ImageBuild(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
+    with pytest.raises(
+        ToolMissingError, match=r"No Docker engine answers at unix:///nonexistent/docker.sock"
+    ):
+        DockerEngine(FakeRunner(), NOWHERE).facts()
+
+
+@pytest.mark.parametrize("host", ["tcp://[::1", "tcp://h:99999", ":::"])
+def test_a_docker_host_that_is_no_address_is_told(host: str) -> None:
+    with pytest.raises(ToolMissingError, match="No Docker engine answers at ") as caught:
+        DockerEngine(FakeRunner(), {"DOCKER_HOST": host}).facts()
+    assert "set DOCKER_HOST" in caught.value.advice
+
+
+IMAGES = (
+    {"Id": "sha256:c8e5", "RepoTags": ["ortpacks/cpu:1.21.0", "mine:1"], "Size": 177118668},
+    {"Id": "sha256:39a9", "RepoTags": [], "Size": 247341001},
+    {"Id": "sha256:3da2", "RepoTags": ["ortpacks/bare:assembled-ee875ed74d23"], "Size": 247341001},
+    {"Id": "sha256:4fb0", "RepoTags": None, "Size": 5},
+)
+"""Docker 29.7.2's list of our images, shortened; the last entry, without tags, is in 26.1.5's form."""
+
+
+class Docker29(BaseHTTPRequestHandler):
+    """An engine that supports API versions 1.44 to 1.52, like Docker 29.0, and reports them."""
+
+    version: ClassVar[dict[str, object]] = {
+        "Version": "29.0.0",
+        "ApiVersion": "1.52",
+        "MinAPIVersion": "1.44",
+    }
+
+    def do_GET(self) -> None:
+        found = re.fullmatch(r"(?:/v1\.(?P<minor>\d+))?(?P<path>/.*)", self.path)
+        assert found is not None
+        if found["minor"] and not 44 <= int(found["minor"]) <= 52:
+            self._answer(400, {"message": f"client version 1.{found['minor']} is too old"})
+        elif found["path"] == "/version":
+            self._answer(200, self.version)
+        elif found["path"] == "/info":
+            self._answer(200, {})
+        elif found["path"] == "/_ping":
+            self._answer(200, "OK")
+        elif found["path"].startswith("/containers/json"):
+            self._answer(200, [])
+        elif found["path"].startswith("/images/json"):
+            self._answer(200, IMAGES)
+        elif found["path"].startswith("/distribution/"):
+            self._distribution(found["path"].split("/")[-2])
+        else:
+            self._answer(404, {"message": "No such image"})
+
+    def _distribution(self, image: str) -> None:
+        """Answer as Docker 28.5.2 does: for two images with their platforms, and for one that is gone."""
+        if image == "gone:1":
+            self._answer(404, {"message": "manifest unknown: manifest unknown"})
+            return
+        if image == "limited:1":
+            self._answer(429, {"message": "toomanyrequests: You have reached your pull rate limit."})
+            return
+        if image == "silent:1":
+            self.close_connection = True
+            return
+        names = ("arm64", "ppc64le") if image == "arm:1" else ("arm64", "amd64")
+        platforms = [{"architecture": name, "os": "linux"} for name in names]
+        self._answer(200, {"Descriptor": {"digest": "sha256:5e"}, "Platforms": platforms})
+
+    def _answer(self, status: int, body: object) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+class Podman(Docker29):
+    """Answers of Podman 4.9.3's ``podman system service``, shortened."""
+
+    version: ClassVar[dict[str, object]] = {
+        "Components": [
+            {"Name": "Podman Engine", "Version": "4.9.3"},
+            {"Name": "Conmon", "Version": "conmon version 2.1.10, commit: unknown"},
+        ],
+        "Version": "4.9.3",
+        "ApiVersion": "1.44",
+        "MinAPIVersion": "1.24",
+    }
+
+
+@contextmanager
+def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), answers)) as url:
+        yield DockerEngine(FakeRunner(), {"DOCKER_HOST": url.replace("http:", "tcp:")})
+
+
+def test_an_engine_without_old_versions_of_its_api_answers() -> None:
+    with engine(Docker29) as docker29:
+        assert not docker29.has_image("ortpacks/no:1")
+
+
+def test_an_image_is_resolved_for_the_platform_that_compiles() -> None:
+    with engine(Docker29) as docker29:
+        assert docker29.resolve("both:1") == "sha256:5e"
+        for image in ("gone:1", "arm:1"):
+            with pytest.raises(NotThereError, match=image):
+                docker29.resolve(image)
+
+
+def test_a_registry_that_limits_and_an_engine_that_does_not_answer_are_out_of_reach() -> None:
+    with engine(Docker29) as docker29:
+        with pytest.raises(TransferError, match="You have reached your pull rate limit") as caught:
+            docker29.resolve("limited:1")
+        assert "--base assembled" in caught.value.advice
+        with pytest.raises(TransferError, match="silent:1 cannot be resolved: the engine gave no answer"):
+            docker29.resolve("silent:1")
+
+
+def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compressed() -> None:
+    """With containerd's image store, ``inspect`` gave 44,858,828 bytes for the first image."""
+    with engine(Docker29) as docker29:
+        assert docker29.resources() == [
+            EngineResource("image", name, name, size)
+            for name, size in (
+                ("ortpacks/bare:assembled-ee875ed74d23", 247341001),
+                ("ortpacks/cpu:1.21.0", 177118668),
+            )
+        ]
+
+
+def test_podman_is_told_by_its_name() -> None:
+    with (
+        engine(Podman) as podman,
+        pytest.raises(
+            ToolMissingError, match=r"^Podman 4\.9\.3 answers in place of a Docker Engine: .*BuildKit"
+        ),
+    ):
+        podman.facts()
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        (
+            {"contexts": {"b": Path("/two"), "a": Path("/one")}, "output": Path("out")},
+            ["--build-context=a=/one", "--build-context=b=/two", "--output=type=local,dest=out"],
+        ),
+        ({"output": Path('/a,b=c/"out"')}, ['--output=type=local,"dest=/a,b=c/""out"""']),
+        ({"network": False, "tags": ("o/x:1",)}, ["--network=none", "--load", "--tag=o/x:1"]),
+        ({"tags": ("o/x:1", "o/x:2")}, ["--load", "--tag=o/x:1", "--tag=o/x:2"]),
+        (
+            {"cache": "type=gha,scope=legacy"},
+            [
+                "--cache-from=type=gha,scope=legacy",
+                "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
+            ],
+        ),
+        ({"sockets": {"compile-cache": Path("/s")}}, ["--ssh=compile-cache=/s"]),
+        ({"platform": "linux/amd64"}, ["--platform=linux/amd64"]),
+        ({"push": ("h:5/n:1", "h:5/n:2")}, ["--push", "--tag=h:5/n:1", "--tag=h:5/n:2"]),
+        ({}, []),
+    ],
+)
+def test_a_build_asks_for_these_flags_in_this_order(changes: dict[str, object], flags: list[str]) -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(**changes), lambda _: None)
+    (argv,) = runner.calls
+    always = [
+        "--progress=plain",
+        "--provenance=false",
+        "--target=artifact",
+        "--file=D",
+        "--label=io.ortpacks=artifact",
+    ]
+    assert argv == ["docker", "buildx", "build", *always, *flags, "ctx"]
+
+
+@pytest.mark.parametrize(("name", "docker"), [("farm", ["docker"]), ("far", ["docker", "--context=far"])])
+def test_the_engine_of_a_context_builds_in_that_context(name: str, docker: list[str]) -> None:
+    runner = FakeRunner(answers={"docker context ls": Completed(0, CONTEXTS, "")})
+    DockerEngine(runner, NOWHERE).build(request(builder=name), lambda _: None)
+    argv = runner.calls[-1]
+    assert argv[: argv.index("buildx")] == docker
+    assert f"--builder={name}" in argv
+
+
+ECHO = [
+    '#23 ERROR: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
+    "------",
+    " > [build 5/5] RUN ninja:",
+    "------",
+    "Dockerfile:71",
+    "--------------------",
+    "  70 |     cmake -B /build",
+    "  71 | >>> ninja",
+    "--------------------",
+    'ERROR: failed to solve: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
+]
+"""Output of buildx after a failed step."""
+
+
+def failed(*output: str, **changes: object) -> BuilderError:
+    """Return the error of a build that logs ``output``; each line of the log was passed on."""
+    answers: dict[str, Completed | BuilderError] = {
+        "docker context ls": Completed(0, "", ""),
+        "docker": CommandError("x", argv=["docker"], code=1),
+    }
+    runner = FakeRunner(answers=answers, output=output)
+    lines: list[str] = []
+    with pytest.raises(BuilderError) as caught:
+        DockerEngine(runner, NOWHERE).build(request(**changes), lines.append)
+    assert lines == list(output)
+    return caught.value
+
+
+def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs() -> None:
+    steps = [f"#23 {number}.125 x.cu({number}): warning" for number in range(49)]
+    told = '#23 49.3 ortpacks-progress: {"done":55}'
+    error = failed(
+        "#5 [build 1/5] COPY", *steps, told, "#23 49.5 ninja: build stopped: subcommand failed.", *ECHO
+    )
+    assert isinstance(error, CommandError)
+    assert error.tail == (
+        *(f"x.cu({number}): warning" for number in range(20, 49)),
+        "ninja: build stopped: subcommand failed.",
+    )
+    assert str(error).splitlines()[0] == "docker buildx build of stage artifact exited with 1"
+
+
+def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
+    said = ["#1 [internal] load build definition", "", "ERROR: failed to solve: dockerfile parse error"]
+    error = failed(*said)
+    assert isinstance(error, CommandError)
+    assert error.tail == (said[0], said[2])
+
+
+GONE = (ToolMissingError, r"(?s)went away while building artifact\n.*run the same command")
+
+FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        # Printed by buildx 0.13 when dockerd 26.1 got SIGKILL, got SIGTERM, and had not started yet.
+        ("ERROR: failed to receive status: rpc error: desc = error reading from server: EOF", *GONE),
+        ("ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset", *GONE),
+        (
+            "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
+            *GONE,
+        ),
+        (
+            'ERROR: error during connect: Get "https://far:2376/_ping": remote error: tls: bad certificate',
+            *GONE,
+        ),
+        # buildx 0.13 with a builder of driver remote that is not there
+        ("#1 ERROR: context deadline exceeded", *GONE),
+        # BuildKit, the assembler, Python
+        ("ERROR: failed to solve: write /out/x: no space left on device", *FULL),
+        (
+            "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",
+            *FULL,
+        ),
+        ("#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'", *FULL),
+    ],
+)
+def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
+    said: str, kind: type[Exception], told: str
+) -> None:
+    error = failed("#7 [1/9] gcc", said, output=Path("there/artifact"))
+    assert isinstance(error, kind)
+    assert re.search(told, str(error))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        ("ERROR: rpc error: code = Unavailable desc = EOF", ToolMissingError, "Builder far went away while"),
+        ("write /x: no space left on device", DiskError, "Builder far or there had no space left while"),
+    ],
+)
+def test_of_several_builders_the_one_that_failed_is_named(
+    said: str, kind: type[Exception], told: str
+) -> None:
+    error = failed(said, builder="far", output=Path("there/artifact"))
+    assert isinstance(error, kind)
+    assert (error.retry_after is not None) == (kind is ToolMissingError)
+    assert told in str(error)
+
+
+OLD_LIST = """\
+NAME/NODE DRIVER/ENDPOINT             STATUS   BUILDKIT PLATFORMS
+farm *    docker-container
+  farm0   unix:///var/run/docker.sock inactive
+default   docker
+  default default                     running  20.10.5  linux/amd64
+"""
+"""Output of buildx 0.8."""
+
+NEW_LIST = """\
+NAME/NODE     DRIVER/ENDPOINT   STATUS     BUILDKIT   PLATFORMS
+farm          docker-container
+ \\_ farm0       \\_ default     inactive
+default*      docker
+ \\_ default    \\_ default       running    v0.12.5    linux/amd64, linux/386
+gone                            error
+"""
+"""Output of buildx 0.13."""
+
+CONTEXTS = """\
+NAME        DESCRIPTION                               DOCKER ENDPOINT               ERROR
+default *   Current DOCKER_HOST based configuration   unix:///var/run/docker.sock
+far                                                   ssh://builder@far
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "command", "said", "names"),
+    [
+        ("builder", "docker buildx ls", OLD_LIST, ["farm", "default"]),
+        ("builder", "docker buildx ls", NEW_LIST, ["farm", "default", "gone"]),
+        ("context", "docker context ls", CONTEXTS, ["default", "far"]),
+    ],
+)
+def test_builders_are_those_that_docker_lists(flag: str, command: str, said: str, names: list[str]) -> None:
+    runner = FakeRunner(answers={command: Completed(0, said, "")})
+    assert DockerEngine(runner, NOWHERE).builders(flag) == names
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        # buildx 0.13: a context whose engine is not there, then a builder of driver remote
+        (
+            Completed(
+                0, "Name:   gone\nDriver: \nError:  Cannot connect to the Docker daemon at tcp://g.\n", ""
+            ),
+            "Cannot connect to the Docker daemon at tcp://g.",
+        ),
+        (
+            Completed(1, "", "#1 ERROR: context deadline\nERROR: context deadline exceeded\n"),
+            "context deadline exceeded.",
+        ),
+        (Completed(1, "", ""), "`docker buildx inspect` exited with 1."),
+    ],
+)
+def test_a_builder_that_does_not_answer_is_told_with_the_cause(answer: Completed, cause: str) -> None:
+    runner = FakeRunner(answers={"docker buildx inspect": answer})
+    with pytest.raises(ToolMissingError) as caught:
+        DockerEngine(runner, NOWHERE).wake("gone")
+    assert str(caught.value) == (
+        f"Builder gone does not answer: {cause} Start it, or leave it out. "
+        "`docker buildx ls` shows which are running."
+    )
+
+
+def test_a_builder_that_runs_is_awake() -> None:
+    said = "Name:   farm\nDriver: docker-container\n\nNodes:\nName: farm0\nStatus: running\n"
+    runner = FakeRunner(answers={"docker buildx inspect": Completed(0, said, "")})
+    DockerEngine(runner, NOWHERE).wake("farm")
+    assert runner.calls == [["docker", "buildx", "inspect", "--bootstrap", "farm"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Completed(1, "", "unknown command"), "has no BuildKit front"),
+        (
+            Completed(0, "github.com/docker/buildx v0.7.1 abc", ""),
+            "buildx is 0.7.1; 0.8 or newer",
+        ),
+    ],
+)
+def test_engine_without_buildkit(answer: Completed, message: str) -> None:
+    with pytest.raises(ToolMissingError, match=message):
+        DockerEngine(FakeRunner(answers={"docker buildx version": answer}), {}).buildx_version()
+
+
+def test_buildx_that_will_do_says_its_version() -> None:
+    answer = Completed(0, "github.com/docker/buildx v0.8.0 abc\n", "")
+    assert DockerEngine(FakeRunner(answers={"docker buildx version": answer}), {}).buildx_version() == "0.8.0"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        # Printed by buildx 0.13 for dockerd 26.1's pushes.
+        (
+            "ERROR: no basic auth credentials",
+            r"h:5/n:1 was not pushed: no basic auth credentials\. Log in with `docker login h:5`",
+        ),
+        (
+            'ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host',
+            r"was not pushed: Get .*no such host\. Check the name and the network",
+        ),
+        ("ERROR: denied: requested access to the resource is denied", r"denied\. Log in with"),
+    ],
+)
+def test_what_a_registry_refuses_is_a_transfer_with_its_reason(said: str, told: str) -> None:
+    error = failed("#1 pushing", said, "---", push=("h:5/n:1",))
+    assert isinstance(error, TransferError)
+    assert re.search(told, str(error))
+
+
+@dataclass
+class Sdk:
+    """The SDK's client, its list of containers, and the container it creates: ``true``, which
+    ends at once."""
+
+    refused: str = ""
+    """The engine's error for every container, or empty."""
+    blind: bool = False
+    """True when the engine sees none of this machine's files."""
+    local: bool = True
+    security: tuple[str, ...] = ("name=seccomp,profile=builtin",)
+    mounts: list[Mount] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+
+    @property
+    def containers(self) -> Sdk:
+        return self
+
+    @property
+    def api(self) -> SimpleNamespace:
+        return SimpleNamespace(base_url="http+docker://localhost" if self.local else "https://far.example")
+
+    def info(self) -> dict[str, object]:
+        return {"SecurityOptions": list(self.security)}
+
+    def list(self, **_: object) -> tuple[()]:
+        return ()
+
+    def create(self, *_: object, mounts: Sequence[Mount], network_mode: str, **__: object) -> Sdk:
+        assert network_mode == "none"
+        said = "bind source path does not exist" if self.blind and mounts else self.refused
+        if said:
+            raise APIError("500 Server Error", explanation=said)
+        self.mounts = [*mounts]
+        return self
+
+    def put_archive(self, folder: str, stream: Iterable[bytes]) -> None:
+        assert folder == "/"
+        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
+            self.copied = [f"/{one.name}" for one in tar if one.isfile()]
+
+    def start(self) -> None: ...
+    def remove(self, *, force: bool) -> None: ...
+
+    def wait(self, timeout: int) -> dict[str, int]:
+        return {"StatusCode": 0}
+
+    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("sdk", "mode", "shown"),
+    [
+        (Sdk(), 0o644, True),
+        (Sdk(), 0o600, False),
+        (Sdk(local=False), 0o644, False),
+        (Sdk(blind=True), 0o644, False),
+        (Sdk(security=("name=seccomp", "name=selinux")), 0o644, False),
+    ],
+    ids=["here", "not the user's", "another machine", "behind a socket", "SELinux"],
+)
+def test_files_are_shown_to_a_container_in_place_or_else_copied(
+    tmp_path: Path, sdk: Sdk, mode: int, shown: bool
+) -> None:
+    library = tmp_path / "libx.so"
+    library.write_bytes(b"x")
+    library.chmod(mode)
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = sdk  # type: ignore[assignment]
+    assert engine.run(ContainerRun(image="bare", argv=("true",), files={"/in/libx.so": library})).code == 0
+    there = [(mount["Target"], mount["Source"], mount["ReadOnly"]) for mount in sdk.mounts]
+    assert there == ([("/in/libx.so", str(library), True)] if shown else [])
+    assert sdk.copied == ([] if shown else ["/in/libx.so"])
+
+
+@dataclass
+class SdkThatWaits(Sdk):
+    """The SDK with a container that says something and does not end, or an engine that goes away."""
+
+    gone: bool = False
+    killed: int = 0
+
+    def wait(self, timeout: int) -> dict[str, int]:
+        if not self.gone:
+            time.sleep(timeout)
+        raise requests.ConnectionError("Read timed out. (read timeout=1)")
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
+        assert self.killed
+        return b"asking the driver" if stdout else b""
+
+
+def test_a_container_that_does_not_end_is_ended_with_what_it_said() -> None:
+    """Defect: after 15 minutes it was told as an engine that went away."""
+    engine, sdk = DockerEngine(FakeRunner(), {}), SdkThatWaits()
+    engine._client = sdk  # type: ignore[assignment]
+    done = engine.run(ContainerRun(image="bare", argv=("sleep", "inf"), seconds=1))
+    assert (done, sdk.killed) == (Completed(OVERTIME, "asking the driver", ""), 1)
+
+
+def test_an_engine_that_goes_away_is_no_container_that_does_not_end() -> None:
+    engine, sdk = DockerEngine(FakeRunner(), {}), SdkThatWaits(gone=True)
+    engine._client = sdk  # type: ignore[assignment]
+    with pytest.raises(ToolMissingError, match="The Docker engine went away"):
+        engine.run(ContainerRun(image="bare", argv=("true",)))
+
+
+class Orphan:
+    """A container of a process that was killed; the engine answers its removal with ``status``."""
+
+    def __init__(self, status: int, namespace: str) -> None:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        self.labels = {f"{LABEL}.owner": f"{socket.gethostname()}/{namespace}:{ended.pid}"}
+        self._status = status
+
+    def remove(self, *, force: bool) -> None:
+        assert force
+        response = requests.Response()
+        response.status_code = self._status
+        raise APIError(
+            f"{self._status} Client Error", response, "removal of container e2 is already in progress"
+        )
+
+
+@dataclass
+class SdkWithOrphan(Sdk):
+    status: int = 0
+    namespace: str = str(Path("/proc/self/ns/pid").readlink())
+
+    def list(self, **_: object) -> tuple[Orphan]:  # type: ignore[override]
+        return (Orphan(self.status, self.namespace),)
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_an_orphan_that_another_process_removes_is_no_refusal(status: int) -> None:
+    """Defect: of two builds that began at once after a kill, one ended with Docker's 409."""
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = SdkWithOrphan(status=status)  # type: ignore[assignment]
+    assert engine.run(ContainerRun(image="bare", argv=("true",), files={})).code == 0
+
+
+def test_a_container_of_another_pid_namespace_is_no_orphan() -> None:
+    """Defect: a build in a container took the running ones outside for dead, whose ids it cannot see."""
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = SdkWithOrphan(status=500, namespace="pid:[1]")  # type: ignore[assignment]
+    assert engine.run(ContainerRun(image="bare", argv=("true",), files={})).code == 0
+
+
+def test_an_orphan_that_cannot_be_removed_is_told() -> None:
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = SdkWithOrphan(status=500)  # type: ignore[assignment]
+    with pytest.raises(CommandError, match="already in progress"):
+        engine.run(ContainerRun(image="bare", argv=("true",), files={}))
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "told"),
+    [
+        (
+            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while copying a file
+            DiskError,
+            r"The Docker engine's disk is full: write /inspect/libx\.so.*Free space there",
+        ),
+        ("no such image: bare", CommandError, "The Docker engine refused: no such image"),
+    ],
+)
+def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Exception], told: str) -> None:
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = Sdk(refused=said)  # type: ignore[assignment]
+    with pytest.raises(error, match=told):
+        engine.run(ContainerRun(image="bare", argv=("true",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
+            "no such host",
+        ),
+        ("toomanyrequests: You have reached your limit. Pay us.", "You have reached your limit"),
+        (
+            'Get "https://hub.example": tls: failed to verify: x509: certificate signed by unknown authority',
+            "certificate signed by unknown authority",
+        ),
+        (
+            'Get "https://hub.example/": proxyconnect tcp: dial tcp [::1]:80: connect: connection refused',
+            "connection refused",
+        ),
+        ("manifest unknown", "manifest unknown"),
+        ("denied: no\nsecond line", "no"),
+    ],
+)
+def test_of_a_registrys_chain_of_words_the_last_is_the_cause(said: str, cause: str) -> None:
+    assert root_cause(said) == cause

@@ -1,0 +1,215 @@
+"""Tests of reading a package index whose pages a loopback server serves in PyPI's form."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from builder.config.inputs import Input, Pin
+from builder.errors import BuilderError, CommandError, TransferError, ValidationError
+from builder.io.package_index import PackageIndex
+from builder.io.process import Completed
+from tests.doubles.loopback import listening
+from tests.support.fakes.ports import FakeRunner
+
+JSON = "application/vnd.pypi.simple.v1+json"
+
+LINUX = "manylinux_2_27_x86_64.manylinux_2_28_x86_64"
+
+NAMES = (
+    f"gpu_thing-1.0-cp312-cp312-{LINUX}.whl",
+    f"gpu_thing-1.0-cp313-cp313t-{LINUX}.whl",
+    f"gpu_thing-1.0.1-cp312-cp312-{LINUX}.whl",
+    "gpu_thing-1.0-cp312-cp312-win_amd64.whl",
+    "gpu_thing-1.0-cp312-cp312-manylinux_2_34_aarch64.whl",
+    "gpu_thing-1.0-cp312-cp312-musllinux_1_2_x86_64.whl",
+    "gpu_thing-1.0.tar.gz",
+    "gpu_thing-broken.whl",
+)
+
+
+def listed(name: str, **changes: object) -> dict[str, object]:
+    return {"filename": name, "url": name, "size": len(name), "hashes": {"sha256": name[-1] * 64}, **changes}
+
+
+class Page(BaseHTTPRequestHandler):
+    """The page of one project, as JSON for clients that accept it and as HTML for others."""
+
+    files: ClassVar[list[object]] = []
+    other: ClassVar[bytes] = b"<!DOCTYPE html>"
+    asked: ClassVar[list[tuple[str, str]]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["Accept"]))
+        body = json.dumps({"meta": {"api-version": "1.1"}, "name": "gpu-thing", "files": self.files}).encode()
+        if self.headers["Accept"] != JSON or not self.path.startswith("/simple/"):
+            body = self.other
+        self.send_response(404 if "/none/" in self.path else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Page.files, Page.asked = [listed(name) for name in NAMES], []
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), Page)) as url:
+        yield url
+
+
+def index(url: str | None, configured: Completed | None = None) -> PackageIndex:
+    runner = FakeRunner(answers={sys.executable: configured or Completed(code=1, stdout="", stderr="")})
+    env = {} if url is None else {"PIP_INDEX_URL": url}
+    return PackageIndex(runner, env, sys.executable, lambda _: None)
+
+
+def test_the_wheels_of_a_version_for_linux_are_found_by_their_python(server: str) -> None:
+    assert index(f"{server}/simple").python_wheels("gpu-thing==1.0") == {
+        Input.wheel("gpu-thing==1.0", python): Pin(filename=name, size=len(name), sha256="l" * 64)
+        for python, name in zip(("cp312-cp312", "cp313-cp313t"), NAMES, strict=False)
+    }
+    assert Page.asked == [("/simple/gpu-thing/", JSON)]
+
+
+def test_the_index_of_pips_configuration_is_asked(server: str) -> None:
+    configured = Completed(code=0, stdout=f"{server}/simple/\n", stderr="")
+    assert len(index(None, configured).python_wheels("gpu-thing==1.0")) == 2
+
+
+def test_a_yanked_wheel_is_not_taken(server: str) -> None:
+    Page.files[0] = listed(NAMES[0], yanked="broken")
+    assert [item.spec for item in index(f"{server}/simple").python_wheels("gpu-thing==1.0")] == [
+        "gpu-thing==1.0@cp313-cp313t"
+    ]
+
+
+@pytest.mark.parametrize("changes", [{"hashes": {"md5": "0"}}, {"size": None}, {"yanked": "broken"}])
+def test_an_index_that_does_not_say_which_bytes_is_told(server: str, changes: dict[str, object]) -> None:
+    """PEP 700 adds sizes; an index may serve PEP 691 without them."""
+    Page.files = [listed(f"gpu_thing-1.0-cp311-cp311-{LINUX}.whl", **changes)]
+    with pytest.raises(TransferError, match=r"lists no wheel of gpu-thing==1\.0 .* with its size and sha256"):
+        index(f"{server}/simple").python_wheels("gpu-thing==1.0")
+
+
+@pytest.mark.parametrize(("page", "kind"), [("simple", ValidationError), ("other", TransferError)])
+def test_the_login_of_an_index_is_in_no_message(server: str, page: str, kind: type[BuilderError]) -> None:
+    Page.files = []
+    with pytest.raises(kind, match=f"http://…@.*/{page}/gpu-thing/ ") as caught:
+        index(f"{server}/{page}".replace("://", "://ada:secret@")).python_wheels("gpu-thing==1.0")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [Page.other, b"[" * 100_000], ids=["HTML", "nested"])
+def test_an_index_of_something_else_is_told(
+    server: str, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(Page, "other", body)
+    with pytest.raises(TransferError, match=r"is no JSON of PEP 691"):
+        index(f"{server}/other").python_wheels("gpu-thing==1.0")
+
+
+GPU = tuple(
+    f"onnxruntime_gpu-{version}-{tags}.whl"
+    for version, tags in (
+        ("1.21.0", f"cp311-cp311-{LINUX}"),
+        ("1.22.0", f"cp311-cp311-{LINUX}"),
+        ("1.22.1", f"cp312-cp312-{LINUX}"),  # not for the Python whose wheels are taken
+        ("1.22.1", "cp311-cp311-win_amd64"),
+        ("1.23.0rc1", f"cp311-cp311-{LINUX}"),
+        ("1.23.0", f"cp311-cp311-{LINUX}"),
+        ("1.31.1", "cp311-cp311-manylinux_2_34_aarch64"),
+    )
+)
+"""Wheels like those of the real project, of which 1.22.1 has none."""
+
+
+@pytest.mark.parametrize(
+    ("wheel", "nearest"),
+    [
+        (Input.wheel("onnxruntime-gpu==1.22.1"), " has 1.22.0 and 1.23.0, "),
+        (Input.wheel("onnxruntime-gpu==1.20.2"), " has 1.21.0, "),
+        (Input.wheel("onnxruntime-gpu==1.31.1"), " has 1.23.0, "),
+        (Input.wheel("onnxruntime-gpu==1.21.0", "win-x64"), " has 1.22.1, "),
+        (Input.wheel("onnxruntime-gpu==1.23.0", "linux-arm64"), " has 1.31.1, "),
+        (Input.wheel("onnxruntime-gpu==1.23.0", "macos-arm64"), " has no version of it"),
+        (Input.wheel("none==1.0"), " has no version of it"),
+    ],
+)
+def test_a_version_that_the_index_lacks_is_told_with_the_nearest(
+    server: str, wheel: Input, nearest: str
+) -> None:
+    Page.files = [listed(name) for name in GPU]
+    with pytest.raises(ValidationError) as caught:
+        index(f"{server}/simple").require_version(wheel)
+    assert caught.value.exit_code == 2
+    assert f"{wheel.requirement} is not on the package index for {wheel.platform}" in caught.value.what
+    assert f"/simple/{wheel.requirement.partition('==')[0]}/{nearest}" in f"{caught.value.cause} "
+    is_gpu = wheel.requirement.startswith("onnxruntime-gpu") and wheel.platform == "linux-x64"
+    assert ("--host source" in caught.value.advice) == is_gpu
+
+
+@pytest.mark.parametrize(
+    ("wheel", "name"),
+    [
+        (Input.wheel("onnxruntime-gpu==1.22.1", "win-x64"), GPU[3]),
+        (Input.wheel("thing==1.0"), "thing-1.0-py3-none-any.whl"),
+        (Input.wheel("thing==1.0"), f"thing-1-cp38-abi3-{LINUX}.whl"),
+        (Input.wheel("thing==1.0", "macos-arm64"), "thing-1.0-cp311-cp311-macosx_11_0_universal2.whl"),
+        (Input.wheel("thing==1.0", "cp313-cp313t"), "other-1.0-py3-none-any.whl"),
+    ],
+)
+def test_a_version_that_is_there_is_none_that_the_index_lacks(server: str, wheel: Input, name: str) -> None:
+    """pip takes these wheels; a wheel for one Python is listed and pinned from the index itself."""
+    Page.files = [listed(name)]
+    index(f"{server}/simple").require_version(wheel)
+
+
+def test_a_yanked_version_is_there_still(server: str) -> None:
+    """Pip takes a yanked version that is asked for by ==."""
+    Page.files = [listed("gpu_thing-1.0-py3-none-any.whl", yanked="broken")]
+    index(f"{server}/simple").require_version(Input.wheel("gpu-thing==1.0"))
+
+
+NO_SERVER = "http://127.0.0.1:1"
+
+REFUSED = CommandError("pip failed", tail=["ERROR: No matching distribution found"])
+
+
+def fetching(url: str, **more: str) -> PackageIndex:
+    """Return an index whose pip finds nothing."""
+    env = {"PIP_INDEX_URL": url, **more}
+    return PackageIndex(FakeRunner(answers={sys.executable: REFUSED}), env, sys.executable, pytest.fail)
+
+
+@pytest.mark.parametrize("more", [{}, {"PIP_NO_INDEX": "1"}])
+def test_missing_and_out_of_reach_are_two_outcomes(server: str, tmp_path: Path, more: dict[str, str]) -> None:
+    Page.files = [listed(name) for name in GPU]
+    absent, there = (Input.wheel(f"onnxruntime-gpu=={version}") for version in ("1.22.1", "1.22.0"))
+    with pytest.raises(TransferError if more else ValidationError):
+        fetching(f"{server}/simple", **more).download(absent, None, tmp_path)
+    places = (f"{server}/simple", there), (f"{server}/other", absent), (NO_SERVER, absent)
+    for url, wheel in places:
+        with pytest.raises(TransferError) as caught:
+            fetching(url, **more).download(wheel, None, tmp_path)
+        assert caught.value.exit_code == 10
+
+
+def test_the_wheels_for_every_python_of_a_version_that_the_index_lacks(server: str) -> None:
+    Page.files = [listed(name) for name in GPU]
+    with pytest.raises(ValidationError, match=r"onnxruntime-gpu==1\.22\.2 is not on"):
+        index(f"{server}/simple").python_wheels("onnxruntime-gpu==1.22.2")
+
+
+@pytest.mark.parametrize("files", [[None], [{}]])
+def test_an_index_whose_files_have_no_names_is_no_index(server: str, files: list[object]) -> None:
+    Page.files = files
+    with pytest.raises(TransferError, match=r"is no JSON of PEP 691"):
+        index(f"{server}/simple").python_wheels("onnxruntime-gpu==1.22.2")

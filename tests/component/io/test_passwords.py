@@ -1,0 +1,120 @@
+"""Tests that no message shows the password of a mirror, an index or a proxy, whatever fails there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import getproxies
+
+import pytest
+
+from builder.config.inputs import Input, InputKind
+from builder.errors import BuilderError
+from builder.io.debian.apt_mirror import AptMirrors, download_debian
+from builder.io.git import tag_commit
+from builder.io.package_index import PackageIndex
+from builder.io.process import ProcessRunner
+from builder.io.store import UrlMirror, download_redist, download_url
+from builder.io.transfer import HttpTransfer
+from tests.doubles.loopback import static_server
+from tests.support.fakes.ports import FakeReporter
+
+PASSWORDS = ("swordfish", *(f"sword{mark}fish" for mark in ("/", "@", "#", "?", "%20", ":")))
+"""Passwords, most of them not escaped as a URL wants it: the address is then invalid, and still secret."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve an empty folder, so that every file is missing."""
+    with static_server(tmp_path_factory.mktemp("empty")) as url:
+        yield url.removeprefix("http://")
+
+
+@pytest.fixture(params=["answers", "refuses", "no port"])
+def host(request: pytest.FixtureRequest, server: str) -> str:
+    return {"answers": server, "refuses": "127.0.0.1:1", "no port": f"{server}x"}[str(request.param)]
+
+
+@pytest.fixture(params=PASSWORDS)
+def address(request: pytest.FixtureRequest, host: str) -> str:
+    return f"http://ada:{request.param}@{host}"
+
+
+def told(work: Callable[[HttpTransfer], object], reporter: FakeReporter) -> str:
+    """Return all that a user reads of work that fails."""
+    transfer = HttpTransfer(reporter=reporter, sleep=lambda _: None, env={})
+    with pytest.raises(BuilderError) as caught:
+        work(transfer)
+    return "\n".join([str(caught.value), *reporter.lines])
+
+
+def test_the_mirrors_of_archives_and_of_debian(address: str, tmp_path: Path) -> None:
+    reporter = FakeReporter()
+    archive = Input(InputKind.URL, "https://github.com/o/n/archive/v1.zip")
+    nvcc = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
+    deb = Input(InputKind.DEBIAN, "pool/main/h/hello/hello_1.orig.tar.gz")
+    mirrors = AptMirrors(folder=tmp_path, override=address)
+    said = [
+        told(lambda of: download_url(UrlMirror(of, address), archive, None, tmp_path), reporter),
+        told(lambda of: download_redist(UrlMirror(of, address), nvcc, None, tmp_path), reporter),
+        told(lambda of: download_debian(mirrors, of, deb, None, tmp_path), reporter),
+    ]
+    assert all("fish" not in one and "…@" in one for one in said), said
+
+
+@pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish"])
+def test_pips_index(password: str, host: str, tmp_path: Path) -> None:
+    """With real pip, which prints what is wrong with its addresses."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_RETRIES": "0",
+        "PIP_INDEX_URL": f"http://ada:{password}@{host}/simple",
+    }
+    lines: list[str] = []
+    index = PackageIndex(ProcessRunner(env), env, sys.executable, lines.append)
+    with pytest.raises(BuilderError) as caught:
+        index.download(Input.wheel("gpu-thing==1.0"), None, tmp_path)
+    assert "gpu-thing==1.0" in str(caught.value)
+    assert "fish" not in "\n".join([str(caught.value), *lines])
+
+
+@pytest.fixture(params=[f"http://ada:{one}@127.0.0.1:1" for one in PASSWORDS])
+def proxy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set a proxy that refuses; names in upper case are read too."""
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", str(request.param))
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_proxy_of_downloads(tmp_path: Path) -> None:
+    assert getproxies()["https"]
+    archive = Input(InputKind.URL, "https://github.com/o/n/archive/v1.zip")
+    assert "fish" not in told(
+        lambda of: download_url(UrlMirror(of, None), archive, None, tmp_path), FakeReporter()
+    )
+
+
+def test_a_proxy_of_git_and_pip(proxy: str, tmp_path: Path) -> None:
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "HTTPS_PROXY": proxy,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_RETRIES": "0",
+        "PIP_INDEX_URL": "https://index.invalid/simple",
+    }
+    runner = ProcessRunner(env)
+    index = PackageIndex(runner, env, sys.executable, lambda _: None)
+    for work in (
+        lambda: tag_commit(runner, "https://git.invalid/o/n@v1"),
+        lambda: index.download(Input.wheel("gpu-thing==1.0"), None, tmp_path),
+    ):
+        with pytest.raises(BuilderError) as caught:
+            work()
+        assert "fish" not in str(caught.value)

@@ -1,0 +1,215 @@
+"""Tests of the image that the stand-in runtime selects, against NVIDIA's documentation and
+against coverage."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+import struct
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from builder.binary.coverage import Support, cover
+from builder.binary.fatbin import read_containers
+from builder.facts.gpu.architectures import Capability
+from builder.facts.gpu.table import CAPABILITIES
+from tests.answers.card import needs_compiler, runtime
+from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
+from tests.support.factories.nvidia import SMALL, compiled, packed
+
+pytestmark = needs_compiler
+
+NATIVE, JIT, NO_IMAGE, NEW_PTX = 0, 1, 209, 222
+
+NEWEST = 590
+"""A driver branch that knows the PTX of CUDA 13.1; the devices that it knows are a separate table."""
+
+
+def resolve(fatbin: bytes, capability: str, branch: int = NEWEST) -> int:
+    answer = ctypes.CDLL(str(runtime().library)).virtualcard_resolve
+    return int(answer(fatbin, int(capability.replace(".", "")), branch))
+
+
+def claim(capability: str, driver: str) -> int:
+    return int(ctypes.CDLL(str(runtime().library)).virtualcard_error(capability.encode(), driver.encode()))
+
+
+def ptx(arch: int, isa: tuple[int, int] = (8, 0), flags: int = 0) -> bytes:
+    """Return a PTX image with this PTX ISA version, whose minor and major numbers are at offset
+    24 of the header."""
+    made = bytearray(image(PTX, arch, flags))
+    struct.pack_into("<HH", made, 24, isa[1], isa[0])
+    return bytes(made)
+
+
+def code(text: str) -> bytes:
+    """Return an image for a name like ``sm_90a`` or ``compute_80``."""
+    kind, number, suffix = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", text).groups()  # type: ignore[union-attr]
+    flags = {"": 0, "a": A, "f": F}[suffix]
+    return image(SASS, int(number), flags) if kind == "sm" else ptx(int(number), flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("images", "capability", "taken"),
+    [
+        # CUDA C++ Programming Guide, "Binary Compatibility": from one minor revision to the next one, not to
+        # the previous one, nor across major revisions.
+        ("sm_80", "8.6", NATIVE),
+        ("sm_86", "8.0", NO_IMAGE),
+        ("sm_86", "9.0", NO_IMAGE),
+        ("sm_52", "6.0", NO_IMAGE),
+        ("sm_70", "7.5", NATIVE),
+        # "PTX Compatibility": to binary code of greater or equal compute capability.
+        ("compute_52", "12.1", JIT),
+        ("compute_86", "8.6", JIT),
+        ("compute_90", "8.9", NO_IMAGE),
+        # "Application Compatibility": in a container with both, the cubin is taken.
+        ("sm_80 compute_80", "8.9", NATIVE),
+        ("sm_80 compute_80", "9.0", JIT),
+        # Architecture-specific code runs on its own capability alone: Blackwell Compatibility Guide, 1.4.
+        ("sm_90a", "9.0", NATIVE),
+        ("sm_90a compute_90a", "10.0", NO_IMAGE),
+        ("sm_100a", "10.3", NO_IMAGE),
+        ("compute_100a", "10.0", JIT),
+        ("compute_120a", "12.1", NO_IMAGE),
+        # Family-specific, Programming Guide, table "Family-Specific Compatibility": 100f on 10.0 and 10.3,
+        # 103f on 10.3, 120f on 12.0 and 12.1, 121f on 12.1.
+        ("sm_100f", "10.0", NATIVE),
+        ("sm_100f", "10.3", NATIVE),
+        ("sm_103f", "10.0", NO_IMAGE),
+        ("compute_100f", "10.3", JIT),
+        ("compute_100f", "12.0", NO_IMAGE),
+        ("sm_120f", "12.1", NATIVE),
+        ("sm_121f", "12.0", NO_IMAGE),
+        ("sm_120f", "10.0", NO_IMAGE),
+        # CUDA for Tegra, Application Note: cubins of Tegra are not those of discrete GPUs of the same major.
+        ("sm_53", "5.3", NATIVE),
+        ("sm_52", "5.3", NO_IMAGE),
+        ("sm_60", "6.2", NO_IMAGE),
+        ("sm_70", "7.2", NO_IMAGE),
+        ("sm_72", "7.5", NO_IMAGE),
+        ("sm_80", "8.7", NO_IMAGE),
+        ("sm_87", "8.9", NO_IMAGE),
+        ("compute_80", "8.7", JIT),
+        # PTX ISA 9.0: "sm_101 renamed to sm_110".
+        ("sm_101a", "11.0", NATIVE),
+        ("sm_110", "11.0", NATIVE),
+        ("sm_100", "11.0", NO_IMAGE),
+        # ptxas 12.9: compute_101's PTX is assembled for sm_103 and sm_120, and refused for sm_100.
+        ("compute_101", "10.0", NO_IMAGE),
+        ("compute_101", "10.3", JIT),
+    ],
+)
+def test_what_nvidia_documents(images: str, capability: str, taken: int) -> None:
+    assert resolve(container(*map(code, images.split())), capability) == taken
+
+
+@pytest.mark.parametrize(
+    ("isa", "branch", "taken"),
+    [
+        # PTX ISA, "Release History": 8.4 with CUDA 12.4 and driver r550, 8.7 with 12.8 and r570, 8.8 with
+        # 12.9 and r575, 9.0 with 13.0 and r580.
+        ((8, 4), 550, JIT),
+        ((8, 5), 550, NEW_PTX),
+        ((8, 0), 525, JIT),
+        ((8, 7), 570, JIT),
+        ((8, 8), 570, NEW_PTX),
+        ((8, 8), 575, JIT),
+        ((9, 0), 575, NEW_PTX),
+        ((9, 0), 580, JIT),
+    ],
+)
+def test_ptx_that_a_driver_is_too_old_for(isa: tuple[int, int], branch: int, taken: int) -> None:
+    assert resolve(container(ptx(80, isa)), "9.0", branch) == taken
+
+
+def test_a_cubin_needs_no_ptx_and_older_ptx_stands_in_for_newer() -> None:
+    assert resolve(container(image(SASS, 80), ptx(80, (9, 0))), "8.6", 525) == NATIVE
+    assert resolve(container(ptx(80, (9, 0)), ptx(70, (8, 0))), "9.0", 525) == JIT
+
+
+def test_zstd_is_read_from_cuda_12_4_s_driver_on() -> None:
+    """The limit is from nvcc's manual, --compress-mode."""
+    fatbin = container(image(SASS, 80, ZSTD))
+    assert [resolve(fatbin, "8.6", branch) for branch in (545, 550)] == [NO_IMAGE, NATIVE]
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "error"),
+    [
+        ("8.6", "525.60.13", 0),  # CUDA Compatibility: the oldest for any CUDA 12
+        ("8.6", "525.60.11", 35),
+        ("8.6", "470.256.02", 35),
+        ("5.2", "580.95.05", 0),  # CUDA 13.0 release notes: the last branch with Maxwell, Pascal and Volta
+        ("5.2", "590.44.01", 100),
+        ("7.5", "590.44.01", 0),
+        ("12.0", "565.57.01", 100),  # CUDA 12.8's driver brought Blackwell
+        ("12.0", "570.26", 0),
+        ("10.3", "570.26", 100),
+        ("8.4", "580.65.06", 100),
+    ],
+)
+def test_cards_and_drivers_that_a_machine_can_have(capability: str, driver: str, error: int) -> None:
+    assert claim(capability, driver) == error
+
+
+def test_the_version_of_the_ptx_isa_stands_where_nvidia_s_packer_writes_it() -> None:
+    _, made = compiled(SMALL, "80")
+    said = re.search(rb"\.version (\d+)\.(\d+)", made.data)
+    assert said is not None
+    for options in ((), ("-compress=true",)):
+        fatbin = packed([made], *options)
+        minor, major = struct.unpack_from("<HH", fatbin, 16 + 24)
+        assert (major, minor) == (int(said[1]), int(said[2])) == (8, 8)
+        assert [resolve(fatbin, "9.0", branch) for branch in (570, 575)] == [NEW_PTX, JIT]
+
+
+ARCHES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)
+
+CODES = [
+    f"{kind}_{arch}{suffix}"
+    for kind in ("sm", "compute")
+    for arch in ARCHES
+    for suffix in ("", "a", "f")
+    if not (suffix == "a" and arch < 90) and not (suffix == "f" and arch < 100)
+]
+"""Names that exist: suffix a from sm_90 on, f from sm_100 on (PTX ISA 8.0 and 8.8)."""
+
+ANSWERS = {NATIVE: Support.NATIVE, JIT: Support.JIT, NO_IMAGE: Support.NONE}
+
+
+def differing(codes: Sequence[str]) -> list[str]:
+    fatbin = container(*map(code, codes))
+    found = cover("lib/libx.so", read_containers(elf({".nv_fatbin": fatbin})), specialised=False)
+    assert found is not None
+    return [
+        f"{' '.join(codes)} on {device}: coverage {found.support[device].value}"
+        for device in CAPABILITIES
+        if ANSWERS[resolve(fatbin, str(device))] is not found.support[device]
+    ]
+
+
+def test_coverage_says_the_same_of_each_kind_of_code() -> None:
+    assert [line for one in CODES for line in differing([one])] == []
+
+
+def test_coverage_says_the_same_of_containers_with_several() -> None:
+    chance = random.Random(13)  # noqa: S311 the same containers in each run
+    several = [chance.sample(CODES, chance.randint(2, 6)) for _ in range(300)]
+    assert [line for codes in several for line in differing(codes)] == []
+
+
+def test_a_capability_that_is_no_device_takes_nothing() -> None:
+    assert Capability.parse("8.4") not in CAPABILITIES
+    assert resolve(container(image(SASS, 80), ptx(50)), "8.4") == NO_IMAGE
+
+
+def test_the_stand_in_loads_on_hosts_as_old_as_the_oldest_that_a_package_runs_on() -> None:
+    """The base image compiles it and the host's Python loads it: wheels require glibc 2.27."""
+    told = subprocess.run(["objdump", "-T", runtime().library], capture_output=True, text=True, check=True)
+    asked = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", told.stdout)}
+    assert asked
+    assert max(asked) < (2, 27)

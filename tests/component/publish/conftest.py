@@ -1,0 +1,22 @@
+"""Fixtures for publishing to the GitHub double and for mirroring into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.factories.mirroring import Stand, open_stand
+from tests.support.factories.publishing import Desk, open_desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return open_stand(tmp_path, monkeypatch)

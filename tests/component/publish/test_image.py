@@ -1,0 +1,145 @@
+"""Tests of image builds: the stage's Dockerfile, tags, labels, and the names that a command line may give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.compile.stages import build_image
+from builder.config.build_plan import Workplace
+from builder.errors import CommandError, ValidationError
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import CPU
+from builder.io.docker.engine import ImageBuild
+from builder.publish.image import (
+    commit_of,
+    labels,
+    local_tags,
+    published_tags,
+    require_platforms,
+    require_repository,
+)
+from tests.support.factories.documents import manifest
+from tests.support.fakes.ports import FakeEngine
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    return Workplace(tmp_path)
+
+
+@pytest.mark.parametrize("network", [True, False])
+@pytest.mark.parametrize(
+    ("target", "dockerfile"), [("toolchain", "Dockerfile"), ("bare", "runtime.Dockerfile")]
+)
+def test_a_stage_is_built_from_the_file_it_stands_in(
+    root: Path, place: Workplace, target: str, dockerfile: str, network: bool
+) -> None:
+    engine = FakeEngine()
+    build_image(place, target, "ortpacks/x:1", engine=engine, network=network, trees={})
+    (request,) = engine.builds
+    assert request.dockerfile == place.root / dockerfile
+    assert (request.target, request.tags, request.output) == (target, ("ortpacks/x:1",), None)
+    assert request.network is network
+    golden = (root / "tests/golden" / f"legacy.assembled.{dockerfile}").read_text(encoding="utf-8")
+    assert f" AS {target}\n" in golden
+
+
+def test_a_failure_is_the_engines_and_the_log_goes_on(place: Workplace) -> None:
+    def fail(_: ImageBuild, on_line: Callable[[str], None]) -> None:
+        on_line("#7 useradd: not found")
+        raise CommandError("docker buildx build of stage bare exited with 1")
+
+    place.log.write_text("#1 compiled\n", encoding="utf-8")
+    with pytest.raises(CommandError, match="stage bare exited with 1"):
+        build_image(place, "bare", "ortpacks/x:1", engine=FakeEngine(on_build=fail), network=False, trees={})
+    assert place.log.read_text(encoding="utf-8") == "#1 compiled\n#7 useradd: not found\n"
+
+
+def of(profile: str | None) -> Manifest:
+    found = manifest()
+    return replace(found, sm=("50", "90a"), onnxruntime=replace(found.onnxruntime, profile=profile))
+
+
+@pytest.mark.parametrize(
+    ("profile", "service", "local", "published"),
+    [
+        (None, False, ["1.21.0"], ["1.21.0-legacy", "latest-legacy", "latest-sm50", "latest-sm90a"]),
+        (
+            "full",
+            True,
+            ["1.21.0-service", "service"],
+            ["1.21.0-legacy-service", "latest-legacy-service", "latest-sm50-service", "latest-sm90a-service"],
+        ),
+        ("lean", False, ["1.21.0-lean"], ["1.21.0-legacy-lean"]),
+        (
+            "minimal",
+            True,
+            ["1.21.0-minimal-service", "minimal-service"],
+            ["1.21.0-legacy-minimal-service"],
+        ),
+    ],
+)
+def test_tags_tell_variant_version_what_is_left_out_and_the_service(
+    profile: str | None, service: bool, local: list[str], published: list[str]
+) -> None:
+    assert list(local_tags(of(profile), service=service)) == [f"ortpacks/legacy:{name}" for name in local]
+    assert list(published_tags(of(profile), service=service)) == published
+
+
+def test_labels_of_a_package_without_cuda_say_nothing_of_nvidia() -> None:
+    found = manifest()
+    bare = replace(found, provider=CPU, sm=(), cuda=None, cudnn=None, driver=None)
+    for made, terms in ((found, "MIT AND LicenseRef-NVIDIA"), (bare, "MIT")):
+        named = labels(made, "a83fc4d58c", "https://github.com/ortpacks/ortpacks")
+        assert named["org.opencontainers.image.licenses"] == terms
+        assert named["org.opencontainers.image.version"] == "1.21.0"
+        assert named["io.ortpacks.onnxruntime.commit"] == "a83fc4d58c"
+        cuda = {"io.ortpacks.sm", "io.ortpacks.cuda", "io.ortpacks.cudnn", "io.ortpacks.toolkit"}
+        assert cuda & named.keys() == (cuda if made is found else set())
+
+
+def test_the_commit_is_what_the_host_library_says() -> None:
+    assert (
+        commit_of(b"\0ORT Build Info: git-branch=rel, git-commit-id=e0b66cad28, build type\0") == "e0b66cad28"
+    )
+    assert commit_of(b"\0git-commit-id=\0") == ""
+
+
+@pytest.mark.parametrize("text", ["ghcr.io/owner/ortpacks", "localhost:5000/x", "localhost/x", "a.b/c_d/e-f"])
+def test_a_registry_and_a_name_are_taken(text: str) -> None:
+    assert require_repository(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["ortpacks", "owner/ortpacks", "https://a.b/c", "a.b/C", "a.b/c:1", "a.b/", "a.b/c@sha256:1", ""]
+)
+def test_what_names_no_repository_is_told(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"--push .*is no REGISTRY/NAME: .*Like ghcr\.io"):
+        require_repository(text)
+
+
+def test_a_login_in_what_names_no_repository_is_not_repeated() -> None:
+    with pytest.raises(ValidationError, match=r"--push 'https://…@ghcr\.io/o/n' is no REGISTRY/NAME"):
+        require_repository("https://ada:secret@ghcr.io/o/n")
+
+
+@pytest.mark.parametrize(
+    ("text", "platforms"),
+    [
+        ("linux/amd64", ("linux-x64",)),
+        ("linux/arm64", ("linux-arm64",)),
+        ("linux/arm64,linux/amd64,linux/arm64", ("linux-arm64", "linux-x64")),
+    ],
+)
+def test_platforms_are_named_as_docker_does(text: str, platforms: tuple[str, ...]) -> None:
+    assert require_platforms(text) == platforms
+
+
+@pytest.mark.parametrize("text", ["linux/arm/v7", "windows/amd64", "amd64", "linux/amd64, linux/arm64", ""])
+def test_a_platform_that_no_image_is_made_for_is_told(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"--platform .*not made for .*Name linux/amd64, linux/arm64"):
+        require_platforms(text)

@@ -1,0 +1,56 @@
+"""Tests of a mirror with real clients, on a static server and as a folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder.client.arguments import mirrored, place
+from builder.client.install.source import locate
+from builder.publish.preflight import Leniency
+from builder.publish.prepare import PublishOptions
+from tests.doubles.loopback import static_server
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, write_release
+from tests.support.factories.fetching import fetched, web
+from tests.support.factories.mirroring import Stand
+from tests.support.factories.publishing import TAG
+from tests.support.factories.releases import TEXTS, append_sum
+
+
+@pytest.mark.parametrize(
+    ("published", "where"),
+    [(None, "latest"), (f"https://github.com/o/r/releases/download/{TAG}/index.json", TAG)],
+)
+def test_the_client_gets_every_package_from_the_mirror_it_is_told(
+    stand: Stand, tmp_path: Path, published: str | None, where: str
+) -> None:
+    stand.mirror()
+    with static_server(stand.root) as url:
+        index = mirrored(url, published)
+        assert index == f"{url}/{where}/index.json"
+        located = locate(place(index), web())
+        assert [package.variant for package in located.index.packages] == ["legacy", "modern"]
+        for package in located.index.packages:
+            content = fetched(package, located, tmp_path / package.variant)
+            assert content == (stand.dist / package.file).read_bytes()
+
+
+def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
+    stand: Stand, tmp_path: Path
+) -> None:
+    files = {**FILES, **TEXTS}
+    shutil.rmtree(stand.dist)
+    write_release(stand.dist, files=files)
+    for package in sorted(stand.dist.glob("*.tar.zst")):
+        append_sum(stand.dist, package)
+    stand.mirror(PublishOptions(allow=Leniency(unresolved=True)))
+    machines = [Machine(tmp_path / "online"), Machine(tmp_path / "offline")]
+    with static_server(stand.root) as url:
+        assert machines[0].run("install", "--mirror", url) == 0, machines[0].err
+    assert machines[1].run("install", "--offline", str(stand.root / "latest")) == 0, machines[1].err
+    for machine in machines:
+        for name, data in files.items():
+            assert (machine.prefix / "current" / name).read_bytes() == data

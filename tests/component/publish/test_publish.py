@@ -1,0 +1,299 @@
+"""Tests of publish with the real GitHub client and the double."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import requests
+
+from builder.config.variants import Project
+from builder.contents.card_grid import grid_name, table
+from builder.errors import (
+    CheckFailedError,
+    ConfigError,
+    IntegrityError,
+    NothingToDoError,
+    TransferError,
+)
+from builder.formats.json_values import json_text
+from builder.publish.locations import index_url, release_tag
+from builder.publish.prepare import PublishOptions
+from tests.doubles.github import HEAD, REPOSITORY
+from tests.support.factories.publishing import TAG, Desk, bytes_in
+from tests.support.factories.releases import append_sum, cut, manifest, write_package
+from tests.unit.contents.test_card_grid import GRID
+
+
+def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> None:
+    result = desk.publish()
+    assert (result.tag, result.state) == (TAG, "published")
+    assert set(bytes_in(desk.dist)) == {
+        "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.cdx.json",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.cdx.json",
+        "licences.html",
+        "ortpacks.pyz",
+        "SHA256SUMS",
+        "1.root.json",
+        "targets.json",
+        "index.json",
+    }
+    for name, data in bytes_in(desk.dist).items():
+        url = f"{desk.github.url}/{REPOSITORY}/releases/download/{TAG}/{name}"
+        assert requests.get(url, timeout=5).content == data, name
+
+
+def test_the_index_goes_up_last_and_the_release_is_public_only_after_it(desk: Desk) -> None:
+    desk.publish()
+    writes = [seen.path.partition("?name=")[2] or seen.method for seen in desk.github.writes()]
+    assert writes[0] == "POST"
+    assert writes[-4:] == ["SHA256SUMS", "targets.json", "index.json", "PATCH"]
+
+
+def test_the_index_and_the_sums_are_right(desk: Desk) -> None:
+    desk.publish()
+    index = json.loads((desk.dist / "index.json").read_text())
+    assert [package["variant"] for package in index["packages"]] == ["legacy", "modern"]
+    for package in index["packages"]:
+        assert (desk.dist / package["file"]).stat().st_size == package["size"]
+    lines = [line.split("  ") for line in (desk.dist / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: digest for digest, name in lines}
+    assert set(sums) == set(bytes_in(desk.dist)) - {"SHA256SUMS", "targets.json", "1.root.json"}
+    assert [package["sha256"] for package in index["packages"]] == [
+        sums[package["file"]] for package in index["packages"]
+    ]
+
+
+def test_both_layouts_and_kinds_of_archive_go_up_and_into_the_index(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy"), padding=5000, suffix=".tar.gz")
+    write_package(desk.dist, manifest("legacy", layout="thin"), padding=5000)
+    write_package(desk.dist, manifest("legacy", layout="thin"), padding=5000, suffix=".tar.gz")
+    assert desk.publish().state == "published"
+    index = json.loads((desk.dist / "index.json").read_text())
+    found = [(item["file"].partition("linux-x64")[2], item["layout"]) for item in index["packages"]]
+    legacy, modern = found[:4], found[4:]
+    assert sorted(legacy) == [
+        (".tar.gz", "full"),
+        (".tar.gz", "thin"),
+        (".tar.zst", "full"),
+        (".tar.zst", "thin"),
+    ]
+    assert modern == [(".tar.zst", "full")]
+    assert {item["installed_size"] for item in index["packages"]} == {6234}
+    assert len(desk.verified) == 5
+    (release,) = desk.github.releases.values()
+    assert release.body.count("| legacy | **Maxwell**") == 1
+    assert release.body.count("-thin-linux-x64.tar.gz](") == 1
+
+
+def test_a_package_in_parts_goes_up_in_parts(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    whole = package.read_bytes()
+    joined = cut(package, 60_000)
+    assert desk.publish().state == "published"
+    assert desk.verified[0] == joined
+    names = set(desk.github.contents(TAG))
+    assert {f"{package.name}.part{number}" for number in (1, 2, 3, 4)} <= names
+    assert f"{package.name}.parts.json" in names
+    assert package.name not in names
+    entry = json.loads((desk.dist / "index.json").read_text())["packages"][0]
+    assert (entry["file"], entry["size"]) == (package.name, len(whole))
+    assert entry["sha256"] == hashlib.sha256(whole).hexdigest()
+    assert b"".join((desk.dist / part["file"]).read_bytes() for part in entry["parts"]) == whole
+    (release,) = desk.github.releases.values()
+    assert f"{package.name}, in 4 parts [1](" in release.body
+    assert "{{" not in release.body
+
+
+def test_the_provenance_beside_a_package_goes_up_with_it(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    provenance = package.with_name(f"{package.name}.provenance.json")
+    provenance.write_text('{"_type": "https://in-toto.io/Statement/v1"}')
+    append_sum(desk.dist, provenance)
+    desk.publish()
+    assert desk.github.contents(TAG)[provenance.name] == provenance.read_bytes()
+    index = json.loads((desk.dist / "index.json").read_text())
+    assert len(index["packages"]) == 2, "it is no package"
+
+
+def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: Desk) -> None:
+    desk.publish()
+    (release,) = desk.github.releases.values()
+    assert "**Maxwell** (GTX 750 to GTX 980 Ti" in release.body
+    downloads = f"{desk.github.url}/{REPOSITORY}/releases/download/{TAG}"
+    assert f"python3 ortpacks.pyz install --index {downloads}/" in release.body
+    assert "Native code for compute capability 7.5, 8.0, 8.6." in release.body
+    assert "525.60.13 or newer, up to branch 580" in release.body
+    assert "{{" not in release.body
+    assert "\n\n\n" not in release.body
+
+
+def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk) -> None:
+    """A grid of other bytes, and one that cannot be read, are reported and left out."""
+    legacy, modern = sorted(desk.dist.glob("*.tar.zst"))
+    sha256 = hashlib.sha256(modern.read_bytes()).hexdigest()
+    grid = dataclasses.replace(GRID, package=modern.name, sha256=sha256)
+    (desk.dist / grid_name(modern.name)).write_text(json_text(grid))
+    (desk.dist / grid_name(legacy.name)).write_text(json_text(GRID))
+    desk.publish()
+    (release,) = desk.github.releases.values()
+    assert table(grid) in release.body
+    assert release.body.count("<details>") == 1
+    assert f"{grid_name(legacy.name)} is of other bytes" in desk.output
+    assert [asset for asset in release.assets.values() if "cards" in asset.name] == []
+
+
+def test_a_grid_that_cannot_be_read_keeps_nobody_from_publishing(desk: Desk) -> None:
+    (legacy, _) = sorted(desk.dist.glob("*.tar.zst"))
+    (desk.dist / grid_name(legacy.name)).write_text("{")
+    assert desk.publish().state == "published"
+    assert "cards.json is not JSON" in desk.output
+    (release,) = desk.github.releases.values()
+    assert "Tried out on every card" not in release.body
+
+
+def test_again_does_nothing_and_says_so(desk: Desk) -> None:
+    desk.publish()
+    before = len(desk.github.writes())
+    assert desk.publish().state == "unchanged"
+    assert len(desk.github.writes()) == before
+    assert "already published, nothing to do" in desk.output
+
+
+def test_a_client_made_anew_is_no_finding(desk: Desk) -> None:
+    desk.publish(PublishOptions(dry_run=True))
+    (desk.dist / "ortpacks.pyz").write_bytes(b"PK the next client")
+    desk.publish()
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
+
+
+def test_a_dry_run_shows_the_table_and_writes_nothing(desk: Desk) -> None:
+    result = desk.publish(PublishOptions(dry_run=True))
+    assert result.state == "dry-run"
+    assert desk.github.writes() == []
+    assert "↑ index.json" in desk.output
+    assert "dry run: 10 steps to take" in desk.output
+
+
+def test_a_draft_stays_one_when_asked_and_the_next_run_publishes_it(desk: Desk) -> None:
+    assert desk.publish(PublishOptions(draft=True)).state == "draft"
+    (release,) = desk.github.releases.values()
+    assert release.draft
+    assert "\ncomplete draft, not public: http" in desk.output
+    before = len(desk.github.writes())
+    assert desk.publish().state == "published"
+    assert [seen.method for seen in desk.github.writes()[before:]] == ["PATCH"]
+
+
+def test_a_new_tag_is_made_on_the_commit_that_was_built(desk: Desk) -> None:
+    desk.publish(PublishOptions(commit="c" * 40))
+    assert desk.github.tags == {TAG: "c" * 40}
+
+
+def test_without_a_commit_the_host_chooses(desk: Desk) -> None:
+    desk.publish()
+    assert desk.github.tags == {TAG: HEAD}
+
+
+def test_a_draft_of_an_older_commit_is_published_on_the_one_that_was_built(desk: Desk) -> None:
+    desk.publish(PublishOptions(commit="a" * 40, draft=True))
+    desk.publish(PublishOptions(commit="b" * 40))
+    assert desk.github.tags == {TAG: "b" * 40}
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(desk: Desk) -> None:
+    desk.github.fail("upload", "cut", after=100_000, times=4)
+    with pytest.raises(TransferError, match="run it again to go on"):
+        desk.publish()
+    (release,) = desk.github.releases.values()
+    assert release.draft
+    assert desk.publish().state == "published"
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
+    assert len(desk.github.releases) == 1
+
+
+def test_several_drafts_the_oldest_is_completed_the_others_are_named(desk: Desk) -> None:
+    first = desk.github.create(TAG, "", "", draft=True)
+    second = desk.github.create(TAG, "", "", draft=True)
+    desk.publish()
+    assert (first.draft, second.draft) == (False, True)
+    assert "another draft of" in desk.output
+
+
+def test_it_stays_a_draft_when_the_release_is_not_what_was_uploaded(desk: Desk) -> None:
+    original = desk.github.store
+
+    def meddle(*args: object, **kwargs: object) -> object:
+        asset = original(*args, **kwargs)  # type: ignore[arg-type]
+        if asset.name == "index.json":
+            desk.github.store = original  # type: ignore[method-assign]
+            original(next(iter(desk.github.releases.values())), "intruder", b"x")
+        return asset
+
+    desk.github.store = meddle  # type: ignore[method-assign, assignment]
+    with pytest.raises(IntegrityError, match=r"stays a draft[\s\S]*\+ intruder"):
+        desk.publish()
+    assert desk.publish().state == "published"
+
+
+def test_every_package_is_verified_and_a_bad_one_stops_all(desk: Desk) -> None:
+    def reject(path: Path) -> None:
+        if "legacy" in path.name:
+            raise IntegrityError("lib/x.so is damaged")
+
+    desk.verify = reject
+    with pytest.raises(CheckFailedError, match=r"R012 ortpacks-legacy.*lib/x\.so is damaged") as caught:
+        desk.publish()
+    assert caught.value.exit_code == 6
+    assert len(desk.verified) == 2
+    assert desk.github.requests == []
+
+
+def test_an_empty_dist_is_said_plainly(desk: Desk, tmp_path: Path) -> None:
+    desk.dist = tmp_path / "empty"
+    desk.dist.mkdir()
+    with pytest.raises(NothingToDoError, match="holds no package"):
+        desk.publish()
+
+
+@pytest.mark.parametrize("tag", [None, "gpu-libs-v1.23.2-2"])
+def test_the_index_is_where_it_was_said_to_be_before(desk: Desk, tag: str | None) -> None:
+    named = release_tag(desk.dist, desk.project, tag)
+    assert named == (tag or TAG)
+    desk.publish(PublishOptions(tag=tag))
+    url = index_url(desk.project.publish, named)
+    assert requests.get(url, timeout=5).content == (desk.dist / "index.json").read_bytes()
+
+
+def test_a_tag_that_is_given_opens_no_package(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unread(package: Path) -> bytes:
+        raise AssertionError(package)
+
+    monkeypatch.setattr("builder.io.archive.unpacking.manifest_bytes", unread)
+    assert release_tag(desk.dist, desk.project, "v1") == "v1"
+
+
+def test_on_github_people_download_from_another_host_than_the_api(project: Project) -> None:
+    publishing = dataclasses.replace(project.publish, api="https://api.github.com", repository="owner/name")
+    assert index_url(publishing, "v1") == "https://github.com/owner/name/releases/download/v1/index.json"
+    enterprise = dataclasses.replace(publishing, api="https://git.example:8443/api/v3")
+    assert index_url(enterprise, "v1") == (
+        "https://git.example:8443/owner/name/releases/download/v1/index.json"
+    )
+
+
+def test_a_package_that_cannot_be_read_does_not_hide_the_tag(desk: Desk) -> None:
+    (desk.dist / "ortpacks-latest-1.23.2-cuda12.9-linux-x64.tar.zst").write_bytes(b"<html>404</html>")
+    assert release_tag(desk.dist, desk.project) == TAG
+
+
+@pytest.mark.parametrize("tag", ["v 1", "-v1", "v1..2", "v1.lock", "v1.lock/a", "v1/", "a~b"])
+def test_a_tag_that_git_refuses_is_refused_first(desk: Desk, tag: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be a tag"):
+        desk.publish(PublishOptions(tag=tag))
+    assert desk.github.requests == []

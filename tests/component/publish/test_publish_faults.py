@@ -1,0 +1,163 @@
+"""Tests of faults during publish: a release is whole or hidden, and the next run completes it.
+
+``test_publish_kill`` has the kills.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from builder.errors import BuilderError
+from builder.publish.prepare import PublishOptions
+from tests.doubles.github import GitHubDouble
+from tests.doubles.github_handlers import EDITED
+from tests.support.factories.public_view import assert_no_name_twice, seen
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
+from tests.support.factories.releases import FakeTime
+from tests.support.faults.hosts import HostFault, host_faults
+
+SEED = 20_261_121
+
+CUTS = 20
+
+ONCE = ("revoke", "403", "meddle", "meddle-more", "move", "retag-late", "gone")
+"""Faults that a run never survives, so that one is enough."""
+
+
+cases = partial(host_faults, once=ONCE)
+
+ALL = "access newest list ref immutable create upload assets publish"
+
+FAULTS = [
+    *cases("502, half an asset left", "upload", "starter", skips=(0, 4)),
+    *cases("500, 502, 503", ALL, "502"),
+    *cases("500, 502, 503", "tag upload", "500 503"),
+    *cases("500, 502, 503", "asset", "502", before="older"),
+    *cases("500, 502, 503", "delete", "500", before="leftovers"),
+    *cases("422, someone was faster: same bytes", "upload", "race", skips=(0, 3)),
+    *cases("422, someone was faster: other bytes", "upload", "race-other", skips=(0, 3)),
+    *cases("429, 403 with Retry-After", ALL, "429"),
+    *cases("429, 403 with Retry-After", "upload", "retry-after date"),
+    *cases("429, 403 with Retry-After", "delete", "429", before="leftovers"),
+    *cases("primary rate limit", "list upload publish", "reset"),
+    *cases("secondary rate limit", "create upload publish", "secondary 429-bare"),
+    *cases("503 with Retry-After", "list create upload publish", "503-later"),
+    *cases("token loses its rights midway", ALL, "403"),
+    *cases("token loses its rights midway", "upload", "403", skips=(1, 4)),
+    *cases("edited by another meanwhile", "publish", "meddle meddle-more"),
+    *cases("edited by another meanwhile", "publish", "meddle meddle-more", before="other", skips=(1,)),
+    *cases("edited by another meanwhile", "publish", "retag retag-late edit"),
+    *cases("edited by another meanwhile", "publish", "retag retag-late edit", before="other", skips=(1,)),
+    *cases("draft deleted meanwhile", "upload", "gone", skips=(0, 4)),
+    *cases("draft deleted meanwhile", "assets publish", "gone"),
+    *cases("tag moved meanwhile", "ref", "move", before="tagged", skips=(0, 1, 2)),
+    *cases("tag moved meanwhile", "publish", "move", before="tagged"),
+    *cases("tag moved meanwhile", "ref", "move", before="other", skips=(1, 2)),
+    *cases("tag moved meanwhile", "publish", "move", before="other", skips=(0, 1)),
+    *cases("tag out of sight midway", "ref", "502 hangup revoke 403", before="tagged", skips=(1, 2)),
+    *cases("201 cut short", "upload", "truncated", skips=(0, 4)),
+    *cases("wrong digest in the answer", "upload", "wrong-digest", skips=(0, 4)),
+    *cases("other bytes stored", "upload", "corrupt", skips=(0, 4)),
+    *cases("no digest, or a late one", "upload", "no-digest late-digest"),
+    *cases("hung up without an answer", ALL, "hangup"),
+    *cases("hung up without an answer", "asset", "hangup cut", before="older"),
+    *cases("answer to create lost", "create", "lost landed"),
+    *cases("answer to upload lost", "upload", "lost landed", skips=(0, 4)),
+    *cases("answer to delete lost", "delete", "lost landed", before="leftovers"),
+    *cases("answer to publish lost", "publish", "lost landed"),
+    *cases("token revoked midway", ALL, "revoke"),
+    *cases("token revoked midway", "upload", "revoke", skips=(1, 4)),
+    *cases("connection refused midway", "newest create upload assets publish", "down"),
+    *cases("connection refused midway", "upload", "down", skips=(1, 4)),
+    *cases("while a release is replaced", "publish", "502 lost landed revoke", before="other", skips=(0, 1)),
+    *cases("while a release is replaced", "delete upload", "lost revoke", before="other"),
+]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no test cuts the power; a call takes milliseconds
+    with open_desk(tmp_path) as desk:
+        desk.signing = None  # test_signing_faults has its faults
+        yield desk
+
+
+class Outage(FakeTime):
+    """A clock on which a wait of 10 s or more makes the double listen again."""
+
+    def __init__(self, github: GitHubDouble) -> None:
+        super().__init__()
+        self.github = github
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds >= 10:
+            self.github.up()
+
+
+def outlive(desk: Desk, case: HostFault) -> None:
+    """Run with the fault, check what is public, run again, and check once more."""
+    prepare(desk, case.before)
+    former, tagged = seen(desk.github, TAG), desk.github.tags.get(TAG)
+    desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=case.after)
+    if case.kind == "down" and case.times == 1:
+        desk.time = Outage(desk.github)
+    options = PublishOptions(replace=case.before == "other", commit=tagged)
+    try:
+        desk.publish(options)
+    except BuilderError:
+        assert case.times == ATTEMPTS or case.kind in (*ONCE, "down", "hangup")
+    desk.github.up()
+    assert len(desk.github.pending()) < case.times, "the fault was never met"
+    desk.github.forget_faults()
+    assert_no_name_twice(desk.github)
+    public = seen(desk.github, TAG)
+    assert public in (None, former, bytes_in(desk.dist)), "part of a release is public"
+    assert seen(desk.github, EDITED) is None, "public under another tag"
+    if tagged and case.kind == "move":
+        assert public in (None, former), "public under a tag that was moved"
+        desk.github.tags[TAG] = tagged
+    if public != bytes_in(desk.dist):
+        desk.publish(options, token=desk.github.token)
+        public = seen(desk.github, TAG)
+    assert_no_name_twice(desk.github)
+    assert public == bytes_in(desk.dist)
+    assert not any(release.draft for release in desk.github.releases.values()), "a second draft"
+    newest = desk.github.latest()
+    assert newest is not None
+    assert (newest.tag, EDITED in {newest.title, newest.body}) == (TAG, False)
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=str)
+def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(desk: Desk, case: HostFault) -> None:
+    outlive(desk, case)
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    """Return the sizes in bytes of a release's files in the order of their upload."""
+    with open_desk(tmp_path_factory.mktemp("whole")) as desk:
+        desk.publish()
+        (release,) = desk.github.releases.values()
+        return [asset.size for asset in release.assets.values()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [*(("cut", n) for n in range(CUTS)), *(("cut-starter", n) for n in range(CUTS // 2))]
+)
+def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
+    desk: Desk, sizes: list[int], kind: str, number: int
+) -> None:
+    position = random.Random(f"{SEED} {kind} {number}").randrange(sum(sizes))  # noqa: S311 - moments, not keys
+    skip = 0
+    while position >= sizes[skip]:
+        position -= sizes[skip]
+        skip += 1
+    case = HostFault(family="cut", route="upload", kind=kind, skip=skip, after=position)
+    outlive(desk, case)

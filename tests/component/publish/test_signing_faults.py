@@ -1,0 +1,127 @@
+"""Tests of faults while a release is signed: nothing half signed is public, and the next run completes it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from builder.errors import DiskError, ToolMissingError
+from builder.files.atomic_write import part_file
+from builder.files.disk import disk_errors
+from builder.formats.trust import TARGETS, read_root, read_targets
+from builder.publish.prepare import PublishOptions
+from builder.publish.signing import agent_signer
+from tests.support.factories.public_view import seen
+from tests.support.factories.publishing import TAG, Desk, bytes_in, prepare, publish_at_once
+from tests.support.factories.signing import CI, FIRST, local_file, signing
+from tests.support.forked import FORK
+
+REPLACE = PublishOptions(replace=True)
+
+WRITE_FILE = "builder.publish.prepare.write_file"
+
+ANSWERS = {"no answer": b"", "half an answer": b"\0\0\0\x53\x0e\0\0", "no": b"\0\0\0\x01\x05"}
+"""Answers of an agent that dies while it signs, or that refuses."""
+
+FILES = ("index.json", "1.root.json", TARGETS)
+"""The last files that are written before the host is asked, in this order."""
+
+FAULTS = [
+    *product(("nothing", "other"), ("agent",), ANSWERS),
+    *product(("nothing", "other"), ("disk", "kill"), FILES),
+]
+"""The host's earlier contents, the fault, and how the agent answers or which file it hits."""
+
+
+@contextmanager
+def dying_agent(path: Path, answer: bytes) -> Iterator[None]:
+    """Listen as an SSH agent that takes the question, gives ``answer`` and hangs up."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            with suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.recv(1 << 16)
+                    client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+        thread.join()
+
+
+def full(name: str, path: Path, data: bytes) -> None:
+    """Write a file; the disk is full when the file ``name`` has been written."""
+    with disk_errors(path), part_file(path) as stream:
+        stream.write(data)
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def killed(name: str, path: Path, data: bytes) -> None:
+    """Write a file; the process is killed when the file ``name`` is written and has its name not yet."""
+    with part_file(path) as stream:
+        stream.write(data)
+        if path.name == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def publish_and_die(dist: Path, api: str, token: str, name: str) -> None:
+    pytest.MonkeyPatch().setattr(WRITE_FILE, partial(killed, name))
+    publish_at_once(dist, api, token, REPLACE)
+
+
+def meet(desk: Desk, fault: str, how: str, folder: Path) -> None:
+    """Publish with the fault, which ends the run."""
+    if fault == "agent":
+        path = folder / "agent"
+        whole, desk.signing = desk.signing, replace(signing(), signers=(agent_signer(CI.public, str(path)),))
+        why = "did not sign" if how == "no" else "does not answer"
+        with dying_agent(path, ANSWERS[how]), pytest.raises(ToolMissingError, match=f"SSH agent.* {why}"):
+            desk.publish(REPLACE)
+        desk.signing = whole
+    elif fault == "disk":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(WRITE_FILE, partial(full, how))
+            with pytest.raises(DiskError):
+                desk.publish(REPLACE)
+    else:
+        child = FORK.Process(
+            target=publish_and_die, args=(desk.dist, desk.github.url, desk.github.token, how)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("before", "fault", "how"), FAULTS)
+def test_nothing_half_signed_is_public_and_the_next_run_completes_it(
+    desk: Desk, tmp_path: Path, before: str, fault: str, how: str
+) -> None:
+    prepare(desk, before)
+    former, asked = seen(desk.github, TAG), len(desk.github.writes())
+    meet(desk, fault, how, tmp_path)
+    assert seen(desk.github, TAG) == former
+    assert len(desk.github.writes()) == asked, "nothing was written to the host"
+    desk.publish(REPLACE)
+    there = seen(desk.github, TAG)
+    assert there == bytes_in(desk.dist)
+    signed = read_targets(there[TARGETS], TARGETS, read_root(FIRST, "root")).files
+    files = {name: local_file(name, content) for name, content in there.items()}
+    assert {name: one.hashes.sha256 for name, one in signed.items()} == {
+        name: one.sha256 for name, one in files.items() if name not in {TARGETS, "1.root.json"}
+    }

@@ -1,0 +1,122 @@
+"""Factory of a project without ``inputs.lock`` whose hosts answer every request with made up bytes."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from builder.config.inputs import Input, InputKind, Pin
+from builder.errors import TransferError
+from builder.io.process import Completed
+from builder.io.wiring import Wiring
+from tests.support.factories.binaries import elf, sass
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
+
+COMMIT = "c" * 40
+
+DIGEST = f"sha256:{'d' * 64}"
+
+IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
+
+GIT = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
+
+CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
+
+
+NEEDED = (
+    *("abseil_cpp", "cudnn_frontend", "cutlass", "date", "eigen", "flatbuffers", "json", "microsoft_gsl"),
+    *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
+)
+"""Dependencies that ONNX Runtime 1.21's cmake/external declares for Linux without tests, listed by hand."""
+
+DEPS = "".join(
+    f"{name};https://github.com/some/{name}/archive/v1.zip;{'0123' * 10}\n"
+    for name in (*NEEDED, "googletest", "dawn")
+)
+
+CMAKE = "".join(
+    f"if({'onnxruntime_USE_CUDA' if name in NEEDED else 'onnxruntime_BUILD_UNIT_TESTS'})\n"
+    f"  FetchContent_Declare({name} URL ${{DEP_URL_{name}}})\nendif()\n"
+    for name in (*NEEDED, "googletest")
+)
+
+
+FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(NEEDED))
+
+
+class Intake:
+    """A store that gives a size for its first ``reachable`` inputs and fails for all later ones."""
+
+    folder: Path
+    listed = DEPS
+    """The text of the source's ``deps.txt``."""
+
+    def __init__(self, reachable: int = 1000, sha256: str = "0" * 64) -> None:
+        self.reachable, self.sha256 = reachable, sha256
+        self.taken: list[str] = []
+        self.sha1: dict[str, str] = {}
+
+    def tree(self, item: Input, revision: str) -> Path:
+        """Return a tar of ONNX Runtime's tree with the two files that ``lock`` reads."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "tree.tar"
+        with tarfile.open(path, "w") as tar:
+            for name, text in (("deps.txt", self.listed), ("CMakeLists.txt", CMAKE)):
+                info = tarfile.TarInfo(f"cmake/{name}")
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text.encode()))
+        return path
+
+    def pin(self, item: Input, sha1: str = "") -> Pin:
+        self.sha1[item.key] = sha1
+        if len(self.taken) == self.reachable:
+            raise TransferError(f"{item.key} cannot be fetched: no route to host. Check the network.")
+        self.taken.append(item.key)
+        return Pin(filename="file", size=1, sha256=self.sha256)
+
+    def unpack(self, item: Input) -> Path:
+        """Return a folder with one library, which serves 7.5 alone."""
+        folder = self.folder / item.spec
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "libx.so.12").write_bytes(elf({".nv_fatbin": sass(75)}))
+        return folder
+
+
+PYTHONS = ("cp312-cp312", "cp313-cp313t")
+
+
+class Listing:
+    """A package index that lists wheels of every project for two Pythons."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def python_wheels(self, requirement: str) -> dict[Input, Pin]:
+        self.asked.append(requirement)
+        pin = Pin(filename="x.whl", size=1, sha256="4" * 64)
+        return {Input(InputKind.WHEEL, f"{requirement}@{python}"): pin for python in PYTHONS}
+
+
+def unlocked(folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
+    """Return the wiring of the project in ``root``, copied without its lock, with hosts that answer."""
+    shutil.copy(root / "variants.yaml", folder)
+    made = Wiring(folder, reporter=FakeReporter())
+    images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
+    engine = FakeEngine(digests=dict.fromkeys(images, DIGEST))
+    git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
+    runner = FakeRunner(answers={"git": git})
+    for name, value in (("engine", engine), ("runner", runner), ("package_index", Listing())):
+        monkeypatch.setitem(made.__dict__, name, value)
+    take(monkeypatch, made, Intake())
+    return made
+
+
+def take(monkeypatch: pytest.MonkeyPatch, shop: Wiring, intake: Intake) -> Intake:
+    """Let the wiring have this store."""
+    monkeypatch.setattr(shop, "store", lambda *_: intake)
+    intake.folder = shop.root.parent / "unpacked"
+    return intake

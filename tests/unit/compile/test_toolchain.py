@@ -1,0 +1,226 @@
+"""Tests of the tool for each image, of CMake's changes to a set, and of the GPUs lost and added by them.
+
+Expected values: CUDA's release notes (12.4 has sm_50 to sm_90, 12.9 to sm_121); the containers of official
+wheels; ORT's cuda_configuration.cmake and its ``ARCHITECTURES_WITH_ACCEL``, read by hand; NVIDIA's "CUDA 12.9
+family-specific features" (``a`` runs on its own capability alone, plain code on its major version from its
+minor version on).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.compile.explain import arch_list
+from builder.config.build_plan import BuildPlan, check_reach, compile_plan, divide, lost, proposed, widened
+from builder.config.variants import Origin, Variant
+from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.units import cmake_list, compiled, read_list, refused, rewritten
+from tests.support.factories import packages
+
+NEWER = "12.9.86"
+
+
+@pytest.mark.parametrize(
+    ("sm", "compiled", "assembled", "ptx"),
+    [
+        ("50 52 60 61 70", "50 52 60 61 70", "", None),
+        ("75 80 86", "75 80 86", "", None),
+        ("89 90 100 120", "89 90", "100 120", "90"),
+        ("100 103 120 121", "", "100 103 120 121", "90"),
+        ("90a 120", "90a", "120", "90"),
+        ("90 100a 120f", "90 100a 120f", "", None),  # PTX for 90 has no instructions of a suffix
+        ("90 110", "90 110", "", None),  # sm_110 came with CUDA 13
+    ],
+)
+def test_a_newer_ptxas_makes_what_nvcc_does_not_know(
+    sm: str, compiled: str, assembled: str, ptx: str | None
+) -> None:
+    targets = divide(arches(sm), "12.4", NEWER)
+    assert (targets.compiled, targets.assembled) == (arches(compiled), arches(assembled))
+    assert targets.ptx == (Arch.parse(ptx) if ptx else None)
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "ptxas"), [("12.4", None), ("12.9", NEWER), ("12.8", None), ("13.0", NEWER)]
+)
+def test_otherwise_all_is_nvccs(nvcc: str, ptxas: str | None) -> None:
+    targets = divide(arches("89 90 100 120"), nvcc, ptxas)
+    assert (targets.compiled, targets.assembled, targets.ptx) == (arches("89 90 100 120"), (), None)
+
+
+def test_ptx_is_of_the_newest_architecture_that_nvcc_knows() -> None:
+    """12.8 ends at sm_120; 121 and 103 came with 12.9."""
+    targets = divide(arches("90 121"), "12.8", NEWER)
+    assert (targets.compiled, targets.assembled, targets.ptx) == (arches("90"), arches("121"), Arch(12, 0))
+
+
+LEGACY, LATEST = "50 52 60 61 70", "89 90 100 120"
+
+
+def arches(text: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(word) for word in text.split())
+
+
+def shown(sass: tuple[Arch, ...], ptx: tuple[Arch, ...]) -> str:
+    return f"{' '.join(map(str, sass))} | {' '.join(map(str, ptx))}".strip()
+
+
+@pytest.mark.parametrize(
+    ("version", "wheel", "archive"),
+    [
+        ("1.22.0", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
+        ("1.23.0", "60 70 75 80 86 90a | 90a", "60 70 75 80 90a | 90a"),
+        ("1.23.1", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
+        ("1.40.0", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
+        ("1.20.1", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
+        ("1.21.0", "60 70 75 80 86 90 | 90", "60 70 75 80 90 | 90"),
+        ("1.23.2", "60 70 75 80 86 90a | 90", "60 70 75 80 90a | 90"),
+    ],
+)
+def test_official_lists_by_version(version: str, wheel: str, archive: str) -> None:
+    """The lists are from pull requests 23671, 25126 and 26230.
+
+    Those of 1.21.0's and 1.23.2's wheels are the code of the containers that hold most in PyPI's wheels.
+    """
+    listed = arch_list(version)
+    made = [read_list(text, version) for text in (listed.wheel, listed.archive)]
+    assert [shown(each.sass, each.ptx) for each in made] == [wheel, archive]
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "told", "made"),
+    [
+        (LEGACY, "1.21.0", "50-real;52-real;60-real;61-real;70-real", "50 52 60 61 70 |"),
+        (LEGACY, "1.23.2", "50-real;52-real;60-real;61-real;70-real", "50 52 60 61 70 |"),
+        (LATEST, "1.22.0", "89-real;90-real;100-real;120-real", "89 90 100 120 |"),
+        (LATEST, "1.23.2", "89-real;90-real;100-real;120-real", "89 90a 100a 120a |"),
+        ("89 90a", "1.21.0", "89-real;90a-real", "89 90a |"),
+        ("101 103 121", "1.23.2", "101-real;103-real;121-real", "101a 103 121 |"),
+        ("103a 121a", "1.23.2", "103a-real;121a-real", "103 121 |"),
+        ("90 110", "1.23.2", "90-real;110-real", "90a 110 |"),
+        ("90 120f", "1.22.0", "90-real;120f-real", "90 120f |"),
+    ],
+)
+def test_what_a_set_becomes(sm: str, version: str, told: str, made: str) -> None:
+    assert cmake_list(arches(sm)) == told
+    found = compiled(arches(sm), version)
+    assert shown(found.sass, found.ptx) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "made"),
+    [
+        ("75-virtual;80;90-virtual", "1.21.0", "80 | 75 80 90"),
+        ("75-virtual;80;90-virtual", "1.23.2", "80 | 90"),
+        ("90a-virtual;80-real", "1.23.2", "80 | 90a"),
+        ("90;90-real;90a-real", "1.23.2", "90a |"),
+        ("", "1.23.2", "|"),
+    ],
+)
+def test_suffixes_of_a_list(text: str, version: str, made: str) -> None:
+    found = read_list(text, version)
+    assert shown(found.sass, found.ptx) == made
+
+
+@pytest.mark.parametrize("version", ["1.23.0", "1.24.4"])
+def test_families_are_refused_by_two_lines(version: str) -> None:
+    assert refused(arches("90 100f 120f"), version) == arches("100f 120f")
+    with pytest.raises(ValueError, match="Unrecognized CUDA architecture: 100f"):
+        compiled(arches("90 100f"), version)
+
+
+@pytest.mark.parametrize("version", ["1.22.0", "1.25.0"])
+def test_no_other_line_refuses_families_itself(version: str) -> None:
+    assert refused(arches("100f"), version) == ()
+
+
+def test_a_word_that_is_no_architecture() -> None:
+    with pytest.raises(ValueError, match="Unrecognized CUDA architecture: native"):
+        read_list("90;native", "1.23.2")
+
+
+def test_which_architectures_change() -> None:
+    assert rewritten(arches(LATEST), "1.22.0") == ()
+    assert rewritten(arches(LATEST), "1.23.2") == tuple(
+        zip(arches("90 100 120"), arches("90a 100a 120a"), strict=True)
+    )
+    assert rewritten(arches("121a 120f"), "1.23.2") == ((Arch(12, 1, "a"), Arch(12, 1)),)
+
+
+def test_text_of_what_is_made() -> None:
+    assert str(read_list("80-real;90", "1.21.0")) == "80 90, PTX 90"
+    assert str(read_list("80-real", "1.21.0")) == "80"
+
+
+def planned(sm: str, version: str, base: str = "nvidia", *, widen: bool = True) -> BuildPlan:
+    variant = Variant(name="latest", sm=arches(sm), generations=(), widen=widen)
+    return packages.plan(variant=variant, base=base, ort_version=version)
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "base", "added"),
+    [
+        (LATEST, "1.23.2", "nvidia", "103 121"),
+        (LATEST, "1.22.0", "nvidia", ""),  # CMake takes the list unchanged
+        (LATEST, "1.21.0", "assembled", ""),
+        (LATEST, "1.23.2", "assembled", ""),  # ptxas makes sm_100 and sm_120: CMake never sees them
+        ("100", "1.23.2", "nvidia", "103"),
+        ("120", "1.23.2", "nvidia", "121"),
+        ("100 103", "1.23.2", "nvidia", ""),
+        ("100a 120a", "1.23.2", "nvidia", ""),  # both were asked for with their suffixes
+        ("120f", "1.22.0", "nvidia", ""),
+        ("120f", "1.23.2", "nvidia", ""),  # refused (C008)
+        ("89 90", "1.23.2", "nvidia", ""),  # there is no 9.1
+        ("50 52 60 61 70", "1.23.2", "nvidia", ""),
+    ],
+)
+def test_what_comes_into_a_set(sm: str, version: str, base: str, added: str) -> None:
+    plan = planned(sm, version, base)
+    assert proposed(plan) == arches(added)
+    wider = widened(plan)
+    assert wider.added == arches(added)
+    assert set(wider.variant.sm) == {*arches(sm), *arches(added)}
+    assert list(wider.variant.sm) == sorted(wider.variant.sm)
+
+
+def test_both_bases_serve_the_same_gpus_once_a_set_is_widened() -> None:
+    nvidia = widened(planned(LATEST, "1.23.2"))
+    assembled = widened(planned(LATEST, "1.21.0", "assembled"))
+    found = compile_plan(nvidia).whole_list.sass
+    assert found == arches("89 90a 100a 103 120a 121")
+    assert compile_plan(assembled).whole_list.sass == arches(LATEST)
+    assert lost(compile_plan(assembled).whole_list.sass, found) == ()
+    assert lost(found, compile_plan(assembled).whole_list.sass) == ()
+
+
+def test_nothing_is_added_unasked_or_to_what_is_repacked() -> None:
+    plain = planned(LATEST, "1.23.2", widen=False)
+    assert widened(plain) is plain
+    wheel = replace(planned(LATEST, "1.23.2"), origin=Origin.WHEEL, profile=None)
+    assert widened(wheel) is wheel
+
+
+def test_a_set_that_is_narrowed_is_told_with_the_cards_and_the_ways_out() -> None:
+    plan = planned(LATEST, "1.23.2", widen=False)
+    (finding,) = check_reach(plan, compile_plan(plan).whole_list.sass)
+    assert str(finding) == (
+        "warning C012 variants.latest.sm: plain code for this set runs on 10.3 (B300, GB300) and 12.1 "
+        "(GB10 (DGX Spark)) too, and what the package will hold does not run there natively\n"
+        "    wanted: --widen, or variants.latest.widen: true, or sm_103, sm_121 in variants.latest.sm\n"
+        "    got:    sm_89, sm_90a, sm_100a, sm_120a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "base"),
+    [
+        (LATEST, "1.21.0", "assembled"),
+        ("89 90 100 103 120 121", "1.23.2", "nvidia"),
+        ("90", "1.23.2", "nvidia"),
+    ],
+)
+def test_a_set_that_keeps_its_gpus_is_not_warned_of(sm: str, version: str, base: str) -> None:
+    plan = planned(sm, version, base, widen=False)
+    assert list(check_reach(plan, compile_plan(plan).whole_list.sass)) == []

@@ -1,0 +1,92 @@
+"""Tests of which archives a source's build downloads, on sources that were made up.
+
+The archives of real ones, 1.21.0 to the 1.30 development line, were compared with a reading of their CMake
+files by hand: 15 for 1.21.0, 14 from 1.22.0 on, which has no ``utf8_range``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from builder.config.profiles import fixed_settings, open_settings
+from builder.errors import ParseError
+from builder.facts.ort.cmake_reader import Download, archives, mirrored
+
+SHA1 = {name: f"{number:040x}" for number, name in enumerate(("alpha", "beta", "gamma", "delta", "win"))}
+
+LIST = "#Name;Url;SHA1\n\n" + "".join(
+    f"{name};https://host.example/{name}/archive/v1.zip;{sha1}\n" for name, sha1 in SHA1.items()
+)
+
+CMAKE = """\
+project(anyname)
+option(anyname_USE_THING "a thing" OFF)
+include(external/deps.cmake)
+if(onnxruntime_USE_CUDA)
+  fetch(beta URL ${DEP_URL_beta} URL_HASH SHA1=${DEP_SHA1_beta})
+endif()
+if(onnxruntime_DISABLE_CONTRIB_OPS)
+  fetch(gamma URL "${DEP_URL_gamma}")
+endif()
+if(anyname_USE_THING OR onnxruntime_BUILD_UNIT_TESTS)
+  fetch(delta URL ${DEP_URL_delta})
+endif()
+if(WIN32)
+  fetch(win URL ${DEP_URL_win})
+endif()
+"""
+
+EXTERNAL = (
+    "foreach(row IN LISTS ROWS)\n  set(DEP_URL_${name} ${url})\nendforeach()\n"
+    "fetch(alpha URL ${DEP_URL_alpha})\n"
+)
+
+
+def files(listed: str = LIST, cmake: str = CMAKE) -> dict[str, str]:
+    return {"deps.txt": listed, "CMakeLists.txt": cmake, "external/deps.cmake": EXTERNAL}
+
+
+def needed(files: Mapping[str, str]) -> tuple[Download, ...]:
+    """The archives of this project's builds."""
+    return archives(files, fixed_settings(), open_settings())
+
+
+def archive(name: str) -> Download:
+    return Download(f"https://host.example/{name}/archive/v1.zip", SHA1[name])
+
+
+def test_what_the_options_of_a_build_use_is_needed_and_nothing_else() -> None:
+    """``gamma`` depends on the profile, so it is pinned for those that need it."""
+    assert needed(files()) == tuple(map(archive, ("alpha", "beta", "gamma")))
+
+
+def test_line_ends_of_windows_change_nothing() -> None:
+    assert needed(files(LIST.replace("\n", "\r\n"))) == needed(files())
+
+
+def test_a_list_without_a_line_that_is_not_used_is_fine() -> None:
+    """Defect: a fixed list of names was wanted, one of which ONNX Runtime dropped in 2025."""
+    short = "".join(line for line in LIST.splitlines(keepends=True) if "delta" not in line)
+    assert needed(files(short)) == needed(files())
+
+
+@pytest.mark.parametrize(
+    ("listed", "cmake", "place"),
+    [
+        (LIST.replace("beta;", "other;"), CMAKE, r"^cmake/CMakeLists\.txt:5 .*no line for beta"),
+        (LIST + "no row at all\n", CMAKE, r"^cmake/deps\.txt:8 .*'no row at all'"),
+        (LIST.replace(SHA1["win"], "zz"), CMAKE, r"^cmake/deps\.txt:7 "),
+        (LIST.replace("https://host.example/alpha", "file:///alpha"), CMAKE, r"^cmake/deps\.txt:3 .* alpha"),
+        (LIST, "message(nothing)\n", r"^cmake/CMakeLists\.txt "),
+        (LIST, CMAKE + "if(\n", r"^cmake/CMakeLists\.txt:16 is not understood"),
+    ],
+)
+def test_what_is_not_understood_is_told_with_its_place(listed: str, cmake: str, place: str) -> None:
+    with pytest.raises(ParseError, match=place):
+        needed(files(listed, cmake))
+
+
+def test_cmake_finds_an_archive_below_the_tree() -> None:
+    assert mirrored(archive("alpha").url) == "mirror/host.example/alpha/archive/v1.zip"

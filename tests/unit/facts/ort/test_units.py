@@ -1,0 +1,320 @@
+"""Tests of kinds of units. Expected values: official wheels' containers, counted; ORT's source filters, read.
+
+The devices that launch a unit are transcribed from ORT 1.21.0's sources, not computed.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from builder.facts.gpu.architectures import Arch
+from builder.facts.ort.units import (
+    LAUNCHES,
+    UnitSet,
+    compiled,
+    compiled_launches,
+    expected_unit_sets,
+    explained_by,
+    launches,
+    left_out,
+    meant_for,
+    observed_unit_sets,
+    shared_ptx,
+    unit_sets,
+    without_device_code,
+)
+
+WHEEL_1_31_1 = {
+    "75 80 86 89 90a 120a": 217,
+    "80 86 89 90a 120a": 91,
+    "90a": 292,
+    "120a": 9,
+}
+"""Numbers of containers with this SASS, of the 609 in onnxruntime-gpu 1.31.1's provider."""
+
+ASKED_1_31_1 = "75 80 86 89 90 120"
+
+
+def arches(text: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(word) for word in text.split())
+
+
+def sets(sm: str, version: str) -> tuple[UnitSet, ...]:
+    return unit_sets(compiled(arches(sm), version).sass, version)
+
+
+def kinds(sm: str, version: str) -> dict[str, str]:
+    return {kind.name: " ".join(map(str, sorted(kind.sass))) for kind in sets(sm, version)}
+
+
+def test_every_container_of_the_official_provider_is_explained() -> None:
+    made = sets(ASKED_1_31_1, "1.31.1")
+    named = {held: explained_by(arches(held), made) for held in WHEEL_1_31_1}
+    assert {held: found[0].name for held, found in named.items() if found} == {
+        "75 80 86 89 90a 120a": "whole list",
+        "80 86 89 90a 120a": "flash attention",
+        "90a": "TMA for Hopper",
+        "120a": "TMA for Blackwell",
+    }
+    assert {" ".join(map(str, sorted(kind.sass))) for kind in made} == set(WHEEL_1_31_1)
+
+
+def test_the_widest_container_tells_the_list() -> None:
+    """``inspect`` has containers and no variant, from which it could read the list."""
+    widest = max(map(arches, WHEEL_1_31_1), key=len)
+    assert unit_sets(widest, "1.31.1") == sets(ASKED_1_31_1, "1.31.1")
+
+
+@pytest.mark.parametrize("held", ["75 80 86 89 90a", "75 86 89 90a 120a", "80", "90", "120a 90a", ""])
+def test_a_container_that_lost_an_architecture_is_not_explained(held: str) -> None:
+    assert explained_by(arches(held), sets(ASKED_1_31_1, "1.31.1")) == ()
+
+
+@pytest.mark.parametrize("version", ["1.23.2", "1.26.0"])
+def test_older_releases_have_one_kind_of_unit(version: str) -> None:
+    assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
+
+
+FULL_LEGACY = {"50 52 60 61 70": 146, "50 52 60 61": 1, "70": 5, "50": 2}
+"""Numbers of sources with this SASS in a full build of 1.21.0 for legacy, 154 in all.
+
+In part: fmha_sm50.cu; fmha_sm70.cu and the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which
+no device of the set launches.
+"""
+
+FULL_MODERN = {"75 80 86": 116, "80": 32, "80 86": 3, "75": 3}
+"""The same numbers for modern.
+
+In part: 32 flash_fwd_*.cu, whose SASS for sm_80 serves 8.6; fmha_sm80.cu and two lean_fwd_*.cu; three of
+fmha_sm*.cu.
+"""
+
+FULL_LATEST = {"89 90 100 120": 113, "89 90": 34, "89": 7}
+"""The same numbers for latest.
+
+In part: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu.
+"""
+
+
+def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
+    return [frozenset(arches(text)) for text, count in counts.items() for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("sm", "counts"),
+    [("50 52 60 61 70", FULL_LEGACY), ("75 80 86", FULL_MODERN), ("89 90 100 120", FULL_LATEST)],
+)
+def test_our_full_builds_of_1_21_are_explained_container_by_container(
+    sm: str, counts: dict[str, int]
+) -> None:
+    for made in (
+        expected_unit_sets(arches(sm), "1.21.0", held(counts)),
+        observed_unit_sets(held(counts), "1.21.0"),
+    ):
+        assert all(explained_by(one, made) for one in held(counts))
+        assert not explained_by(arches("90"), made)
+
+
+@pytest.mark.parametrize("lost", ["50 52 60 61", "70", "50", "50 52 60 70", "52 60 61 70"])
+def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: str) -> None:
+    damaged = {**FULL_LEGACY, "50 52 60 61 70": 145, lost: FULL_LEGACY.get(lost, 0) + 1}
+    made = expected_unit_sets(arches("50 52 60 61 70"), "1.21.0", held(damaged))
+    assert meant_for(Arch(5, 2), made, arches(lost))
+    assert meant_for(Arch(7, 0), made, arches(lost))
+    assert not explained_by(arches(lost), made)
+
+
+def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_for_turing_s() -> None:
+    """sm_70 runs on 7.5, but ORT launches memory-efficient attention's fmha_sm75.cu there, which
+    is missing."""
+    made = observed_unit_sets(held(FULL_LEGACY), "1.21.0")
+    meant = {sass: meant_for(Arch(7, 5), made, arches(sass)) for sass in FULL_LEGACY}
+    assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}
+    volta = {sass: meant_for(Arch(7, 0), made, arches(sass)) for sass in FULL_LEGACY}
+    assert volta == {"50 52 60 61 70": True, "50 52 60 61": False, "70": True, "50": False}
+
+
+def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:
+    """The official wheel 1.21.0 has 155 equal containers."""
+    official = held({"60 70 75 80 86 90": 155})
+    assert observed_unit_sets(official, "1.21.0") == ()
+    lean = held({"50 52 60 61 70": 53, "50 52 60 61": 1})
+    assert expected_unit_sets(arches("50 52 60 61 70"), "1.21.0", lean) == ()
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "expected"),
+    [
+        ("50 60 70", "1.31.1", {"whole list": "50 60 70"}),
+        (
+            "75 80 86",
+            "1.28.0",
+            {"whole list": "75 80 86", "flash attention": "80 86", "LLM": "75 80 86"},
+        ),
+        (
+            "70 75 120",
+            "1.27.1",
+            {
+                "whole list": "70 75 120a",
+                "flash attention": "120a",
+                "LLM": "75",
+                "TMA for Hopper": "90a",
+                "TMA for Blackwell": "120a",
+            },
+        ),
+        (
+            "70 75 120",
+            "1.28.0",
+            {
+                "whole list": "70 75 120a",
+                "flash attention": "120a",
+                "LLM": "75 120a",
+                "TMA for Hopper": "90a",
+                "TMA for Blackwell": "120a",
+            },
+        ),
+    ],
+)
+def test_kinds_of_units(sm: str, version: str, expected: dict[str, str]) -> None:
+    assert kinds(sm, version) == expected
+
+
+def test_what_a_container_was_meant_for() -> None:
+    made = sets(ASKED_1_31_1, "1.31.1")
+    flash, hopper, damaged = arches("80 86 89 90a 120a"), arches("90a"), arches("75 80")
+    assert [meant_for(arch, made, flash) for arch in arches("75 80 120")] == [False, True, True]
+    assert [meant_for(arch, made, hopper) for arch in arches("80 90 120")] == [False, True, False]
+    assert all(meant_for(arch, made, damaged) for arch in arches(ASKED_1_31_1))
+
+
+DEVICES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+
+FLASH = {80, 86, 87, 89, 90}
+"""Devices in ``is_supported`` of flash_api.cc and lean_api.cc: major version 8, and 9.0."""
+
+LAUNCHED = {
+    "flash attention": FLASH,
+    "lean attention": FLASH,
+    "memory-efficient attention for sm_50": {50, 52, 53, 60, 61, 62},
+    "memory-efficient attention for sm_70": {70, 72},
+    "memory-efficient attention for sm_75": {75},
+    "memory-efficient attention for sm_80": {80, 86, 87, 89, 90, 100, 103, 120, 121},
+    "mixture of experts": {70, 72, 75, 80, 86, 87, 89},
+}
+"""Devices that launch each kind of unit.
+
+memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h: from
+70 on and below 90, else ``Arch unsupported for MoE GEMM``.
+"""
+
+
+def capable(*numbers: int) -> tuple[Arch, ...]:
+    return tuple(Arch(number // 10, number % 10) for number in numbers)
+
+
+def test_units_are_launched_on_what_the_sources_ask_for() -> None:
+    read = launches("1.21.0")
+    found = {launch.name: {arch.number for arch in launch.launched(capable(*DEVICES))} for launch in read}
+    assert found == LAUNCHED
+
+
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.name)
+def test_a_unit_is_never_compiled_for_nothing(launch: object) -> None:
+    assert isinstance(launch, type(LAUNCHES[0]))
+    assert launch.compiled(capable(50)) == set(capable(50))
+
+
+def test_sets_of_three_variants() -> None:
+    legacy, modern, latest = ((50, 52, 60, 61, 70), (75, 80, 86), (89, 90, 100, 120))
+
+    def parts(numbers: tuple[int, ...]) -> dict[str, set[int]]:
+        whole = frozenset(capable(*numbers))
+        made = compiled_launches(whole, "1.21.0")
+        return {launch.name: {arch.number for arch in part} for launch, part in made if part != whole}
+
+    attention = "memory-efficient attention for sm_"
+    assert parts(legacy) == {
+        f"{attention}50": {50, 52, 60, 61},
+        f"{attention}70": {70},
+        f"{attention}75": {50},
+        f"{attention}80": {50},
+        "mixture of experts": {70},
+    }
+    assert parts(modern) == {
+        "flash attention": {80},
+        "lean attention": {80, 86},
+        f"{attention}50": {75},
+        f"{attention}70": {75},
+        f"{attention}75": {75},
+        f"{attention}80": {80, 86},
+    }
+    assert parts(latest) == {
+        "flash attention": {89, 90},
+        "lean attention": {89, 90},
+        f"{attention}50": {89},
+        f"{attention}70": {89},
+        f"{attention}75": {89},
+        "mixture of experts": {89},
+    }
+
+
+def test_units_without_which_nothing_is_lost() -> None:
+    both = ["flash attention", "lean attention"]
+    assert [launch.name for launch in left_out(capable(50, 61, 75), "1.21.0")] == both
+    assert [launch.name for launch in left_out(capable(100, 120), "1.21.0")] == both
+    assert left_out(capable(75, 80), "1.21.0") == ()
+
+
+@pytest.mark.parametrize("version", ["1.20.1", "1.22.2", "1.23.2", "1.31.1"])
+def test_nothing_is_left_out_of_releases_that_were_not_read(version: str) -> None:
+    sm = capable(50, 52, 61, 100)
+    assert (launches(version), [*compiled_launches(sm, version)], left_out(sm, version)) == ((), [], ())
+    assert (without_device_code(version), shared_ptx(sm, version)) == ((), {})
+
+
+@pytest.mark.parametrize(("version", "launched"), [("1.21.0", {80, 90}), ("1.22.0", {80, 90, 120})])
+def test_flash_attention_of_1_22_is_launched_on_blackwell_too(version: str, launched: set[int]) -> None:
+    """flash_api.cc line 413 of 1.21.0 checks ``is_sm8x || is_sm90``, line 414 of 1.22.0 ``major >= 8``."""
+    flash, *_ = launches(version)
+    assert flash.name == "flash attention"
+    assert {arch.number for arch in flash.launched(capable(75, 80, 90, 120))} == launched
+
+
+def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
+    def pairs(*numbers: int) -> list[tuple[int, int]]:
+        return [(new.number, old.number) for new, old in shared_ptx(capable(*numbers), "1.21.0").items()]
+
+    assert pairs(50, 52, 60, 61, 70) == [(52, 50), (61, 60)]
+    assert pairs(52, 61, 70) == []
+    assert pairs(60, 61, 80, 86, 89, 90, 100, 120) == [(61, 60)]
+
+
+def test_flash_and_lean_attention_are_made_from_one_ptx_from_ampere_to_hopper() -> None:
+    """So ``modern`` and ``latest``, without an architecture in common, share their most expensive pieces."""
+    flash, lean, experts = (launches("1.21.0")[place] for place in (0, 1, -1))
+    for attention in (flash, lean):
+        assert shared_ptx(capable(80), "1.21.0", attention) == {}
+        assert shared_ptx(capable(80, 86), "1.21.0", attention) == {Arch(8, 6): Arch(8, 0)}
+        assert shared_ptx(capable(89, 90), "1.21.0", attention) == dict.fromkeys(capable(89, 90), Arch(8, 0))
+        assert shared_ptx(capable(80, 89), "1.23.0", attention) == {}
+    assert shared_ptx(capable(89, 90), "1.21.0", experts) == {}
+
+
+def test_flash_attention_s_sass_for_8_0_serves_8_6_where_the_set_has_it() -> None:
+    flash, lean, *_ = launches("1.21.0")
+    assert flash.compiled(capable(75, 80, 86)) == {Arch(8, 0)}
+    assert flash.compiled(capable(75, 86)) == {Arch(8, 6)}
+    assert flash.compiled((Arch(8, 0, "a"), Arch(8, 6))) == {Arch(8, 0, "a"), Arch(8, 6)}
+    assert lean.compiled(capable(75, 80, 86)) == set(capable(80, 86))
+
+
+def test_a_suffix_shares_nothing() -> None:
+    assert shared_ptx((Arch(5, 0), Arch(5, 2, "a")), "1.21.0") == {}
+
+
+def test_paths_begin_below_the_source_folder_and_lines_are_named() -> None:
+    for launch in LAUNCHES:
+        assert launch.path.startswith("contrib_ops/cuda/")
+        assert re.search(r" line \d+", launch.source)

@@ -1,0 +1,286 @@
+"""Tests of following a Ninja run: reading its output, and reporting to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from builder.farm.costs import Cost, Line, was_compiled
+from builder.farm.drive import (
+    FailedUnit,
+    Progress,
+    available_memory,
+    counted,
+    follow,
+    is_common,
+    priced,
+    report_failures,
+)
+from builder.farm.ninja import UnitCodes
+from builder.farm.status import CompileStatus, read
+
+END = " "
+"""End of the line on which Ninja names a failed unit: a space."""
+
+TRANSCRIPT = f"""\
+[0/2] Re-checking globbed directories...
+[1/5] Building CXX object d/a.cc.o
+[2/5] Building CXX object d/b.cc.o
+FAILED: d/b.cc.o{END}
+g++ -c b.cc -o d/b.cc.o
+b.cc:1:6: error: expected initializer at end of input
+    1 | int b
+      |      ^
+[3/5] Building CUDA object d/c.cu.o
+FAILED: d/c.cu.o{END}
+/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o
+compiling
+c.cu(3): error: expected a ";"
+[4/5] Building CUDA object d/e.cu.o
+warning: not of a failed unit
+ninja: build stopped: cannot make progress due to previous errors.
+"""
+"""Output of Ninja 1.11.1 with ``-k 0`` into a pipe."""
+
+COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}
+
+GIB = 1 << 30
+
+
+def progress(
+    costs: dict[str, float],
+    *ran: Line,
+    jobs: int = 1,
+    others: int = 0,
+) -> Progress:
+    """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends."""
+    return Progress(
+        costs=costs,
+        jobs=jobs,
+        ran=lambda: ran,
+        others=lambda: others,
+        claimed=lambda: 0,
+        hits=lambda: 0,
+    )
+
+
+def compiled(output: str, cpu: float, *, seconds: float = 0.0, status: int = 0) -> Line:
+    """Return the log line of a unit with ``cpu`` seconds of processor time and a duration of
+    ``seconds`` or ``cpu``."""
+    end = int(1000 * (seconds or cpu))
+    return Line(start=0, end=end, cpu=int(1000 * cpu), peak=0, status=status, output=output)
+
+
+def lines(text: str) -> Iterator[str]:
+    return iter(text.splitlines(keepends=True))
+
+
+def failed(text: str) -> list[FailedUnit]:
+    """Return the units that fail in Ninja's output."""
+    failures: list[FailedUnit] = []
+    list(follow(lines(text), progress(COSTS), failures))
+    return failures
+
+
+def test_every_line_goes_on_as_it_came() -> None:
+    seen = list(follow(lines(TRANSCRIPT), progress(COSTS), []))
+    assert seen == TRANSCRIPT.splitlines()
+
+
+def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
+    assert [(one.output, one.command, list(one.lines)) for one in failed(TRANSCRIPT)] == [
+        (
+            "d/b.cc.o",
+            "g++ -c b.cc -o d/b.cc.o",
+            ["b.cc:1:6: error: expected initializer at end of input", "    1 | int b", "      |      ^"],
+        ),
+        (
+            "d/c.cu.o",
+            "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
+            ["compiling", 'c.cu(3): error: expected a ";"'],
+        ),
+    ]
+
+
+def test_of_a_long_output_the_last_lines_are_kept() -> None:
+    many = "FAILED: a.o\ng++ -c\n" + "".join(f"line {number}\n" for number in range(1, 41))
+    (unit,) = failed(many)
+    assert list(unit.lines) == [f"line {number}" for number in range(26, 41)]
+
+
+def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    failures = failed(TRANSCRIPT)
+    capsys.readouterr()
+    report_failures(failures)
+    told = capsys.readouterr().out.splitlines()
+    assert told[5:] == [
+        "FAILED d/c.cu.o",
+        "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
+        "compiling",
+        'c.cu(3): error: expected a ";"',
+        "ortpacks: 2 of the units failed; all others are finished and kept for the next run",
+    ]
+    assert told[:2] == ["FAILED d/b.cc.o", "g++ -c b.cc -o d/b.cc.o"]
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 15), (2, 12), (3, 7), (9, 1), (20, 1)])
+def test_several_failures_share_the_lines_that_an_error_shows(
+    capsys: pytest.CaptureFixture[str], count: int, each: int
+) -> None:
+    """30 lines are shown: two for each failure's name and command, and one at the end with their number."""
+    names = [f"{number}.o" for number in range(count)]
+    text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
+    report_failures(failed(text))
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == count * (each + 2) + 1
+    assert len(told) <= 30 or count > 9
+    assert [line for line in told if line.startswith("end")] == [f"end {name}" for name in names]
+
+
+def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ninja's own message (``ninja: error: loading 'build.ninja'``) is in the log."""
+    report_failures([])
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_the_units_and_the_share_of_their_cost() -> None:
+    """a and b are a tenth each, c is six tenths, e two."""
+    run = progress(COSTS)
+    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
+    run.finished("d/c.cu.o")
+    assert (run.status().done, run.status().total, run.status().share) == (1, 4, 0.6)
+    run = progress(COSTS)
+    list(follow(lines(TRANSCRIPT), run, []))
+    assert (run.status().done, run.status().total, run.status().share) == (4, 4, 1.0)
+
+
+def test_units_that_ninja_finds_out_of_date_are_counted_when_they_come() -> None:
+    run = progress({"a.o": 10.0})
+    for output in ("a.o", "old.o"):
+        run.finished(output)
+    assert (run.status().done, run.status().total, run.status().share) == (2, 2, 1.0)
+
+
+def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
+    run = progress(COSTS)
+    claims, hits = [2560, 512], [3, 1]
+    run.claimed = lambda: claims.pop(0)
+    run.hits = lambda: hits.pop(0)
+    first, second = run.status(), run.status()
+    assert (first.memory, first.cached) == (2560, 3)
+    assert (second.memory, second.cached) == (512, 4), "hits add up, memory is that of now"
+
+
+@pytest.mark.parametrize(
+    ("ran", "left"),
+    [
+        ((), "about 10"),  # 1,200 s of work by two jobs, without a known rate
+        ((compiled("a.o", 600),), "about 10"),
+        ((compiled("a.o", 600, seconds=1200),), "about 20"),  # two seconds for each: the cores are shared
+        ((compiled("a.o", 200),), "about 3"),  # this machine is three times as fast
+        ((compiled("a.o", 170),), "at most 10"),  # below three tenths, ccache answered
+        ((compiled("a.o", 6), compiled("b.o", 180, seconds=360)), "at most 20"),
+        ((compiled("c.o", 85, seconds=850),), "about 10"),  # a twentieth is 90 s: too early for a rate
+        ((compiled("a.o", 600, seconds=1200, status=1),), "about 10"),
+        ((compiled("stale.o", 600, seconds=1200),), "about 10"),  # its cost is not known
+    ],
+)
+def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
+    ran: tuple[Line, ...], left: str
+) -> None:
+    costs = {"a.o": 600.0, "b.o": 180.0, "c.o": 85.0, "d.o": 935.0}
+    run = progress(costs, *ran, jobs=2)
+    run.finished("a.o")
+    assert run.status().left == f"{left} min left"
+
+
+def test_units_from_the_cache_do_not_shorten_what_is_left() -> None:
+    """A killed build's cache gives back 380 of 891 units; the others are an hour's work for two jobs."""
+    cached = [f"{number}.o" for number in range(380)]
+    costs = {**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}}
+    run = progress(costs, jobs=2)
+    for output in cached:
+        run.ran = lambda output=output: [compiled(output, 0.05)]  # type: ignore[misc]
+        run.finished(output)
+    status = run.status()
+    assert (status.done, status.total, status.left) == (380, 891, "at most 60 min left")
+
+
+def test_of_the_jobs_a_build_has_an_equal_share_with_the_others() -> None:
+    assert progress({"a.o": 600.0}, jobs=2).status().left == "about 5 min left"
+    assert progress({"a.o": 600.0}, jobs=2, others=2).status().left == "at most 15 min left"
+
+
+def test_a_time_is_read_while_a_unit_is_finished() -> None:
+    """The status is read by a thread of its own, whose end would leave the user without any."""
+    many = dict.fromkeys(map(str, range(20_000)), 1.0)
+    run = progress(many)
+    with ThreadPoolExecutor() as threads:
+        read_later = threads.submit(lambda: [run.left for _ in range(20)])
+        for output in many:
+            run._unfinished.pop(output)
+        assert len(read_later.result()) == 20
+
+
+def test_nothing_to_compile_takes_no_time() -> None:
+    assert (progress({}).status().left, progress({}).status().share) == ("", 0.0)
+
+
+def test_what_is_no_unit_costs_nothing() -> None:
+    run = progress(COSTS)
+    said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
+    list(follow(lines(said), run, []))
+    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
+
+
+def test_a_status_is_one_line_and_is_read_back() -> None:
+    sent = CompileStatus(done=171, total=550, share=0.31, minutes=12, at_most=False, memory=5200, cached=40)
+    assert sent.line() == (
+        'ortpacks-progress: {"done":171,"total":550,"share":0.31,"minutes":12,"at_most":false,'
+        '"memory":5200,"cached":40}'
+    )
+    assert read(sent.line()) == sent
+    assert str(sent) == "171/550 units, about 12 min left, 5.1 GiB, 40 from the cache"
+
+
+def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "MemTotal:       24689124 kB\nMemFree:          812000 kB\nMemAvailable:   20971520 kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
+    assert available_memory() == 20 * GIB
+
+
+def test_units_that_are_compiled_for_single_architectures_cost_what_these_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A unit takes 227 CPU s: 6 for its host's part, and 63 for each of architectures that cost as 3.5 do.
+
+    Defect: ``compile --arch`` displayed the time of the whole set, and took such a unit for a cache hit.
+    """
+    known = {"a.cu.o": Cost(cpu=227, architectures=3.5, peak=900)}
+    found = {}
+    for only in ("", "50", "50,52,60,61,70"):
+        monkeypatch.setenv("NVCC_ONLY", only)
+        found[only] = priced(known, counted({}, 3.5))("a.cu.o")
+    assert found == pytest.approx({"": 227, "50": 69.1, "50,52,60,61,70": 227}, abs=0.1)
+    assert was_compiled(compiled("a.cu.o", 63), found["50"])
+    monkeypatch.setenv("NVCC_ONLY", "90")
+    flash = {"flash/": UnitCodes({"sm_89": "compute_80", "sm_90": "compute_80"}, 1.25)}
+    output = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/flash/a.cu.o"
+    assert [counted(flash, 4)(each) for each in (output, "a.cu.o")] == [1, 1]
+
+
+def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:
+    parts = {
+        "flash/": UnitCodes({"sm_89": "compute_80", "sm_90": "compute_80"}),
+        "moe/": UnitCodes({"sm_80": "", "sm_86": ""}),
+        "plain": UnitCodes({}),
+        "": UnitCodes({"sm_50": "", "sm_52": "compute_50", "sm_60": ""}),
+    }
+    tree = "CMakeFiles/p.dir/src/onnxruntime/onnxruntime/"
+    asked = ("flash/a.cu.o", "moe/a.cu.o", "plain.cu.o", "a.cu.o", "a.cu.cc.o", "moe/a.cc.o")
+    found = [is_common(parts, 3, f"{tree}{output}") for output in asked]
+    assert found == [True, False, True, False, True, True]
+    assert [is_common({}, number, f"{tree}a.cu.o") for number in (1, 2)] == [True, False]

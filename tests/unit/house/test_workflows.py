@@ -1,0 +1,367 @@
+"""Tests of the promises that docs/releasing.md makes about the workflows."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+import yaml
+
+from builder.build.all_variants import architecture_legs, matrix_json, matrix_legs
+from builder.config.variants import Origin, Project
+from builder.formats.package_names import Form, Layout, Profile
+from tests.support import ROOT
+from tests.support.workflows.expressions import holds, text_of
+from tests.support.workflows.walk import filled_in
+
+WORKFLOWS = ("check", "release", "canary", "pins")
+
+PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+
+
+def text(name: str) -> str:
+    return (ROOT / f".github/workflows/{name}.yml").read_text()
+
+
+@functools.cache
+def workflow(name: str) -> dict[Any, Any]:
+    """Return a workflow; its triggers have the key ``True``: YAML 1.1 reads ``on`` as a truth value."""
+    value: dict[Any, Any] = yaml.safe_load(text(name))
+    return value
+
+
+def jobs(name: str = "release") -> dict[str, dict[str, object]]:
+    value: dict[str, dict[str, object]] = workflow(name)["jobs"]
+    return value
+
+
+def steps(name: str, job: str) -> list[dict[str, object]]:
+    found = jobs(name)[job]["steps"]
+    assert isinstance(found, list)
+    return found
+
+
+def scripts(name: str) -> Iterator[str]:
+    for job in jobs(name):
+        yield from (str(step["run"]) for step in steps(name, job) if "run" in step)
+
+
+def uses(job: str) -> list[str]:
+    found = (str(step["uses"]).partition("@")[0] for step in steps("release", job) if "uses" in step)
+    return list(found)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_action_is_pinned_by_commit_with_its_version_beside_it(name: str) -> None:
+    used = [line.strip(" -") for line in text(name).splitlines() if "uses:" in line]
+    assert used
+    assert [line for line in used if PINNED.fullmatch(line) is None] == []
+
+
+def test_an_action_has_one_pin_everywhere() -> None:
+    used = {line.strip(" -") for name in WORKFLOWS for line in text(name).splitlines() if "uses:" in line}
+    assert len({line.partition("@")[0] for line in used}) == len(used)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_nothing_is_permitted_but_what_a_job_asks_for(name: str) -> None:
+    assert workflow(name)["permissions"] == {}
+    assert all("permissions" in job for job in jobs(name).values())
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_job_has_an_end(name: str) -> None:
+    assert all("timeout-minutes" in job for job in jobs(name).values())
+
+
+def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled() -> None:
+    """The job that attests packages runs nothing of the project, and may write nothing else."""
+    all_jobs = [job for workflow in WORKFLOWS for job in jobs(workflow).items()]
+    writers = {name: job["permissions"] for name, job in all_jobs if "write" in str(job["permissions"])}
+    vouching = {"id-token": "write", "attestations": "write"}
+    assert writers == {
+        "attest": vouching,
+        "publish": {"contents": "write", **vouching},
+        "propose": {"contents": "write", "pull-requests": "write"},
+    }
+    assert workflow("release")["concurrency"]["cancel-in-progress"] is False
+
+
+def test_no_workflow_runs_what_a_fork_wrote_with_our_rights() -> None:
+    for name in WORKFLOWS:
+        triggers = workflow(name)[True]
+        assert set(triggers) <= {"push", "pull_request", "workflow_dispatch", "schedule"}
+    assert "pull_request" not in workflow("release")[True]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_scripts_get_values_and_secrets_by_the_environment_alone(name: str) -> None:
+    found = list(scripts(name))
+    assert found
+    assert [script for script in found if "${{" in script or "TOKEN" in script or "secrets" in script] == []
+
+
+LOGIN = '--username "$DOCKERHUB_USERNAME" --password-stdin'
+
+
+def test_the_token_is_given_to_publish_alone() -> None:
+    given = [
+        step["run"]
+        for job in jobs()
+        for step in steps("release", job)
+        if "github.token" in str(step) or "secrets." in str(step)
+    ]
+    pulling = [script for script in given if str(script).endswith("| docker login " + LOGIN)]
+    publishing = [script for script in given if "./run publish " in str(script)]
+    assert (len(pulling), len(publishing), len(given)) == (2, 2, 4)
+
+
+@pytest.mark.parametrize(("name", "job"), [("release", "compile"), ("release", "build"), ("canary", "build")])
+def test_an_account_of_docker_hub_is_nobodys_duty(name: str, job: str) -> None:
+    """A fork without settings pulls anonymously; the password is passed on standard input."""
+    (login,) = [step for step in steps(name, job) if "docker login" in str(step.get("run"))]
+    assert login["if"] == "vars.DOCKERHUB_USERNAME != ''"
+    assert login["run"] == f"""printf '%s' "$DOCKERHUB_PASSWORD" | docker login {LOGIN}"""
+    assert set(dict(login["env"])) == {"DOCKERHUB_USERNAME", "DOCKERHUB_PASSWORD"}  # type: ignore[call-overload]
+
+
+def test_what_check_installs_and_asks_for_is_in_the_guide() -> None:
+    words = " ".join(scripts("check")).split()
+    assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(words)
+    last = steps("check", "check")[-1]
+    assert last["run"] == "bash .ci/run"
+    (variable,) = dict(last["env"]).items()  # type: ignore[call-overload]
+    assert variable == ("ORTPACKS_DEBIAN_MIRROR", "${{ vars.ORTPACKS_DEBIAN_MIRROR }}")
+    assert "`ORTPACKS_DEBIAN_MIRROR`" in (ROOT / "docs" / "releasing.md").read_text()
+
+
+def test_what_is_built_is_asked_of_the_project() -> None:
+    made = jobs()
+    assert made["compile"]["needs"] == ["pins", "matrix"]
+    assert made["build"]["needs"] == ["pins", "matrix", "compile"]
+    for job, asked in (("build", "legs"), ("compile", "architectures")):
+        matrix = f"${{{{ fromJSON(needs.matrix.outputs.{asked}) }}}}"
+        assert made[job]["strategy"] == {"fail-fast": False, "matrix": matrix}
+        assert made[job]["runs-on"] == "${{ matrix.runner }}"
+        assert made[job]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+    assert made["matrix"]["outputs"] == {
+        "legs": "${{ steps.legs.outputs.legs }}",
+        "architectures": "${{ steps.legs.outputs.architectures }}",
+    }
+    assert [name for name in ("legacy", "modern", "latest") if name in text("release")] == []
+
+
+def test_a_release_of_official_wheels_alone_compiles_nothing(project: Project) -> None:
+    """A job with an empty matrix fails, and its run with it."""
+    wheels = replace(project, onnxruntime=replace(project.onnxruntime, origin=Origin.WHEEL))
+    nothing = matrix_json(architecture_legs(matrix_legs(wheels), wheels, "nvidia"))
+    assert jobs()["compile"]["if"] == f"needs.matrix.outputs.architectures != '{nothing}'"
+
+
+def test_nothing_signs_where_something_is_compiled_or_comes_from_a_cache_that_others_write() -> None:
+    for job in jobs():
+        made = any(
+            f"./run {verb}" in str(step.get("run"))
+            for step in steps("release", job)
+            for verb in ("build", "compile")
+        )
+        assert not (made and "id-token" in jobs()[job]["permissions"]), job  # type: ignore[operator]
+    assert "./run" not in str(steps("release", "attest"))
+    assert "checkout" not in str(steps("release", "attest"))
+    assert re.findall(r"type=gha|actions/cache|--cache ", text("release")) == []
+
+
+def test_a_release_is_public_only_after_each_package_was_attested() -> None:
+    assert jobs()["attest"]["needs"] == ["matrix", "build"]
+    assert jobs()["publish"]["needs"] == ["build", "attest"]
+    for dry_run, attested, published in (
+        (False, "success", True),
+        (False, "failure", False),
+        (True, "skipped", True),
+    ):
+        needs = {"build": {"result": "success"}, "attest": {"result": attested}}
+        context = {"needs": needs, "inputs": {"dry_run": dry_run}}
+        assert holds(str(jobs()["publish"]["if"]), context, {"cancelled": lambda: False}) == published
+
+
+def test_the_signing_key_is_a_secret_of_the_environment_that_publishes() -> None:
+    given = {job for job in jobs() if "ORTPACKS_SIGNING_KEY" in str(jobs()[job])}
+    assert given == {job for job in jobs() if jobs()[job].get("environment") == "release"} == {"publish"}
+
+
+def test_a_build_has_a_builder_before_it_begins() -> None:
+    assert uses("build") == [
+        "actions/checkout",
+        "docker/setup-buildx-action",
+        "actions/download-artifact",
+        "actions/upload-artifact",  # what was compiled
+        "actions/upload-artifact",  # the log, if it failed
+        "actions/upload-artifact",
+    ]
+    assert uses("attest") == [
+        "actions/download-artifact",
+        "actions/attest-build-provenance",
+        *["actions/attest"] * 8,
+    ]
+
+
+def test_packages_and_their_provenance_are_attested_as_they_were_built() -> None:
+    brought, compared, attest = steps("release", "attest")[:3]
+    kept = steps("release", "build")[-1]
+    assert dict(brought["with"])["name"] == dict(kept["with"])["name"]  # type: ignore[call-overload]
+    assert "sha256sum --check --strict" in str(compared["run"])
+    assert "!inputs.dry_run" in str(jobs()["attest"]["if"])
+    package = "dist/ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst"
+    for file in (package, f"{package}.provenance.json"):
+        assert attest["with"] == {"subject-path": "dist/ortpacks-*.tar.*"}
+        assert fnmatch(file, "dist/ortpacks-*.tar.*")
+
+
+def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom() -> None:
+    said = [step for step in steps("release", "attest") if "actions/attest@" in str(step.get("uses"))]
+    kinds = [f"{layout.value}{form.value}" for layout in Layout for form in Form]
+    for kind, (provenance, sbom) in zip(kinds, zip(said[::2], said[1::2], strict=True), strict=True):
+        condition = f"${{{{ hashFiles('said/{kind}/subjects') != '' }}}}"
+        assert provenance["if"] == sbom["if"] == condition
+        subjects = {"subject-checksums": f"said/{kind}/subjects"}
+        assert provenance["with"] == {
+            **subjects,
+            "predicate-type": "https://slsa.dev/provenance/v1",
+            "predicate-path": f"said/{kind}/predicate.json",
+        }
+        assert sbom["with"] == {**subjects, "sbom-path": f"said/{kind}/sbom.cdx.json"}
+
+
+def test_any_base_makes_a_release_and_is_tried_each_night(project: Project) -> None:
+    bases = sorted(project.bases)
+    release = workflow("release")
+    asked = release[True]["workflow_dispatch"]["inputs"]["base"]
+    assert (sorted(asked["options"]), asked["default"], asked["type"]) == (bases, "nvidia", "choice")
+    assert release["env"]["BASE"] == "${{ inputs.base || 'nvidia' }}"
+    named = [script for script in scripts("release") if "--base" in script or "lock --check" in script]
+    assert len(named) == 5
+    assert all('"$BASE"' in script for script in named)
+    assert [one for one in bases if f"--base {one}" in text("release")] == []
+    assert in_leg("canary", "build", {})["strategy"]["matrix"]["base"] == list(project.bases)
+
+
+def in_leg(name: str, job: str, inputs: dict[str, object]) -> dict[str, Any]:
+    """Return a job without its steps, with the values of its expressions."""
+    of_job = {key: value for key, value in jobs(name)[job].items() if key not in {"steps", "if"}}
+    nothing: dict[str, object] = {"matrix": {}, "vars": {}, "needs": {}, "github": {"ref_name": "v1"}}
+    return dict(filled_in(of_job, {**nothing, "inputs": inputs}))
+
+
+def test_a_tag_and_a_night_which_have_no_inputs_make_what_the_buttons_default_to() -> None:
+    asked = {name: workflow(name)[True]["workflow_dispatch"]["inputs"] for name in ("release", "canary")}
+    by_default = {
+        name: {key: one.get("default") for key, one in inputs.items()} for name, inputs in asked.items()
+    }
+    for inputs in ({}, by_default["release"]):
+        env = filled_in(workflow("release")["env"], {"inputs": inputs, "vars": {}})
+        assert [text_of(env[name]) for name in ("BASE", "PROFILE", "VARIANTS")] == ["nvidia", "full", ""]
+        assert in_leg("release", "publish", inputs)["env"]["ALLOW"].split() == []
+    tag, night = (in_leg("canary", "build", inputs) for inputs in ({}, by_default["canary"]))
+    assert text_of(tag["env"].pop("VARIANTS")) == night["env"].pop("VARIANTS") == ""
+    assert tag == night
+    assert (tag["env"]["PROFILE"], tag["env"]["WHEEL"]) == ("minimal", "modern")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "allowed"),
+    [
+        ({"profile": "full", "variants": "legacy"}, ["--allow-partial"]),
+        ({"profile": "lean", "variants": ""}, ["--allow-lean"]),
+        ({"profile": "minimal", "variants": "legacy cpu"}, ["--allow-lean", "--allow-partial"]),
+    ],
+)
+def test_what_the_button_asked_for_is_allowed_and_nothing_else(
+    inputs: dict[str, object], allowed: list[str]
+) -> None:
+    assert in_leg("release", "publish", inputs)["env"]["ALLOW"].split() == allowed
+
+
+def test_the_button_has_every_profile() -> None:
+    for name, first in (("release", "full"), ("canary", "minimal")):
+        asked = workflow(name)[True]["workflow_dispatch"]["inputs"]["profile"]
+        assert (asked["default"], sorted(asked["options"])) == (first, sorted(one.value for one in Profile))
+
+
+def test_a_failed_build_leaves_its_log() -> None:
+    (log,) = [step for step in steps("release", "build") if step.get("if") == "failure()"]
+    assert fnmatch("dist/legacy/build.log", re.findall(r"path: (\S+log)$", text("release"), re.MULTILINE)[0])
+    assert "upload-artifact" in str(log["uses"])
+
+
+def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from_it() -> None:
+    before, compiled, kept = steps("release", "compile")[-3:]
+    assert kept["if"] == "always()"
+    assert before["continue-on-error"] is True
+    assert str(before["with"]).partition(",")[0] == str(kept["with"]).partition(",")[0], "of one name"
+    assert "timeout --signal=INT --kill-after=5m 330m" in str(compiled["run"])
+    assert jobs()["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+
+
+def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:
+    every = steps("release", "build")
+    (number,) = [number for number, step in enumerate(every) if "./run build" in str(step.get("run"))]
+    (brought,) = [step for step in every if "download-artifact" in str(step.get("uses"))]
+    made, kept = str(every[number]["run"]), every[number + 1]
+    limit = re.search(r"timeout --signal=INT --kill-after=5m (\d+)m", made)
+    assert limit is not None
+    assert int(limit[1]) < max(leg.timeout_minutes for leg in matrix_legs(project)) - 30
+    assert "--compile-cache store" in made
+    assert kept["if"] == "always()"
+    assert kept["with"]["path"] == "store"  # type: ignore[index]
+    assert fnmatch(kept["with"]["name"], brought["with"]["pattern"])  # type: ignore[index]
+
+
+def test_a_run_again_replaces_what_the_first_one_uploaded() -> None:
+    every = [step for job in jobs() for step in steps("release", job)]
+    uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
+    assert len(uploads) == 4
+    assert all("'overwrite': True" in upload for upload in uploads)
+
+
+def test_each_night_every_base_compiles_and_the_official_wheel_is_read() -> None:
+    assert "schedule" in workflow("canary")[True]
+    builds = [script for script in scripts("canary") if "./run build" in script]
+    assert "--origin source" in builds[0]
+    assert "--mixed" in builds[1]
+
+
+def test_somebody_has_to_agree_to_a_publication() -> None:
+    assert jobs()["publish"]["environment"] == "release"
+
+
+def test_publishing_waits_for_every_build_and_for_no_more() -> None:
+    """GitHub skips a job when a job that it needs has failed, unless its condition says otherwise."""
+    made = jobs()
+    assert made["build"]["if"] == (
+        "${{ !cancelled() && needs.pins.result == 'success' && needs.matrix.result == 'success' }}"
+    )
+    assert "needs.build.result == 'success' &&" in str(made["attest"]["if"])
+    assert "!cancelled() && needs.build.result == 'success' && (" in str(made["publish"]["if"])
+
+
+def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too() -> None:
+    order = [
+        str(step.get("name") or step.get("uses")).partition("@")[0] for step in steps("release", "publish")
+    ]
+    assert order[-4:] == [
+        "Prepare, prove and show the release",
+        "actions/attest-build-provenance",
+        "The attestation goes up too",
+        "Publish",
+    ]
+    *_, prepare, attest, add, publish = steps("release", "publish")
+    assert str(prepare["run"]).endswith('./run publish --tag "$TAG" "${allow[@]}" --dry-run\n')
+    assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
+    assert add["env"] == {"BUNDLE": "${{ steps.attest.outputs.bundle-path }}"}
+    assert "if" not in prepare
+    assert [step["if"] for step in (attest, add, publish)] == ["env.DRY_RUN != 'true'"] * 3

@@ -1,0 +1,382 @@
+"""Tests of the heat map: marks, counts and total, in a terminal and as a picture, with any file names."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from jinja2 import FileSystemLoader
+
+from builder.binary.coverage import Support
+from builder.binary.library import Inspected
+from builder.contents.supported_gpus import InspectedSource, Promise
+from builder.facts.gpu.architectures import Arch, Capability
+from builder.facts.gpu.table import CAPABILITIES, LISTED_GPUS, by_generation
+from builder.finding import Code, Finding
+from builder.inspect.command import page, svg
+from builder.inspect.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
+from tests.support import ROOT
+from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
+
+LOADER = FileSystemLoader(ROOT / "templates")
+
+
+def mapped(*libraries: Inspected, label: str = "a wheel") -> HeatMap:
+    (found,) = heat_maps([InspectedSource(label, libraries)])
+    return found
+
+
+def marks(row: HeatMapRow) -> str:
+    return "".join(cell.mark for cell in row.cells)
+
+
+def hover(row: HeatMapRow, device: str) -> str:
+    return row.cells[[str(capability) for capability in CAPABILITIES].index(device)].hover
+
+
+def test_pointing_at_a_cell_tells_card_and_counts() -> None:
+    (row,) = mapped(PROVIDER).rows
+    assert hover(row, "7.5") == (
+        "7.5 (Turing: GeForce RTX 20 and GTX 16, T4): some kernels missing. "
+        "183 of 184 containers native, 1 with nothing that runs."
+    )
+    assert hover(row, "12.1") == (
+        "12.1 (Blackwell: GB10 (DGX Spark)): compiled by the driver at first use (JIT). "
+        "184 of 184 containers by JIT."
+    )
+
+
+def test_rows_keep_their_order_and_say_why_they_have_no_cells() -> None:
+    found = mapped(BROKEN, OWN, PLAIN, IDLE)
+    assert [(row.name, row.remark, len(row.cells), row.containers) for row in found.rows] == [
+        ("libbroken.so", "cannot be read: not an ELF file (at offset 0x0)", 0, 0),
+        ("libcublas.so.12", "", 19, 20),
+        ("libplain.so", "no device code", 0, 0),
+        ("libcufftw.so.11", "nothing to run in its device code", 0, 1),
+    ]
+    assert [row.unread for row in found.rows] == [True, False, False, False]
+    assert found.rows[1].specialised
+
+
+def test_the_total_is_the_worst_of_all_and_names_who_is_to_blame() -> None:
+    found = mapped(PLAIN, PROVIDER, OWN, IDLE)
+    assert found.total is not None
+    assert (found.total.name, found.total.containers) == ("all libraries", 204)
+    assert marks(found.total) == "...NN.N.~NN.NNjj.jj"
+    assert hover(found.total, "5.0").endswith(": not at all. Because of libprovider.so.")
+    assert hover(found.total, "5.3").endswith(": not at all. Because of libprovider.so and libcublas.so.12.")
+    assert hover(found.total, "11.0").endswith(": not at all. Because of libcublas.so.12.")
+    assert hover(found.total, "8.6") == "8.6 (Ampere: GeForce RTX 30, RTX A6000, A10 and A40): native."
+
+
+def test_many_to_blame_are_counted() -> None:
+    found = mapped(*(Inspected(name=f"lib{place}.so", coverage=coverage(native=CARDS)) for place in range(6)))
+    assert found.total is not None
+    assert hover(found.total, "8.7").endswith("Because of lib0.so, lib1.so, lib2.so and 3 more.")
+
+
+def test_there_is_no_total_of_nothing() -> None:
+    assert mapped(PLAIN, BROKEN, IDLE).total is None
+    assert mapped().total is None
+
+
+def test_the_folder_that_all_share_is_said_once() -> None:
+    names = ["nvidia/cudnn/lib/liba.so", "nvidia/cudnn/lib/sub/libb.so", "nvidia/cudnn/libc.so"]
+    found = mapped(*(Inspected(name=name) for name in names))
+    assert found.folder == "nvidia/cudnn/"
+    assert [row.name for row in found.rows] == ["lib/liba.so", "lib/sub/libb.so", "libc.so"]
+    assert mapped(Inspected(name="lib/a.so"), Inspected(name="library/a.so")).folder == ""
+    assert mapped(Inspected(name="lib/a.so")).rows[0].name == "a.so"
+
+
+def test_notes_are_one_sentence_a_library() -> None:
+    unseen = "where cuobjdump does not look"
+    found = mapped(
+        PLAIN,
+        PROVIDER,
+        Inspected(name="z", coverage=coverage(containers=90, native=CARDS, sections={"": 90}, unknown=1)),
+    )
+    assert [(note.name, note.text) for note in found.notes] == [
+        ("libprovider.so", "for 7.5, 1 of 184 containers has nothing that runs"),
+        (
+            "z",
+            f"all 90 containers lie outside of any section, {unseen}; 1 image is of a kind that nobody knows",
+        ),
+    ]
+
+
+def test_details_are_of_what_could_be_read() -> None:
+    library = Inspected(
+        name="libx.so",
+        coverage=coverage(nothing_to_run=3, ltoir=["75"]),
+        soname="libx.so.1",
+        needed=("libc.so.6", "libm.so.6"),
+    )
+    found = mapped(BROKEN, library)
+    assert found.details == (("libx.so", library),)
+    (row,) = [line for line in page([found], LOADER).split("<tr>") if "<td>" in line]
+    texts = [text for text in re.sub("<[^>]*>", "\n", row.partition("</tr>")[0]).split("\n") if text.strip()]
+    assert texts == [
+        "libx.so",
+        ".nv_fatbin 10",
+        "3 with nothing to run",
+        *("SASS", " 80 90a", "PTX", " 90", "LTO IR", " 75"),
+        *("SONAME", " libx.so.1", "NEEDED 2 libraries"),
+    ]
+    assert 'title="libc.so.6, libm.so.6"' in row
+
+
+def test_nothing_of_a_file_reaches_a_reader_unprintable() -> None:
+    evil = "\x1b]0;x\x07\udcff"
+    found = mapped(
+        Inspected(
+            name=f"d{evil}/a{evil}", coverage=coverage(sections={evil: 10}), soname=evil, needed=(evil,)
+        ),
+        Inspected(name=f"d{evil}/b", problem=evil),
+        label=evil,
+    )
+    everything = [found.label, found.folder, found.sentence, *(row.name + row.remark for row in found.rows)]
+    everything += [note.name + note.text for note in found.notes]
+    everything += page([found], LOADER).split("\n")
+    everything += [cell.hover for row in (*found.rows, found.total) if row for cell in row.cells]
+    assert all(text.isprintable() for text in everything)
+
+
+def test_a_promise_has_a_row_above_the_libraries_and_a_note() -> None:
+    promised = {device: Support.NATIVE for device in CAPABILITIES if str(device) != "12.1"}
+    promise = Promise("ortpacks-x", "", sm=("75", "86"), capabilities=promised, elsewhere=2)
+    (found,) = heat_maps([InspectedSource("x", [PROVIDER], (promise,))])
+    assert [row.name for row in found.all_rows] == ["manifest promises", "libprovider.so", "all libraries"]
+    assert marks(found.promises[0]) == "N" * (len(CAPABILITIES) - 1) + "?"
+    assert (found.promises[0].count, found.promises[0].summary) == ("", True)
+    assert hover(found.promises[0], "12.1").endswith(
+        "the manifest is older than this GPU and does not name it."
+    )
+    assert found.texts[0] == (
+        "manifest.json: ortpacks-x promises native code for sm_75 and sm_86, and the bytes here agree; 2 of "
+        "its libraries come from NVIDIA's wheels and are not here: what it says of them is not compared; it "
+        "says nothing of 12.1, which are newer than it."
+    )
+
+
+def test_a_broken_promise_is_told_with_both_sides() -> None:
+    broken = Finding(Code.B007, "a/manifest.json", "runs otherwise", wanted="native", got="none")
+    promise = Promise("ortpacks-x", "a/", sm=("75",), findings=(broken,))
+    (found,) = heat_maps([InspectedSource("x", [PROVIDER], (promise,))])
+    assert found.texts[0].startswith("a/manifest.json: ortpacks-x promises native code for sm_75; ")
+    assert found.texts[1] == "a/manifest.json: B007 runs otherwise (promised: native; found: none)."
+
+
+def test_a_package_without_cuda_promises_no_row() -> None:
+    (found,) = heat_maps([InspectedSource("x", [PLAIN], (Promise("ortpacks-cpu", ""),))])
+    assert found.promises == ()
+    assert found.notes == ()
+
+
+HEAD = """\
+                        Maxwell      Pascal      Volta   Turing    Ampere     Ada  Hopper         Blackwell
+library               5.0 5.2 5.3  6.0 6.1 6.2  7.0 7.2   7.5    8.0 8.6 8.7  8.9   9.0    10.0 10.3 11.0 12.0 12.1  containers
+libprovider.so         .   .   .    N   N   .    N   .     ~      N   N   .    N     N      j    j    j    j    j           184
+libcublas.so.12 *      N   N   .    N   N   .    N   .     N      N   N   .    N     N      N    N    .    N    N            20
+libplain.so           no device code
+libbroken.so          cannot be read: not an ELF file (at offset 0x0)
+all that can be read   .   .   .    N   N   .    N   .     ~      N   N   .    N     N      j    j    .    j    j           204
+"""  # noqa: E501
+
+
+def shown(*reports: tuple[str, list[Inspected]]) -> str:
+    return text(heat_maps(InspectedSource(*report) for report in reports))
+
+
+def test_a_table_as_a_person_would_set_it() -> None:
+    first, rest = shown(("my.whl", [PROVIDER, OWN, PLAIN, BROKEN])).split("\n", 1)
+    assert first == "my.whl"
+    assert rest.startswith(HEAD)
+
+
+def test_below_it_stand_sentence_gaps_and_the_star() -> None:
+    rest = shown(("my.whl", [PROVIDER, OWN])).split("\n\n")
+    assert rest[1].startswith("Runs natively on Pascal (6.0, 6.1), Volta (7.0), ")
+    assert "\nlibprovider.so: for 7.5, 1 of 184 containers has nothing that runs.\n" in rest[1]
+    assert "\n* NVIDIA's own: the library itself picks its code by device, " in rest[1]
+    assert rest[2] == (
+        "N native   j compiled by the driver at first use (JIT)   ~ some kernels missing   . not at all   "
+        "? doubtful"
+    )
+    assert "\n*" not in shown(("my.whl", [PROVIDER]))
+
+
+def test_a_long_name_has_a_line_to_itself() -> None:
+    long = Inspected(name="lib" + 60 * "x" + ".so", coverage=coverage(native=CARDS))
+    usual = shown(("w", [PROVIDER])).splitlines()
+    found = shown(("w", [PROVIDER, long])).splitlines()
+    assert found[:4] == usual[:4]
+    assert found[4] == long.name
+    assert found[5].startswith(17 * " " + "N   N   .    N")
+    assert {line.index("8.9") for line in found if line.startswith("library")} == {usual[2].index("8.9")}
+
+
+def test_nothing_but_long_names_still_has_a_head_over_its_columns() -> None:
+    lines = shown(("w", [Inspected(name=70 * "y", coverage=coverage(native="8.9"))])).splitlines()
+    assert lines[4].index("N") == lines[2].index("8.9") + 1
+
+
+def test_sources_come_one_after_the_other_and_the_legend_once() -> None:
+    found = shown(("first", [PLAIN]), ("second", [Inspected(name="lib/x.so")]))
+    assert found.startswith("first\n")
+    assert "\n\nsecond, in lib/\n" in found
+    assert found.count("not at all") == 1
+
+
+def test_no_line_is_wider_than_the_table() -> None:
+    names = [
+        Inspected(name=f"lib{place}.so", coverage=coverage(sections={f".s{place}": 10})) for place in range(9)
+    ]
+    lines = shown(("w", names)).splitlines()
+    widest = max(len(line) for line in lines)
+    assert widest == len(next(line for line in lines if line.startswith("library")))
+
+
+def test_what_a_manifest_promises_stands_above_the_libraries() -> None:
+    promise = Promise("p", "", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.JIT))
+    lines = text(heat_maps([InspectedSource("w", [PROVIDER], (promise,))])).splitlines()
+    assert lines[3].split() == ["manifest", "promises", *("j" for _ in CAPABILITIES)]
+    assert lines[4].startswith("libprovider.so  ")
+
+
+UNLISTED = Inspected(
+    name="libnew.so",
+    coverage=replace(coverage(native="8.8", jit="10.7"), sass=(Arch(8, 8),), ptx=(Arch(10, 7),)),
+)
+"""A library with code for both GPUs that NVIDIA's list lacks."""
+
+
+def test_a_gpu_that_nvidia_does_not_list_has_a_column_where_something_is_for_it(
+    loader: FileSystemLoader,
+) -> None:
+    first, second = text(
+        heat_maps([InspectedSource("a", [UNLISTED]), InspectedSource("b", [PROVIDER])])
+    ).split("\n\nb\n")
+    numbers = "5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 10.7 11.0 12.0 12.1"
+    assert first.splitlines()[2].split() == ["library", *numbers.split(), "containers"]
+    assert first.splitlines()[3].index("N") == first.splitlines()[2].index("8.8") + 1
+    generations = "Maxwell Pascal Volta Turing Ampere Ada Hopper Blackwell Rubin Blackwell"
+    assert first.splitlines()[1].split() == generations.split()
+    assert first.splitlines()[3].split() == ["libnew.so", *"............N....j...", "10"]
+    assert second.splitlines()[2].split() == ["libprovider.so", *"...NN.N.~NN..NNjj.jjj", "184"]
+    picture = drawn(loader, UNLISTED)
+    assert {"8.8", "10.7"} <= {
+        one.text or one[0].tail for one in picture.iterfind(f".//{SVG}text") if len(one)
+    }
+    assert dict(rows(picture))["libnew.so" * 2].count("N") == 1
+
+
+def test_what_a_manifest_alone_promises_has_a_column_and_another_is_silent_of_it() -> None:
+    named = {**dict.fromkeys(CAPABILITIES, Support.JIT), Capability(8, 8): Support.NATIVE}
+    silent = Promise("q", "q/", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.JIT))
+    promise = Promise("p", "p/", sm=("88",), capabilities=named)
+    (found,) = heat_maps([InspectedSource("w", [PROVIDER], (promise, silent))])
+    ours, theirs = (row.cells[12] for row in found.promises)
+    assert (ours.mark, theirs.mark) == ("N", "?")
+    assert theirs.hover == ("8.8 (Ampere: no product in NVIDIA's list): the manifest does not name it.")
+    assert len(found.rows[0].cells) == len(CAPABILITIES) + 1
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+EVIL = '"><script>alert(1)</script>&{{ 7*7 }}'
+
+
+def drawn(loader: FileSystemLoader, *libraries: Inspected, label: str = "my.whl") -> ET.Element:
+    """Return a picture, read by an XML parser."""
+    promise = Promise("p", "", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.NATIVE))
+    return ET.fromstring(svg(heat_maps([InspectedSource(label, libraries, (promise,))]), loader))  # noqa: S314 our own
+
+
+def rows(picture: ET.Element) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the marks of each row of cells."""
+    for row in picture.iterfind(f".//{SVG}g[@role='row']"):
+        head = row.find(f"{SVG}text[@role='rowheader']")
+        if head is not None:
+            cells = row.iterfind(f"{SVG}g[@role='cell']/{SVG}text")
+            yield "".join(head.itertext()), [cell.text or "" for cell in cells]
+
+
+def test_the_picture_has_the_cells_of_the_table(loader: FileSystemLoader) -> None:
+    found = dict(rows(drawn(loader, PROVIDER, OWN, PLAIN)))
+    table = shown(("my.whl", [PROVIDER, OWN, PLAIN])).splitlines()
+    assert found["manifest promises" * 2] == ["N"] * len(CAPABILITIES)
+    assert found["libprovider.so" * 2] == table[3].split()[1:-1]
+    assert found["libcublas.so.12libcublas.so.12 *"] == table[4].split()[2:-1]
+    assert found["libplain.so" * 2] == []
+
+
+def test_the_picture_says_in_words_what_it_shows(loader: FileSystemLoader) -> None:
+    picture = drawn(loader, PROVIDER)
+    title, description = picture.find(f"{SVG}title"), picture.find(f"{SVG}desc")
+    assert title is not None
+    assert description is not None
+    assert picture.get("role") == "img"
+    assert picture.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "my.whl: Runs natively on Pascal (6.0, 6.1), Volta (7.0), " in (description.text or "")
+    hovers = ["".join(one.itertext()) for one in picture.iterfind(f".//{SVG}g[@role='cell']/{SVG}title")]
+    assert any(hover.endswith("183 of 184 containers native, 1 with nothing that runs.") for hover in hovers)
+
+
+def test_the_picture_needs_nothing_but_itself_and_knows_the_dark(
+    loader: FileSystemLoader, root: Path
+) -> None:
+    made = svg(heat_maps([InspectedSource("w", [PROVIDER])]), loader)
+    assert made == svg(heat_maps([InspectedSource("w", [PROVIDER])]), FileSystemLoader(root / "templates"))
+    assert not {"url(", "@import", "@font-face", "href", "<script", "<image"} & set(
+        made.replace("(", "( ").split()
+    )
+    assert made.count("http") == 1, "the name of the namespace"
+    assert "prefers-color-scheme: dark" in made
+
+
+def test_a_picture_takes_nothing_from_the_one_before(loader: FileSystemLoader, root: Path) -> None:
+    """Libraries for ARM have columns of other GPUs."""
+    arm = heat_maps([InspectedSource("w", [replace(PROVIDER, machine="aarch64")])])
+    x86 = heat_maps([InspectedSource("w", [replace(PROVIDER, machine="x86-64")])])
+    assert svg(x86, loader) != svg(arm, loader)
+    assert svg(arm, loader) == svg(arm, FileSystemLoader(root / "templates"))
+
+
+def test_everything_lies_inside_the_picture(loader: FileSystemLoader) -> None:
+    long = Inspected(name="lib" + 300 * "x" + ".so", coverage=coverage(native=CARDS, sections={"": 10}))
+    picture = drawn(loader, PROVIDER, long, Inspected(name="b.so", problem=400 * "y"), label=500 * "z")
+    left, top, width, height = map(float, str(picture.get("viewBox")).split())
+    for one in picture.iter():
+        if one.tag in {f"{SVG}text", f"{SVG}rect"}:
+            assert left <= float(one.get("x", 0)) <= left + width
+            assert top <= float(one.get("y", 0)) <= top + height
+    texts = [
+        one.text or (one[-1].tail or "") for one in picture.iterfind(f".//{SVG}text") if len(one) or one.text
+    ]
+    assert max(map(len, texts)) <= 140
+    generations = [one.text for one in picture.iterfind(f".//{SVG}text[@class='strong small middle']")]
+    assert generations == [generation.name for generation in by_generation(LISTED_GPUS)]
+
+
+def test_no_name_in_a_file_becomes_part_of_the_picture(loader: FileSystemLoader) -> None:
+    picture = drawn(
+        loader,
+        Inspected(name=EVIL, coverage=PROVIDER.coverage),
+        Inspected(name="b", problem=EVIL),
+        label=EVIL,
+    )
+    tags = {one.tag.removeprefix(SVG) for one in picture.iter()}
+    assert tags == {"svg", "title", "desc", "style", "rect", "text", "g"}
+    assert "alert(1)" in "".join(picture.itertext())
+
+
+@pytest.mark.parametrize("device", ["3.5", "10.1"])
+def test_a_promise_for_a_gpu_that_nothing_is_judged_for_has_no_column(device: str) -> None:
+    promise = Promise("p", "", sm=("75",), capabilities={Capability.parse(device): Support.NATIVE})
+    (found,) = heat_maps([InspectedSource("x", [PLAIN], (promise,))])
+    assert device not in {str(gpu.capability) for gpu in found.gpus}

@@ -1,0 +1,103 @@
+"""Tests of the verdict on a self-test's answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.finding import Code, Finding
+from builder.prove.sample_models import magika_inputs, silero_inputs
+from builder.prove.selftest import Tensor, judge
+from tests.support.factories.selftests import OUTPUTS, answer
+
+REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}
+
+
+def judged(first: str, second: str = "") -> tuple[Finding, ...]:
+    return judge(first + (second or answer()), REFERENCES, "1.21.0", "p")
+
+
+def test_a_clean_fallback_with_the_right_numbers_passes() -> None:
+    assert judged(answer(outputs={"output": [0.50001], "stateN": [0.25, -0.75]})) == ()
+
+
+def test_a_machine_with_a_gpu_passes_too() -> None:
+    assert judged(answer(cuda={"ok": True, "message": ""})) == ()
+
+
+def test_a_package_without_cuda_need_not_know_the_provider() -> None:
+    said = answer(providers=["CPUExecutionProvider"], cuda={"ok": False, "message": "not enabled"})
+    assert judge(said + said, REFERENCES, "1.21.0", "p", cuda=False) == ()
+    wrong = answer(version="1.22.0", providers=["CPUExecutionProvider"])
+    found = judge(wrong + wrong, REFERENCES, "1.21.0", "p", cuda=False)
+    assert [finding.code for finding in found] == [Code.B011]
+
+
+def test_a_provider_that_links_the_driver_may_wait_for_it() -> None:
+    """1.31.1's provider fails so in a bare container; one that opens the driver late gives CUDA's error."""
+    said = answer(cuda={"ok": False, "message": "Failed to load shared library"})
+    assert judge(said + said, REFERENCES, "1.21.0", "p", waits=True) == ()
+    other = answer(cuda={"ok": False, "message": "no such provider"})
+    (finding,) = judge(other + other, REFERENCES, "1.21.0", "p", waits=True)
+    assert finding.code is Code.B012
+
+
+WRONG: list[tuple[dict[str, object], Code]] = [
+    ({"version": "1.22.0"}, Code.B011),
+    ({"providers": ["CPUExecutionProvider"]}, Code.B012),
+    # A session can run on the CPU without an error though the provider could not be loaded.
+    ({"cuda": {"ok": False, "message": "Failed to load shared library"}}, Code.B012),
+    ({"outputs": {"output": [0.6], "stateN": [0.25, -0.75]}}, Code.B013),
+    ({"outputs": {"output": [float("nan")], "stateN": [0.25, -0.75]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": [0.25, float("nan")]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": [0.25]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": []}}, Code.B013),
+    ({"outputs": {"output": [0.5]}}, Code.B013),
+    ({"outputs": {}}, Code.B013),
+]
+
+
+@pytest.mark.parametrize(("changes", "code"), WRONG)
+@pytest.mark.parametrize("model", REFERENCES)
+def test_each_wrong_answer_is_one_finding(changes: dict[str, object], code: Code, model: str) -> None:
+    lines = [answer(**changes) if model == one else answer() for one in REFERENCES]
+    (finding,) = judged(*lines)
+    assert finding.code is code
+    assert finding.message.startswith(f"{model}: ") == (code is Code.B013)
+
+
+def test_what_is_wrong_for_every_model_is_told_once() -> None:
+    wrong = answer(cuda={"ok": False, "message": "Failed to load shared library"})
+    assert [finding.code for finding in judged(wrong, wrong)] == [Code.B012]
+
+
+@pytest.mark.parametrize("said", ["Segmentation fault\n", "[]\n", "3\n", '{"version"\n'])
+def test_no_json_is_a_finding(said: str) -> None:
+    assert [finding.code for finding in judged(said)] == [Code.B010]
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_not_one_answer_a_model_is_a_finding(answers: int) -> None:
+    (finding,) = judge(answer() * answers, REFERENCES, "1.21.0", "p")
+    assert (finding.code, finding.wanted, finding.got) == (Code.B010, "2", str(answers))
+
+
+def test_numbers_are_read_at_full_length() -> None:
+    assert json.loads(answer())["outputs"] == OUTPUTS
+
+
+@pytest.mark.parametrize("item", [*silero_inputs(), *magika_inputs()], ids=lambda item: item.name)
+def test_inputs_have_the_sizes_they_claim(item: Tensor) -> None:
+    elements = 1
+    for dim in item.dims:
+        elements *= dim
+    assert len(item.data) == elements * {"f32": 4, "i32": 4, "i64": 8}[item.type]
+
+
+def test_the_classifier_reads_a_thousand_bytes_from_either_end() -> None:
+    """The model's input is [1, 2048] of int32, little-endian."""
+    (item,) = magika_inputs()
+    assert item.argument == "bytes:i32:1x2048:"
+    assert item.data[:8] == b"#\0\0\0i\0\0\0"
+    assert item.data[-8:] == b"}\0\0\0\n\0\0\0"

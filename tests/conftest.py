@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from builder.config.inputs import ort_wheel
 from builder.config.load import load_project
 from builder.config.variants import Project
 from builder.io.wiring import Wiring
-from tests.support import ROOT
+from tests.support import ROOT, messages
 from tests.support.fakes.verbs import build
 
 TIERS = {
@@ -54,6 +54,9 @@ settings.load_profile("here")
 def pytest_addoption(parser: pytest.Parser) -> None:
     for tier, why in TIERS.items():
         parser.addoption(f"--{tier}", action="store_true", help=f"run the {tier} tier ({why})")
+    parser.addoption(
+        "--messages", action="store_true", help="write tests/golden/messages anew, in one process"
+    )
 
 
 def pytest_configure() -> None:
@@ -115,6 +118,24 @@ def _unit_tests_stay_pure(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[object], None]]:
+    """Return a function that compares a text with the catalogue: see ``support.messages``."""
+    page, key = messages.page_of(request.path), (request.path.name, request.node.name)
+    writes = request.config.getoption("--messages")
+    expected = iter(() if writes else messages.read(page).get(key, ()))
+    seen: list[str] = []
+
+    def compare(said: object) -> None:
+        seen.append(messages.plain(str(said), tmp_path))
+        if not writes:
+            assert seen[-1] == next(expected, "<no entry: run this test with --messages>")
+
+    yield compare
+    if writes and seen:
+        messages.write(page, {key: seen})
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""The catalogue of messages that users see: a page for each folder of tests, which a person reads.
+
+A test asserts an error's class and code itself and gives the text to ``told``. ``--messages`` writes the pages
+anew from the tests that run, in one process; the diff of the pages is what a reviewer reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from tests.support import ROOT
+
+PAGES = ROOT / "tests/golden/messages"
+_HEAD = """\
+# Messages of {folder}
+
+`.venv/bin/python -m pytest {folder} --messages` writes this page. `<folder>` is a test's own folder.
+"""
+
+Entries = dict[tuple[str, str], list[str]]
+"""The messages by names of module and test, with its parameters, in the order in which the test gives them."""
+
+
+def page_of(module: Path) -> Path:
+    return PAGES / f"{'.'.join(module.relative_to(ROOT / 'tests').parent.parts)}.md"
+
+
+def plain(text: str, folder: Path) -> str:
+    """Return the text without what differs from run to run: folders, and ports of loopback servers."""
+    for place, name in ((str(folder), "<folder>"), (str(ROOT), "<repository>"), (str(Path.home()), "~")):
+        text = text.replace(place, name)
+    return re.sub(r"(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:<port>", text)
+
+
+def read(page: Path) -> Entries:
+    """Return the entries of a page; none if there is no page."""
+    entries: Entries = defaultdict(list)
+    module = test = ""
+    for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
+        if line.startswith("## "):
+            module = line[3:]
+        elif line.startswith("### "):
+            test = line[4:]
+        elif line == ">>>":
+            entries[module, test].append("")
+        elif line.startswith(">"):
+            said = entries[module, test]
+            said[-1] += ("\n" if said[-1] else "") + line[2:]
+    return dict(entries)
+
+
+def write(page: Path, seen: Entries) -> None:
+    """Write the page: its entries with those that were seen, without those of tests that are gone."""
+    folder = ROOT / "tests" / page.stem.replace(".", os.sep)
+    entries = {key: said for key, said in {**read(page), **seen}.items() if _exists(folder, *key)}
+    lines = [_HEAD.format(folder=folder.relative_to(ROOT))]
+    last = ""
+    for (module, test), said in sorted(entries.items()):
+        if module != last:
+            lines.append(f"## {module}\n")
+            last = module
+        lines.append(f"### {test}\n")
+        lines.extend(
+            "\n".join([">>>", *(f"> {line}".rstrip() for line in message.split("\n"))]) + "\n"
+            for message in said
+        )
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _exists(folder: Path, module: str, test: str) -> bool:
+    path = folder / module
+    return path.exists() and f"def {test.partition('[')[0]}(" in path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The catalogue of messages that users see: a page for each folder of tests, which a person reads.
 
-A test asserts an error's class and code itself and gives the text to ``told``. ``--messages`` writes the pages
-anew from the tests that run, in one process; the diff of the pages is what a reviewer reads.
+A test asserts an error's class and code itself and gives the text to ``told``. ``--messages`` writes the
+pages anew from the tests that run, in one process; the diff of the pages is what a reviewer reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD = """\
 """
 
 Entries = dict[tuple[str, str], list[str]]
-"""The messages by names of module and test, with its parameters, in the order in which the test gives them."""
+"""The messages by names of module and test, with its parameters, in the order of the test."""
 
 
 def page_of(module: Path) -> Path:

@@ -18,6 +18,9 @@ _ENVIRONMENT = {
 }
 """Variables that keep git from asking for a password and end it after 30 s below 1,000 bytes a second."""
 
+_FETCH_ENVIRONMENT = {**_ENVIRONMENT, "GIT_HTTP_LOW_SPEED_TIME": "300"}
+"""The same for a fetch: a server under load sends next to nothing while it counts a tree's objects."""
+
 
 def tag_commit(runner: ProcessRunner, spec: str) -> str:
     """Return the commit of a tag, ``https://host/owner/name@tag``, annotated or not.
@@ -48,7 +51,7 @@ def download_tree(runner: ProcessRunner, item: Input, pin: Pin | None, folder: P
     runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
     try:
         fetch = [*here, "fetch", "--quiet", "--depth=1", url, f"refs/tags/{tag}"]
-        runner.run(fetch, env=_ENVIRONMENT)
+        runner.run(fetch, env=_FETCH_ENVIRONMENT)
     except CommandError as error:
         raise _unreachable(url, error) from error
     got = runner.run([*here, "rev-parse", "FETCH_HEAD^{commit}"], env=_ENVIRONMENT).stdout.strip()
@@ -64,7 +67,9 @@ def download_tree(runner: ProcessRunner, item: Input, pin: Pin | None, folder: P
 
 
 def _unreachable(url: str, error: CommandError) -> TransferError:
-    reason = error.tail[-1] if error.tail else f"exit code {error.code}"
+    """Take git's first complaint for the cause: "expected 'packfile'" follows a connection that broke."""
+    complaints = [line for line in error.tail if line.startswith(("error: ", "fatal: "))]
+    reason = next(iter((*complaints, *error.tail)), f"exit code {error.code}")
     advice = "Check the network, and the address in variants.yaml."
     return TransferError(f"{url} cannot be reached", cause=reason, advice=advice)
 

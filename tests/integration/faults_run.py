@@ -80,8 +80,11 @@ class Run:
         """Send a signal to the whole process group, as a terminal does, or to the command's process alone."""
         (os.killpg if group else os.kill)(self._process.pid, number)
 
-    def survivors(self, *, grace: float = 10) -> list[str]:
-        """Return the command lines of the run's processes that still exist after ``grace`` seconds."""
+    def survivors(self, *, grace: float = 60) -> list[str]:
+        """Return the command lines of the run's processes that still exist after ``grace`` seconds.
+
+        A program that got no signal ends with the next line that it prints, as nobody reads it any more.
+        """
         deadline = time.monotonic() + grace
         while (alive := session(self._process.pid)) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 
 from builder.config.inputs import Input, InputKind, Pin
 from builder.contents.provenance import Revision
-from builder.errors import IntegrityError, ToolMissingError, TransferError, ValidationError
+from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
 from builder.io.git import download_tree, origin_of, revision_of, tag_commit
 from builder.io.process import ProcessRunner
 from tests.support.fakes.ports import FakeRunner
@@ -192,6 +192,15 @@ def test_a_server_out_of_reach_is_told(runner: ProcessRunner, tmp_path: Path) ->
     tag = Input(InputKind.GIT, f"{(tmp_path / 'none').as_uri()}@v1")
     with pytest.raises(TransferError, match="cannot be reached"):
         download_tree(runner, tag, Pin(revision="a" * 40), tmp_path)
+
+
+def test_a_server_that_is_too_slow_is_told() -> None:
+    """Git's last line, "expected 'packfile'", says nothing about time. The first does."""
+    slow = "error: RPC failed; curl 28 Operation too slow. Less than 1000 bytes/sec transferred"
+    runner = FakeRunner(answers={"git": CommandError("git", tail=[slow, "fatal: expected 'packfile'"])})
+    with pytest.raises(TransferError) as caught:
+        tag_commit(runner, "https://git.example/o/n@v1")
+    assert caught.value.cause == slow
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def _unit_tests_stay_pure(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[object], None]]:
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[messages.Told]:
     """Return a function that compares a text with the catalogue: see ``support.messages``."""
     page, key = messages.page_of(request.path), (request.path.name, request.node.name)
     writes = request.config.getoption("--messages")

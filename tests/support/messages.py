@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support import ROOT
@@ -19,6 +20,9 @@ _HEAD = """\
 
 `.venv/bin/python -m pytest {folder} --messages` writes this page. `<folder>` is a test's own folder.
 """
+
+Told = Callable[[object], None]
+"""The fixture ``told``: it compares a text with the catalogue."""
 
 Entries = dict[tuple[str, str], list[str]]
 """The messages by names of module and test, with its parameters, in the order of the test."""

@@ -36,7 +36,8 @@ from tests.support.factories.binaries import (
     image,
     sass,
 )
-from tests.unit.facts.ort.test_units import FULL_LATEST, FULL_LEGACY, FULL_MODERN
+from tests.support.factories.unit_counts import FULL, FULL_LEGACY, FULL_MODERN
+from tests.support.messages import Told
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -63,21 +64,28 @@ def _image(arch: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("sm", "devices"),
+    ("sm", "widen", "devices"),
     [
-        ("50 61 75", "5.0 6.1 7.5"),
-        ("90a", "9.0"),
-        ("100", "10.0"),
-        ("100f", "10.0 10.3"),
-        ("120", "12.0"),
-        ("120a", "12.0"),
-        ("120f", "12.0 12.1"),
-        ("120 120f", "12.0 12.1"),
-        ("101", "11.0"),  # the same GPU: it was renumbered
+        ("50 61 75", False, "5.0 6.1 7.5"),
+        ("90a", False, "9.0"),
+        ("100", False, "10.0"),
+        ("100f", False, "10.0 10.3"),
+        ("120", False, "12.0"),
+        ("120a", False, "12.0"),
+        ("120f", False, "12.0 12.1"),
+        ("120 120f", False, "12.0 12.1"),
+        ("101", False, "11.0"),  # the same GPU: it was renumbered
+        ("89 90 100 120", True, "8.9 9.0 10.0 10.3 12.0 12.1"),
+        ("75 80 86", True, "7.5 8.0 8.6 8.9"),  # not 8.7: a Jetson runs only its own code
+        ("120a", True, "12.0"),
     ],
 )
-def test_what_a_set_promises(sm: str, devices: str) -> None:
-    assert " ".join(map(str, promised_devices(_variant(sm)))) == devices
+def test_what_a_set_promises(sm: str, widen: bool, devices: str) -> None:
+    assert " ".join(map(str, promised_devices(_variant(sm, widen=widen)))) == devices
+
+
+def _codes(containers: tuple[Container, ...], variant: Variant, version: str | None = None) -> list[str]:
+    return [one.code.name for one in check_provider(PROVIDER, containers, variant, Severity.WARNING, version)]
 
 
 @pytest.mark.parametrize(
@@ -98,25 +106,17 @@ def test_what_a_set_promises(sm: str, devices: str) -> None:
     ],
 )
 def test_a_suffix_counts_by_the_gpus_it_leaves_out(asked: str, found: str, codes: list[str]) -> None:
-    containers = _containers(container(*map(_image, found.split())))
-    findings = list(check_provider(PROVIDER, containers, _variant(asked), Severity.WARNING))
-    assert [finding.code.name for finding in findings] == codes
+    assert _codes(_containers(container(*map(_image, found.split()))), _variant(asked)) == codes
 
 
-@pytest.mark.parametrize(
-    ("sm", "counts"),
-    [("50 52 60 61 70", FULL_LEGACY), ("75 80 86", FULL_MODERN), ("89 90 100 120", FULL_LATEST)],
-    ids=["legacy", "modern", "latest"],
-)
-def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
-    sm: str, counts: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("sm", FULL)
+def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(sm: str) -> None:
     """In modern's flash attention, SASS for 8.0 serves 8.6: no container of it must have code for 8.6."""
+    counts = FULL[sm]
 
     def found(held: list[str]) -> list[str]:
         containers = _containers(*(container(*map(_image, arches.split())) for arches in held))
-        findings = check_provider(PROVIDER, containers, _variant(sm), Severity.WARNING, "1.21.0")
-        return [finding.code.name for finding in findings]
+        return _codes(containers, _variant(sm), "1.21.0")
 
     whole = [arches for arches, count in counts.items() for _ in range(count)]
     assert found(whole) == []
@@ -126,18 +126,6 @@ def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
             damaged = [*whole, " ".join(rest)] if rest else [*whole]
             damaged.remove(arches)
             assert "A005" in found(damaged), (arches, lost)
-
-
-@pytest.mark.parametrize(
-    ("sm", "devices"),
-    [
-        ("89 90 100 120", "8.9 9.0 10.0 10.3 12.0 12.1"),
-        ("75 80 86", "7.5 8.0 8.6 8.9"),  # not 8.7: a Jetson runs only its own code
-        ("120a", "12.0"),
-    ],
-)
-def test_what_a_widened_set_promises(sm: str, devices: str) -> None:
-    assert " ".join(map(str, promised_devices(_variant(sm, widen=True)))) == devices
 
 
 @pytest.mark.parametrize(
@@ -155,32 +143,29 @@ def test_a_widened_set_is_held_to_every_gpu_that_it_promises(
     found: str, version: str, codes: list[str]
 ) -> None:
     containers = _containers(container(*map(_image, found.split())))
-    variant = _variant("90 120", widen=True)
-    findings = list(check_provider(PROVIDER, containers, variant, Severity.WARNING, version))
-    assert [finding.code.name for finding in findings] == codes
+    assert _codes(containers, _variant("90 120", widen=True), version) == codes
 
 
 @pytest.mark.parametrize(
-    ("path", "raw", "got"),
+    ("path", "raw", "found"),
     [
-        ("lib/libcudnn_ops.so.9", (), "no container"),
-        ("libcudnn_ops.so.9", (), "no container"),
-        ("a/lib/libcudnn_ops.so.9", (), "no container"),
-        ("lib/libcudnn_ops.so.9", (container(image(LTOIR, 75)),), "1 containers, and nothing to run in any"),
-        ("lib/libcufft.so.11", (EMPTY_UNIT,), "1 containers, and nothing to run in any"),
-        ("lib/libcufft.so.11", (EMPTY_UNIT, sass(75)), None),
-        ("lib/libcurand.so.10", (container(image(PTX, 50)),), None),
-        ("lib/libcufftw.so.11", (EMPTY_UNIT,), None),
-        ("lib/libcudart.so.12", (), None),
+        ("lib/libcudnn_ops.so.9", (), True),
+        ("libcudnn_ops.so.9", (), True),
+        ("a/lib/libcudnn_ops.so.9", (), True),
+        ("lib/libcudnn_ops.so.9", (container(image(LTOIR, 75)),), True),
+        ("lib/libcufft.so.11", (EMPTY_UNIT,), True),
+        ("lib/libcufft.so.11", (EMPTY_UNIT, sass(75)), False),
+        ("lib/libcurand.so.10", (container(image(PTX, 50)),), False),
+        ("lib/libcufftw.so.11", (EMPTY_UNIT,), False),
+        ("lib/libcudart.so.12", (), False),
     ],
 )
-def test_a_library_that_is_of_no_use_without_code(path: str, raw: tuple[bytes, ...], got: str | None) -> None:
-    message, wanted = (
-        "holds no device code that runs, and every release of it does",
-        "the file as it is in its wheel",
-    )
-    expected = [] if got is None else [Finding(Code.A008, path, message, wanted=wanted, got=got)]
-    assert list(check_has_code(path, _cover(path, *raw))) == expected
+def test_a_library_that_is_of_no_use_without_code(
+    path: str, raw: tuple[bytes, ...], found: bool, told: Told
+) -> None:
+    findings = list(check_has_code(path, _cover(path, *raw)))
+    assert [finding.code for finding in findings] == [Code.A008] * found
+    told("\n".join(map(str, findings)))
 
 
 LACKS_75 = container(_image("86"))
@@ -189,67 +174,41 @@ HAS_BOTH = container(_image("75"), _image("86"))
 
 
 @pytest.mark.parametrize(
-    ("raw", "text"),
+    "raw",
     [
-        ((), f"error A002 {PROVIDER}: no fatbin container in it, or no such library"),
-        (
-            (LACKS_75, LACKS_75),
-            (
-                f"error A001 {PROVIDER}: no SASS for sm_75 in any of 2 containers\n"
-                "    wanted: sm_75 in each container (variants.v.sm)\n"
-                "    got:    86 in each container"
-            ),
-        ),
-        (
-            (HAS_BOTH, LACKS_75),
-            (
-                f"error A005 {PROVIDER}: no SASS for sm_75 in 1 of 2 containers, the first at offset OFFSET\n"
-                "    wanted: sm_75 in each container (variants.v.sm)\n"
-                "    got:    86 in each container"
-            ),
-        ),
-        (
-            (container(_image("75"), _image("86"), _image("89"), _image("90")),),
-            (
-                f"warning A006 {PROVIDER}: SASS for 89 90, which is not in the set: users of this "
-                "variant download it for nothing (check.extra_sm sets the severity)\n"
-                "    wanted: 75 86 (variants.v.sm)\n"
-                "    got:    75 86 89 90"
-            ),
-        ),
+        (),
+        (LACKS_75, LACKS_75),
+        (HAS_BOTH, LACKS_75),
+        (container(_image("75"), _image("86"), _image("89"), _image("90")),),
     ],
+    ids=["A002", "A001", "A005", "A006"],
 )
-def test_what_a_provider_lacks_or_has_too_much_of_is_told_whole(raw: tuple[bytes, ...], text: str) -> None:
+def test_what_a_provider_lacks_or_has_too_much_of_is_told_whole(raw: tuple[bytes, ...], told: Told) -> None:
     containers = _containers(*raw) if raw else ()
     found = check_provider(PROVIDER, containers, _variant("75 86"), Severity.WARNING)
-    offset = f"{containers[-1].offset:#x}" if containers else ""
-    assert "\n".join(map(str, found)) == text.replace("OFFSET", offset)
+    offset = f"{containers[-1].offset:#x}" if containers else "none"
+    told("\n".join(map(str, found)).replace(offset, "OFFSET"))
 
 
-def test_images_of_no_known_kind_and_what_runs_by_jit() -> None:
-    library = _cover("lib/libmyops.so", container(image(PTX, 75)), container(image(SASS, 80)))
-    assert library is not None
+def _covered(*raw: bytes) -> LibraryCoverage:
+    found = _cover("lib/libmyops.so", *raw)
+    assert found is not None
+    return found
+
+
+def test_images_of_no_known_kind_and_what_runs_by_jit(told: Told) -> None:
+    library = _covered(container(image(PTX, 75)), container(image(SASS, 80)))
     assert list(map(str, by_jit(library, _variant("75 80 86")))) == ["8.0", "8.6"]
     assert list(check_image_kinds(library)) == []
     (finding,) = check_image_kinds(replace(library, unknown=3))
-    assert str(finding) == (
-        "error A007 lib/libmyops.so: 3 images are neither SASS nor PTX nor LTO IR\n"
-        "    wanted: images that this release knows: a newer toolkit may have made them, or they are damaged"
-    )
-    ptx = _cover("lib/libmyops.so", container(image(PTX, 75)))
-    assert ptx is not None
+    told(finding)
+    ptx = _covered(container(image(PTX, 75)))
     assert list(map(str, by_jit(ptx, _variant("70 75 86")))) == ["7.5", "8.6"]
 
 
-def test_a_library_of_nobody_knows_whom_is_held_too() -> None:
-    ours = _cover("lib/libmyops.so", sass(75, 80))
-    assert ours is not None
-    (finding,) = check_promised_gpus(ours, _variant("61 70 75"))
-    assert str(finding) == (
-        "error A003 lib/libmyops.so: does not run on compute capability 6.1, 7.0\n"
-        "    wanted: code for each of 61 70 75\n"
-        "    got:    SASS 75 80; PTX none"
-    )
+def test_a_library_of_nobody_knows_whom_is_held_too(told: Told) -> None:
+    (finding,) = check_promised_gpus(_covered(sass(75, 80)), _variant("61 70 75"))
+    told(finding)
 
 
 def _errors(provider: tuple[bytes, ...], others: list[LibraryCoverage], variant: Variant) -> list[Finding]:

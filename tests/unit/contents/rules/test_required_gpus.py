@@ -9,6 +9,7 @@ from builder.binary.library import Inspected
 from builder.contents.rules.payloads import check_required
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.libraries import BROKEN, IDLE, coverage
+from tests.support.messages import Told
 
 BOTH = Inspected("liba.so", coverage(native="8.6", jit="9.0", mixed={"8.0": (7, 0, 3)}))
 """A library that runs natively on 8.6 and by JIT on 9.0, and that lacks kernels on 8.0."""
@@ -55,20 +56,18 @@ def test_a_gpu_of_arm_machines_is_not_asked_of_a_library_for_x86() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "why"),
+    "libraries",
     [
-        (Inspected("liba.so", raw={Kind.SASS: {Arch(7, 5): 1}}), "its device code lies outside of "),
-        (IDLE, "there is nothing to run in its device code"),
-        (BROKEN, "there is no device code in what can be read here"),
+        [Inspected("libplain.so"), Inspected("liba.so", raw={Kind.SASS: {Arch(7, 5): 1}})],
+        [Inspected("libplain.so"), IDLE],
+        [Inspected("libplain.so"), BROKEN],
+        [Inspected("libplain.so")],
     ],
+    ids=["outside of containers", "nothing to run", "not read", "none"],
 )
-def test_device_code_that_is_not_judged_is_not_called_missing(library: Inspected, why: str) -> None:
+def test_device_code_that_is_not_judged_is_not_called_missing(libraries: list[Inspected], told: Told) -> None:
     """Defect: the table said that the code lies outside of containers, the finding that there is none."""
-    ((_, _, message),) = found([Inspected("libplain.so"), library], "8.6")
-    assert message.startswith(f"on any GPU: {why}")
-
-
-def test_without_device_code_no_gpu_is_served() -> None:
-    plain = [Inspected("libplain.so")]
-    assert found(plain, "8.6") == [("A009", "", "on any GPU: there is no device code here")]
-    assert found(plain, "") == []
+    ((code, path, message),) = found(libraries, "8.6")
+    assert (code, path) == ("A009", "")
+    told(message)
+    assert found(libraries[:1], "") == []

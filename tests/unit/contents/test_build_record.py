@@ -22,6 +22,7 @@ from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.farm import costs as container
 from builder.formats.json_values import json_text
 from tests.support.factories.records import LEGACY, MODERN, manifest
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 SHA = "ab" * 32
@@ -60,63 +61,37 @@ def test_what_is_written_fits_the_schema_and_comes_back() -> None:
         assert loads(json_text(record).encode(), "x") == record
 
 
-def test_it_says_what_was_made_and_how() -> None:
-    assert json.loads(json_text(COMPILED)) == {
-        "format": 1,
-        "package": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
-        "sha256": SHA,
-        "variant": "legacy",
-        "base": "assembled",
-        "origin": "source",
-        "profile": "lean",
-        "host": "wheel",
-        "ort_version": "1.21.0",
-        "date": "2026-11-21T17:05:00Z",
-        "command": "./run build --variant legacy --base assembled",
-        "compile": {
-            "units": 528,
-            "compilations": 530,
-            "cache_hits": 3,
-            "cpu_s": 3391,
-            "wall_s": 1748,
-            "runs": 1,
-            "jobs": 2,
-            "busy_percent": 97,
-            "peak_mib": 1830,
-            "longest_unit_s": 761,
-        },
-    }
-    assert json_text(COMPILED).startswith('{\n  "format": 1,\n  "package": "ortpacks-')
-    assert json_text(COMPILED).endswith("}\n")
+def test_it_says_what_was_made_and_how(told: Told) -> None:
+    told(json_text(COMPILED))
 
 
 WRONG = [
-    ({"format": 2}, r" has format 2; this ortpacks reads 1\."),
-    ({"format": None}, ": format: a whole number is wanted, found None"),
-    ({"colour": "red"}, ": colour: unknown key"),
-    ({"profile": 1}, ": profile: text is wanted, found 1"),
-    ({"sha256": "AB"}, ": sha256: 'AB' is none"),
-    ({"date": "yesterday"}, ": date: 'yesterday' is none"),
-    ({"date": "2026-11-21T17:05:00+01:00"}, ": date: "),
-    ({"command": "./run build --variant x`\n| y |"}, ": command: "),
-    ({"command": "rm -rf /"}, ": command: "),
-    ({"package": "../legacy.tar.zst"}, ": package: "),
-    ({"compile": {"units": 1}}, r": compile\.compilations: missing"),
-    ({"compile": {**vars(TOOK), "cpu_s": 1.5}}, r": compile\.cpu_s: a whole number is wanted, found 1\.5"),
-    ({"compile": {**vars(TOOK), "units": -1}}, r": compile\.units: nothing below zero is wanted, found -1"),
+    {"format": 2},
+    {"format": None},
+    {"colour": "red"},
+    {"profile": 1},
+    {"sha256": "AB"},
+    {"date": "yesterday"},
+    {"date": "2026-11-21T17:05:00+01:00"},
+    {"command": "./run build --variant x`\n| y |"},
+    {"command": "rm -rf /"},
+    {"package": "../legacy.tar.zst"},
+    {"compile": {"units": 1}},
+    {"compile": {**vars(TOOK), "cpu_s": 1.5}},
+    {"compile": {**vars(TOOK), "units": -1}},
+    {"date": "", "sha256": ""},
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), WRONG)
-def test_a_wrong_record_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
-    text = json.dumps({**json.loads(json_text(COMPILED)), **change})
-    with pytest.raises((SchemaError, ValidationError), match=rf"^a\.build\.json{told}"):
-        loads(text, "a.build.json")
-
-
-@pytest.mark.parametrize("change", [change for change, _ in WRONG])
-def test_the_schema_refuses_it_too(change: dict[str, object]) -> None:
-    assert not schema("build").is_valid({**json.loads(json_text(COMPILED)), **change})
+@pytest.mark.parametrize("change", WRONG)
+def test_a_wrong_record_is_told_by_key_and_refused_by_the_schema_too(
+    change: dict[str, object], told: Told
+) -> None:
+    document = {**json.loads(json_text(COMPILED)), **change}
+    with pytest.raises((SchemaError, ValidationError)) as caught:
+        loads(json.dumps(document), "a.build.json")
+    told(caught.value)
+    assert not schema("build").is_valid(document)
 
 
 def test_a_repacked_wheel_compiled_nothing() -> None:
@@ -126,18 +101,8 @@ def test_a_repacked_wheel_compiled_nothing() -> None:
 @pytest.mark.parametrize("read", [loads, loads_compile])
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", "[" * 100_000, b"\xff\xfe{", '{"format": 1'])
 def test_text_that_is_no_record_is_refused(read: Callable[..., object], text: str | bytes) -> None:
-    with pytest.raises(ConfigError, match=r"^a\.build\.json"):
+    with pytest.raises(ParseError if text == "{" else ConfigError, match=r"^a\.build\.json"):
         read(text, "a.build.json")
-    if text == "{":
-        with pytest.raises(ParseError):
-            read(text, "a.build.json")
-
-
-def test_all_wrong_keys_are_told_at_once() -> None:
-    text = json.dumps({**json.loads(json_text(COMPILED)), "date": "", "sha256": ""})
-    with pytest.raises(SchemaError) as error:
-        loads(text, "x")
-    assert [problem.split(": ")[1] for problem in error.value.problems] == ["sha256", "date"]
 
 
 def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
@@ -168,32 +133,31 @@ def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        ({"cpu_s": float("nan")}, ": cpu_s: a whole number is wanted, found nan"),
-        ({"wall_s": float("inf")}, ": wall_s: a whole number is wanted, found inf"),
-        ({"units": 1.5}, r": units: a whole number is wanted, found 1\.5"),
-        ({"jobs": -2}, ": jobs: nothing below zero is wanted, found -2"),
-        ({"format": 3}, " has format 3"),
-        ({"new": 1}, ": new: unknown key"),
+        {"cpu_s": float("nan")},
+        {"wall_s": float("inf")},
+        {"units": 1.5},
+        {"jobs": -2},
+        {"format": 3},
+        {"new": 1},
     ],
 )
-def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object], told: str) -> None:
-    with pytest.raises((SchemaError, ValidationError), match=rf"^record\.json{told}"):
+def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object], told: Told) -> None:
+    with pytest.raises((SchemaError, ValidationError)) as caught:
         loads_compile(json.dumps({"format": 1, **vars(TOOK), **change}), "record.json")
+    told(caught.value)
 
 
-def test_a_record_speaks_of_one_package_and_its_bytes() -> None:
+def test_a_record_speaks_of_one_package_and_its_bytes(told: Told) -> None:
     assert contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), SHA) == ()
-    assert contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), "cd" * 32) == (
-        f"its record says sha256 {SHA}, the package {'cd' * 32}",
-    )
     other = manifest({**LEGACY, "base": {"name": "nvidia", "reason": "here", "revision": None}})
-    assert contradictions(COMPILED, other, archive(LEGACY), SHA) == (
-        "its record says base assembled, the package nvidia",
-    )
-    told = [line.split()[3] for line in contradictions(COMPILED, manifest(MODERN), archive(MODERN), SHA)]
-    assert told == ["package", "variant", "origin", "profile", "ort_version"]
+    for found in (
+        contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), "cd" * 32),
+        contradictions(COMPILED, other, archive(LEGACY), SHA),
+        contradictions(COMPILED, manifest(MODERN), archive(MODERN), SHA),
+    ):
+        told("\n".join(found))
 
 
 def test_the_record_lies_beside_the_archive_under_its_name() -> None:

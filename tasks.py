@@ -546,11 +546,12 @@ def matrix(
 
 @verb(
     fast="the gates, and only the tests of tests/unit, tests/golden and the use cases",
-    only="pytest -k expression",
+    all_="also faults in real builds, other systems, emulation, and walks through the workflows",
+    only="pytest -k expression, of all tests, without gates",
 )
-def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
-    """Run lint, types and import contracts, then every test tier that this machine can run."""
-    maintenance.test(make_wiring(), fast=fast, only=only)
+def test(_context: Context, fast: bool = False, all_: bool = False, only: str | None = None) -> None:
+    """Run lint, types and import contracts, then the test tiers that this machine can run."""
+    maintenance.test(make_wiring(), fast=fast, everything=all_, only=only)
 
 
 _WHERE = {

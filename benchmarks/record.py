@@ -1,9 +1,12 @@
 """This program runs a command and stores its output in docs/results, which ``./run docs`` puts into pages.
 
     python -m benchmarks.record [--note TEXT] NAME COMMAND...
+    python -m benchmarks.record [--note TEXT] --release-tier [NAME...]
 
 The file begins with the command, the date, the commit and the machine, to which ``--note`` adds what else
-matters. ``first-build`` is shortened: of its lines those of ``_KEPT`` stay. Other outputs stay whole.
+matters. Builds are shortened: of their lines those of ``_KEPT`` stay. Other outputs stay whole.
+
+The release tier has the tests that take hours, which no run of ``./run test`` holds.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import platform
 import re
 import shlex
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +31,18 @@ _KEPT = re.compile(
     r"|  (base|origin|ort|native|jit|needs) |  lib(cufft|onnxruntime_providers_cuda)\."
 )
 
+_FUZZ = (".venv/bin/python", "-m")
+_BUILD = ("./run", "build", "--origin", "source", "--base", "assembled", "--release", "--dist", "dist/tier")
+
+RELEASE_TIER = {
+    "fuzz-readers": (*_FUZZ, "tests.fuzz", "--executions", "1000000"),
+    "fuzz-client": (*_FUZZ, "tests.fuzz.client", "--cases", "20000"),
+    "build-legacy": (*_BUILD, "--variant", "legacy"),
+    "build-modern": (*_BUILD, "--variant", "modern"),
+    "build-latest": (*_BUILD, "--variant", "latest"),
+}
+"""Commands by the name of their result."""
+
 _SHORTER = (
     (re.compile(r"(sha256 [0-9a-f]{12})[0-9a-f]{52}"), r"\1…"),
     (re.compile(r"((?:SASS|PTX)(?: [0-9]+[af]?){4})(?: [0-9]+[af]?){5,}"), r"\1 …"),
@@ -34,25 +50,39 @@ _SHORTER = (
 
 
 def main() -> None:
-    """Run the command and write the result. A command that fails ends the program and leaves the result."""
+    """Run the commands and write their results. One that fails ends the program and leaves its old result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.record")
-    parser.add_argument("--note", metavar="TEXT", help="what else matters of the machine")
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
+    parser.add_argument("--note", default="", metavar="TEXT", help="what else matters of the machine")
+    parser.add_argument("--release-tier", action="store_true", help=f"of: {', '.join(RELEASE_TIER)}")
+    parser.add_argument("words", metavar="NAME", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
+    name, *command = asked.words or [""]
+    if not asked.release_tier:
+        if not command:
+            parser.error("a name and a command are wanted")
+        record(name, command, asked.note)
+        return
+    if unknown := {*asked.words} - {*RELEASE_TIER}:
+        parser.error(f"{', '.join(sorted(unknown))}: not in the release tier")
+    for chosen in asked.words or RELEASE_TIER:
+        record(chosen, RELEASE_TIER[chosen], asked.note)
+
+
+def record(name: str, command: Sequence[str], note: str) -> None:
+    """Run the command and write its output, date, commit and machine to ``docs/results/NAME.txt``."""
     begin = time.perf_counter()
-    output = answer(asked.command, cwd=ROOT).stdout.rstrip("\n").splitlines()
+    output = answer([*command], cwd=ROOT).stdout.rstrip("\n").splitlines()
     took = f"{time.perf_counter() - begin:,.0f} s"
-    is_shortened = asked.name == "first-build"
+    is_shortened = name == "first-build" or name.startswith("build-")
     facts = (
-        shlex.join(asked.command),
+        shlex.join(command),
         datetime.now(UTC).date().isoformat(),
         answer(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT).stdout.strip(),
-        ", ".join(filter(None, (machine(), asked.note, f"took {took}", "shortened" * is_shortened))),
+        ", ".join(filter(None, (machine(), note, f"took {took}", "shortened" * is_shortened))),
     )
     head = [f"{key}: {value}" for key, value in zip(FACTS, facts, strict=True)]
     lines = shortened(output) if is_shortened else output
-    result_file(ROOT, asked.name).write_text("\n".join([*head, "", *lines, ""]), encoding="utf-8")
+    result_file(ROOT, name).write_text("\n".join([*head, "", *lines, ""]), encoding="utf-8")
 
 
 def machine() -> str:

@@ -31,6 +31,7 @@ TIERS = {
     "images": "needs the images the integration tier builds: add --images",
     "gpu": "needs an NVIDIA GPU: add --gpu",
     "referees": "needs Node.js with npm, and once its registry: add --referees",
+    "thorough": "takes many minutes: add --thorough",
 }
 _IMAGES = "tests/images/"
 

@@ -21,7 +21,7 @@ from tests.support.containers import Served, docker, free_port, image_made_here
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
-pytestmark = pytest.mark.images
+pytestmark = [pytest.mark.images, pytest.mark.thorough]
 
 IMAGE = "ortpacks/cpu:1.21.0-service-arm64"
 

@@ -21,7 +21,7 @@ from tests.images.test_arm64_image import SIMILARITIES
 from tests.support import ROOT
 from tests.support.debian import debian_program
 
-pytestmark = pytest.mark.images
+pytestmark = [pytest.mark.images, pytest.mark.thorough]
 
 VERSION = "1.31.1"
 

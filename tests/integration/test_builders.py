@@ -36,7 +36,7 @@ from tests.support.cache_servers import redis_cache, redis_server
 from tests.support.fakes.ports import FakeReporter, FakeStore
 from tests.support.tls_server import make_certificate, unknown_tls_server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
 STAGE = """\
 FROM scratch AS build

@@ -40,7 +40,7 @@ from tests.support.factories.internet import (
 )
 from tests.support.factories.redist import RELEASE, git
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
 NVIDIA, UBUNTU = "nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04"
 ARM, GONE = "nvidia/cuda:12.9.1-devel-arm64", "nvidia/cuda:1.0-gone"

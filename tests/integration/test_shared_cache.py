@@ -18,7 +18,7 @@ from builder.farm.drive import SHARED
 from tests.integration.machines import Machine, Watching, finished, record
 from tests.support.cache_servers import PASSWORD, Server, redis_cache, redis_server
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
 
 @dataclass(frozen=True)

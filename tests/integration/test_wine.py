@@ -35,7 +35,7 @@ from tests.support import ROOT
 from tests.support.factories.archives import member
 from tests.support.fakes.ports import FakeReporter
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
 VERSION = "1.23.2"
 NVIDIA_CARD = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "576.02"}

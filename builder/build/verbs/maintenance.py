@@ -123,10 +123,11 @@ _FAST = ("--numprocesses=auto", "tests/unit", "tests/golden", *_USE_CASES)
 """Flags for the tests that take half a minute on two cores: pure modules, and use cases over fakes."""
 
 
-def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
+def test(wiring: Wiring, *, fast: bool, everything: bool, only: str | None) -> None:
     """Run the gates side by side, then pytest.
 
-    ``fast`` selects the tests that need a minute at most; ``only`` is pytest's ``-k`` and skips the gates.
+    ``fast`` selects the tests that need a minute at most, ``everything`` adds those that take many; ``only``
+    is pytest's ``-k``, of all tests, and skips the gates.
     Raises ``VariantsFailedError`` if gates fail and ``CommandError`` if pytest does.
     """
     if not only:
@@ -134,7 +135,7 @@ def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
         side_by_side(
             {" ".join(gate): partial(_gate, wiring, gate) for gate in gates}, wiring.runner.interrupt
         )
-    argv = [sys.executable, "-m", "pytest", *_flags(wiring, fast=fast, only=only)]
+    argv = [sys.executable, "-m", "pytest", *_flags(wiring, fast=fast, everything=everything, only=only)]
     env = {"PYTHONDONTWRITEBYTECODE": ""}  # else each process compiles every module again
     code = wiring.runner.run(argv, cwd=wiring.root, env=env, on_line=wiring.console.show, check=False).code
     if code != 0:
@@ -146,7 +147,7 @@ def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
         wiring.runner.run(gate, cwd=wiring.root)
 
 
-def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
+def _flags(wiring: Wiring, *, fast: bool, everything: bool, only: str | None) -> tuple[str, ...]:
     """Return the flags of pytest.
 
     There are two processes more than cores, since many tests wait for containers, engines and each other.
@@ -155,7 +156,7 @@ def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
         return (f"-k={only}",) if only else _FAST
     processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 2}"
     chosen = (f"-k={only}",) if only else (processes, *_EVERYTHING)
-    return (*chosen, *tiers(wiring))
+    return (*chosen, *tiers(wiring), *(("--thorough",) if everything or only else ()))
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:

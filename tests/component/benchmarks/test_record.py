@@ -36,6 +36,21 @@ def test_a_command_that_fails_stores_nothing(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_of_the_release_tier_stores_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(record, "result_file", lambda _root, name: tmp_path / name)
+    monkeypatch.setitem(record.RELEASE_TIER, "fuzz-readers", (sys.executable, "-c", "print('none broke')"))
+    monkeypatch.setattr(sys, "argv", ["record", "--release-tier", "fuzz-readers"])
+    record.main()
+    assert [path.name for path in tmp_path.iterdir()] == ["fuzz-readers"]
+    assert "none broke" in (tmp_path / "fuzz-readers").read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["record", "--release-tier", "speed"])
+    with pytest.raises(SystemExit):
+        record.main()
+    assert "speed: not in the release tier" in capsys.readouterr().err
+
+
 def test_a_build_is_shortened_to_its_plan_results_and_two_libraries() -> None:
     lines = ["✓ render modern 0.1 s", LIBRARY, LIBRARY.replace("cufft", "curand"), "    got:    60 70"]
     package = f"  ortpacks-modern.tar.zst  1,643 MB  sha256 {'7ad46fe5' * 8}"

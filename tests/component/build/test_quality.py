@@ -67,34 +67,39 @@ def test_all_tests_are_one_run_after_the_gates(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int, only: str | None
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    quality.test(bench.shop, fast=False, only=only)
+    quality.test(bench.shop, fast=False, everything=False, only=only)
     everything = f"--numprocesses={processes} --dist=loadfile --no-loadscope-reorder --integration --images"
     assert set(bench.ran()[: len(GATES)]) == set(GATES)
     assert bench.ran()[len(GATES) :] == [f"{PYTEST} {everything}"]
 
 
+def test_all_adds_the_tests_that_take_many_minutes(bench: Bench) -> None:
+    quality.test(bench.shop, fast=False, everything=True, only=None)
+    assert bench.ran()[-1].endswith(" --integration --images --thorough")
+
+
 def test_fast_asks_for_no_tier(bench: Bench) -> None:
     bench.use(NoEngine())
-    quality.test(bench.shop, fast=True, only=None)
+    quality.test(bench.shop, fast=True, everything=False, only=None)
     assert sorted(bench.ran()) == sorted([*GATES, FAST])
     assert not [line for line in bench.reporter.lines if "tier" in line]
 
 
 def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
     install(tmp_path, "actionlint")
-    quality.test(bench.shop, fast=True, only=None)
+    quality.test(bench.shop, fast=True, everything=False, only=None)
     assert f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}" in bench.ran()
     assert not [line for line in bench.reporter.lines if line.startswith("!")]
 
 
 def test_where_actionlint_is_not_it_is_said(bench: Bench) -> None:
-    quality.test(bench.shop, fast=True, only=None)
+    quality.test(bench.shop, fast=True, everything=False, only=None)
     (said,) = [line for line in bench.reporter.lines if line.startswith("!")]
     assert said.startswith("! gate actionlint does not run: it is not on PATH")
 
 
 def test_only_is_pytest_alone(bench: Bench) -> None:
-    quality.test(bench.shop, fast=True, only="stamp or plan")
+    quality.test(bench.shop, fast=True, everything=False, only="stamp or plan")
     assert bench.ran() == [f"{PYTEST} -k=stamp or plan"]
 
 
@@ -104,7 +109,7 @@ def test_all_gates_that_fail_are_told_and_no_test_is_run(bench: Bench) -> None:
         "pylint": CommandError("pylint exited with 8", tail=["y.py:1:0: R0801"]),
     }
     with pytest.raises(VariantsFailedError, match=r"(?s)x\.py:1: error.*y\.py:1:0: R0801") as caught:
-        quality.test(bench.shop, fast=True, only=None)
+        quality.test(bench.shop, fast=True, everything=False, only=None)
     assert caught.value.exit_code == CommandError.exit_code
     assert sorted(bench.ran()) == sorted(GATES)
 
@@ -112,7 +117,7 @@ def test_all_gates_that_fail_are_told_and_no_test_is_run(bench: Bench) -> None:
 def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
     bench.runner.answers = {PYTEST: Completed(code=1, stdout="", stderr="")}
     with pytest.raises(CommandError, match="pytest exited with 1") as caught:
-        quality.test(bench.shop, fast=True, only=None)
+        quality.test(bench.shop, fast=True, everything=False, only=None)
     assert caught.value.exit_code == 5
 
 

@@ -29,7 +29,7 @@ def gate(root: Path) -> list[str]:
     """Return zizmor's command line in ``./run test``."""
     shop = Wiring(root, reporter=FakeReporter())
     shop.__dict__["runner"] = runner = FakeRunner()
-    quality.test(shop, fast=True, only=None)
+    quality.test(shop, fast=True, everything=False, only=None)
     (command,) = (call for call in runner.calls if call[0] == "zizmor")
     return command
 

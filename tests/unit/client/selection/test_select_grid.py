@@ -1,15 +1,9 @@
-"""Tests of selection for every capability, driver and set of packages, and for any machines and indices.
-
-The expected values are computed on sets of (package, capability, driver), independently of the code's method.
-"""
+"""Tests of selection for any machines and indices, by rules that are written anew with other types."""
 
 from __future__ import annotations
 
-import itertools
 import random
-import statistics
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -21,88 +15,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage
 from builder.formats.manifest import Driver
-from tests.unit.client.selection.select_cases import (
-    CAPABILITIES,
-    LATEST,
-    LEGACY,
-    MODERN,
-    gpu,
-    package,
-    plain,
-    release,
-)
-
-DRIVERS = (
-    *("470.256.02", "525.60", "525.60.12", "525.60.13", "570.25", "570.26"),
-    *("580", "580.65.05", "580.65.06", "590", "590.44.01"),
-)
-"""Driver versions: both sides of every limit, and branches without more numbers."""
-
-PTX_ONLY = package("ptx", "", jit=" ".join(CAPABILITIES[2:]), size=50, floor="570.26")
-
-NEWEST = package("newest", "7.5 8.0 8.6 8.9 9.0 10.0 12.0", jit="11.0", size=250, floor="580.65.06")
-
-CPU = plain("cpu")
-
-BEST_FIRST = (PTX_ONLY, LEGACY, LATEST, NEWEST, MODERN)
-"""Packages by size, smallest first, ordered by hand."""
-
-ALL = (*BEST_FIRST, CPU)
-
-WINDOWS = {
-    "ptx": ("570.26", None),
-    "legacy": ("525.60.13", 580),
-    "latest": ("525.60.13", None),
-    "newest": ("580.65.06", None),
-    "modern": ("525.60.13", None),
-}
-
-IN_WINDOW = {
-    (name, driver)
-    for (name, (floor, ceiling)), driver in itertools.product(WINDOWS.items(), DRIVERS)
-    if Version(driver) >= Version(floor) and (ceiling is None or Version(driver).major <= ceiling)
-}
-
-MARKED = {
-    (item.name, capability, word)
-    for item in BEST_FIRST
-    for capability, word in item.capabilities.items()
-    if word in {"native", "jit"}
-}
-
-
-def expected(names: Iterable[str], capability: str, driver: str) -> tuple[str, str] | None:
-    """Return the expected package and support: the first package in the window that is native,
-    else by JIT."""
-    inside = [
-        item.name for item in BEST_FIRST if item.name in set(names) and (item.name, driver) in IN_WINDOW
-    ]
-    ways = [
-        (name, word) for word in ("native", "jit") for name in inside if (name, capability, word) in MARKED
-    ]
-    return ways[0] if ways else None
-
-
-def test_no_choice_in_the_grid_breaks_a_rule() -> None:
-    subsets = [s for size in range(len(ALL) + 1) for s in itertools.combinations(ALL, size)]
-    assert (len(CAPABILITIES), len(DRIVERS), len(subsets)) == (22, 11, 64)
-    on_gpu = 0
-    for subset in subsets:
-        index, names = release(*subset), [item.name for item in subset]
-        for capability, driver in itertools.product(CAPABILITIES, DRIVERS):
-            choice = select([gpu(capability, driver)], index, "linux-x64")
-            wanted = expected(names, capability, driver)
-            where = (names, capability, driver)
-            assert len(choice.reasons) == len(subset) - (choice.package is not None), where
-            if wanted is None:
-                assert choice.package is (CPU if CPU in subset else None), where
-                assert (choice.device, choice.support) == (None, None), where
-            else:
-                assert choice.package is not None, where
-                assert (choice.package.name, choice.support) == wanted, where
-                on_gpu += 1
-    assert on_gpu > len(subsets) * 30, "both outcomes are met"
-
+from tests.unit.client.selection.select_cases import package, plain, release
 
 WORDS = st.sampled_from(["native", "jit", "partial", "none"])
 
@@ -119,7 +32,11 @@ WINDOW = st.builds(
 )
 
 
-SEEN = (None, *["570.26"] * 4, "470.256.02", "550.54.14", "580.95.05", "590.1", "odd")
+SEEN = (
+    *(None, "odd", "470.256.02", "525.60", "525.60.12", "525.60.13", "550.54.14", "570.25"),
+    *(*["570.26"] * 4, "580", "580.65.05", "580.65.06", "580.95.05", "590", "590.1"),
+)
+"""Driver versions: both sides of every limit, and branches without more numbers."""
 
 
 @st.composite
@@ -211,7 +128,8 @@ def hold(
     assert choice.package is not None
     ways = {device: word_for(choice.package, device, platform, glibc) for device in devices}
     served = [device for device in devices if ways[device]]
-    assert scores[choice.package.name] == max(scores.values())
+    best = [item for item in index.packages if scores[item.name] == max(scores.values())]
+    assert choice.package == min(best, key=lambda item: (item.size, item.name))
     assert choice.support == ways[choice.device]
     assert (choice.device.memory_mib or 0) == max(device.memory_mib or 0 for device in served)
     assert len(choice.others) == len(devices) - 1
@@ -247,7 +165,7 @@ def hold_line(choice: PackageChoice, served: Sequence[Device], devices: Sequence
         assert len(choice.notes) == 1
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(machines(), packages(), PLATFORMS, GLIBCS, st.randoms(use_true_random=False))
 def test_any_machine_and_index_give_a_lawful_choice_whatever_their_order(
     devices: tuple[Device, ...],
@@ -263,17 +181,3 @@ def test_any_machine_and_index_give_a_lawful_choice_whatever_their_order(
     chance.shuffle(mixed_devices)
     chance.shuffle(mixed_packages)
     assert select(mixed_devices, release(*mixed_packages), platform, glibc) == choice
-
-
-def test_twelve_packages_and_eight_gpus_take_less_than_20_ms() -> None:
-    many = [
-        replace(item, name=f"{item.name}-{n}", variant=f"{item.variant}-{n}") for n in (1, 2) for item in ALL
-    ]
-    devices = [gpu(capability, index=n, uuid=f"GPU-{n}") for n, capability in enumerate(CAPABILITIES[2:10])]
-    assert (len(many), len(devices)) == (12, 8)
-    index, seconds = release(*many), []
-    for _ in range(15):
-        start = time.process_time()
-        select(devices, index, "linux-x64", "2.36")
-        seconds.append(time.process_time() - start)
-    assert statistics.median(seconds) < 0.020

@@ -20,7 +20,6 @@ from builder.formats.missing_kernels import MissingKernels
 from tests.unit.client.selection.select_cases import (
     CAPABILITIES,
     INDEX,
-    LATEST,
     LEGACY,
     MODERN,
     NOT_MICROSOFTS,

@@ -15,13 +15,14 @@ from builder.contents.rules.device_code import check_provider
 from builder.errors import TransferError, ValidationError
 from builder.finding import Code, Finding, Severity
 from builder.io.wiring import Wiring
-from tests.component.compile.test_compile_cache import KEY, ccache
 from tests.integration.test_nvcc import Toolchain, container, toolchain
 from tests.support import ROOT
 from tests.support.cache_servers import (
     BUCKET,
+    KEY,
     PASSWORD,
     Server,
+    ccache,
     redis_server,
     s3_environment,
     s3_server,

@@ -23,10 +23,10 @@ from builder.prove.virtualcard.sessions import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
-from tests.component.service.test_process import Running, service
 from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import full_package, manifest, unpack
+from tests.support.service import Running, service
 
 pytestmark = [pytest.mark.integration, needs_compiler]
 

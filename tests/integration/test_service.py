@@ -25,12 +25,11 @@ from ortpacks_service.speech import Segments
 from builder.config.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.prove.sample_models import write_models
 from tests.answers import pairs
-from tests.component.service.test_process import Running, resident, service
-from tests.component.service.test_speech import wav
 from tests.integration.test_answers import SIMILARITIES
 from tests.support import ROOT
 from tests.support.crowd import CLIENTS, crowd
 from tests.support.fakes.verbs import invoke
+from tests.support.service import Running, resident, service, wav
 
 pytestmark = pytest.mark.integration
 

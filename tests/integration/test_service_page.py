@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 from ortpacks_service.options import EMBEDDER
 
-from tests.component.service.conftest import models
-from tests.component.service.test_process import service
 from tests.support.browser import Browser, needs_browser
-
-__all__ = ["models"]
+from tests.support.service import service, write_embedder
 
 pytestmark = [pytest.mark.integration, needs_browser]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    write_embedder(tmp_path / "models" / EMBEDDER)
+    return tmp_path / "models"
 
 
 def test_the_page_shows_providers_and_reasons_and_embeds(

@@ -10,12 +10,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from builder.compile.compile_cache import CompileCache, compile_cache
+from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache, served
+from builder.farm import storage
 from tests.support.containers import free_port
 from tests.support.debian import debian_program
+from tests.support.fakes.ports import FakeReporter
 from tests.support.pypi_programs import pypi_program
 
 PASSWORD = "correct horse"
@@ -114,3 +118,29 @@ def s3_environment(server: Server) -> dict[str, str]:
 def _listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+KEY = "ab/cdefghijklmnopqrstuvwxyz01234"
+"""Key in the form of ccache 4.7."""
+
+
+@dataclass
+class Ccache:
+    """A stand-in for ccache in the container, which sends its HTTP requests."""
+
+    variables: dict[str, str]
+
+    def ask(self, method: str, path: str, value: bytes | None = None) -> tuple[int, bytes]:
+        address = self.variables["CCACHE_SECONDARY_STORAGE"].partition("|")[0]
+        try:
+            with urlopen(Request(f"{address}/{path}", value, method=method)) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            error.close()
+            return error.code, b""
+
+
+@contextmanager
+def ccache(caches: CompileCaches, reporter: FakeReporter | None = None) -> Iterator[Ccache]:
+    with served(caches, reporter or FakeReporter()) as path, storage.served(path) as variables:
+        yield Ccache(variables)

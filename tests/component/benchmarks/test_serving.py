@@ -22,10 +22,14 @@ from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts
 from benchmarks.serving_page import dumps, page, picture, text
 from builder.errors import ValidationError
 from builder.io.wiring import Wiring
-from tests.component.service.conftest import models
 from tests.support import ROOT
+from tests.support.service import write_embedder
 
-__all__ = ["models"]
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    write_embedder(tmp_path / "models" / EMBEDDER)
+    return tmp_path / "models"
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from builder.errors import ConfigError, DiskError, ToolMissingError, TransferErr
 from builder.formats.json_values import json_text
 from builder.io.docker.engine import EngineResource
 from builder.io.wiring import Wiring
+from tests.support.factories.records import COMPILED, REPACKED
 from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine, reported
 from tests.support.schemas import schema
-from tests.unit.contents.test_build_record import COMPILED, REPACKED
 
 MOUNTS = (
     EngineResource("cache", "ortpacks-legacy", "1", 926_800_000, "3 hours ago"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.build.test_run_script import PYTHON, Machine
+from tests.component.build.run_machine import PYTHON, Machine
 
 INDEXTARGETS = (
     "indextargets --format $(REPO_URI) Created-By: Packages Component: main Origin: Debian Codename: bookworm"

@@ -5,55 +5,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from builder.client.arguments import COMMANDS
-from tests.component.client.install.test_extract import MACS_BSDTAR, named
+from tests.component.client.stand_in_programs import MACS_BSDTAR, named
 from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
 from tests.support import ROOT
 from tests.support.pypi_programs import pypi_program
+from tests.support.pythons import one_of
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
 ENDS = ("3.9", "3.13")
 """The oldest Python and the newest that cannot read zstd."""
-
-
-@cache
-def found(version: str) -> str | None:
-    """Return a Python of this version from ``PATH``, else the newest of pyenv's, or ``None``.
-
-    The path is the program's own, not that of pyenv's shim, which needs other programs.
-    """
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    theirs = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
-    candidates = (shutil.which(f"python{version}"), *map(str, reversed(theirs)))
-    answers = (_itself(path, version) for path in candidates if path)
-    return next((answer for answer in answers if answer), None)
-
-
-def _itself(path: str, version: str) -> str | None:
-    """Return the program behind ``path`` if it is a Python of this version, else ``None``."""
-    argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    said, _, program = done.stdout.strip().partition(" ")
-    return program if said == version else None
-
-
-def one_of(version: str) -> str:
-    """Return a Python of this version; without one the test is skipped."""
-    python = found(version)
-    if python is None:
-        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
-    return python
 
 
 @dataclass(frozen=True, kw_only=True)

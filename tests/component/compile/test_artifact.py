@@ -9,7 +9,7 @@ import pytest
 
 from builder.compile.artifact import artifact_key
 from builder.config.inputs import DebianPackage, Input, Lock, Pin
-from tests.component.io.docker.test_stages import CUDNN, NVCC, RE2, RENDERED
+from tests.support.factories.rendered import CUDNN, NVCC, RE2, RENDERED
 
 LIBC = DebianPackage(
     path="pool/main/g/glibc/libc6_2.36-9_amd64.deb",

@@ -10,11 +10,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer, ThreadingUnixStreamServer
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
 
@@ -28,34 +25,9 @@ from builder.errors import (
     ValidationError,
 )
 from builder.farm import agent, storage
-from tests.support.cache_servers import KEYS
+from tests.support.cache_servers import KEY, KEYS, ccache
 from tests.support.fakes.ports import FakeReporter
 from tests.support.tls_server import unknown_tls_server
-
-KEY = "ab/cdefghijklmnopqrstuvwxyz01234"
-"""Key in the form of ccache 4.7."""
-
-
-@dataclass
-class Ccache:
-    """A stand-in for ccache in the container, which sends its HTTP requests."""
-
-    variables: dict[str, str]
-
-    def ask(self, method: str, path: str, value: bytes | None = None) -> tuple[int, bytes]:
-        address = self.variables["CCACHE_SECONDARY_STORAGE"].partition("|")[0]
-        try:
-            with urlopen(Request(f"{address}/{path}", value, method=method)) as answer:
-                return answer.status, answer.read()
-        except HTTPError as error:
-            error.close()
-            return error.code, b""
-
-
-@contextmanager
-def ccache(caches: CompileCaches, reporter: FakeReporter | None = None) -> Iterator[Ccache]:
-    with served(caches, reporter or FakeReporter()) as path, storage.served(path) as variables:
-        yield Ccache(variables)
 
 
 class Broken(FolderCache):

@@ -12,7 +12,7 @@ import pytest
 from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
 from builder.errors import IntegrityError, ValidationError
 from builder.io.wiring import COMPILE_CACHE_KEY
-from tests.component.compile.test_compile_cache import KEY, ccache
+from tests.support.cache_servers import KEY, ccache
 from tests.support.fakes.ports import FakeReporter
 
 OURS, OTHER = "4f1c0c6e2b7a9d35", "a key of somebody else"

@@ -17,11 +17,11 @@ from backports.zstd import compress
 
 from builder.inspect.__main__ import main
 from builder.io.archive.client_zipapp import build_inspector
-from tests.component.client.test_pythons import found
 from tests.support import ROOT
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
+from tests.support.pythons import one_of
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -55,9 +55,7 @@ def run(
 def test_it_says_on_every_python_what_the_verb_says(
     version: str, inspector: Path, wheel: Path, copied: Place, tmp_path: Path
 ) -> None:
-    python = found(version)
-    if python is None:
-        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
+    python = one_of(version)
     file = tmp_path / "f.sarif"
 
     def messages(code: int, *words: object) -> list[str]:
@@ -74,8 +72,7 @@ def test_it_says_on_every_python_what_the_verb_says(
 
 
 def test_an_older_python_is_told(inspector: Path) -> None:
-    python = found("3.9") or pytest.skip("no python3.9 here")
-    done = run(python, inspector, "x")
+    done = run(one_of("3.9"), inspector, "x")
     assert (done.returncode, done.stderr.split(", this")[0]) == (
         1,
         "ortpacks-inspect needs Python 3.10 or newer",

@@ -1,4 +1,4 @@
-"""Fixtures with a small sentence transformer: three words, two dimensions, a vector for each token."""
+"""Fixtures with a small sentence transformer."""
 
 from __future__ import annotations
 
@@ -12,55 +12,9 @@ from ortpacks_runtime.settings import VARIABLES
 from ortpacks_service.app import make_app
 from ortpacks_service.options import EMBEDDER, read_options
 from starlette.testclient import TestClient
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from tests.support.factories.onnx_models import MATRIX, write_model
-
-WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
-
-VECTORS = "9, 9, 1, 1, 2, 0, 0, 3"
-"""The model's vector for each token; the padding's must not be counted."""
-
-
-def write_embedder(
-    folder: Path, *, batch: str = "batch", vectors: str = VECTORS, dimensions: str = "2"
-) -> None:
-    write_model(
-        folder / "model.onnx",
-        f"""embedder (int64[{batch}, sequence] input_ids) => (float[{batch}, sequence, {dimensions}] rows)
-        <float[4, {dimensions}] table = {{{vectors}}}> {{ rows = Gather (table, input_ids) }}""",
-    )
-    tokenizer = Tokenizer(WordLevel(WORDS, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
-def write_slow(folder: Path) -> None:
-    """Write a model that counts to ``n`` one by one and returns ``count``."""
-    write_model(
-        folder / "model.onnx",
-        """slow (int64 n) => (int64 count) <bool yes = {1}, int64 zero = {0}, int64 one = {1}> {
-            count = Loop (n, yes, zero) <
-                body = body (int64 i, bool more, int64 sum) => (bool more_out, int64 sum_out) {
-                    more_out = Identity (more)
-                    sum_out = Add (sum, one)
-                }
-            >
-        }""",
-    )
-
-
-def write_same(folder: Path) -> None:
-    """Write a model that returns texts and halves as they are."""
-    write_model(
-        folder / "model.onnx",
-        """same (string[n] text, float16[n] half) => (string[n] text_out, float16[n] half_out) {
-            text_out = Identity (text)
-            half_out = Identity (half)
-        }""",
-    )
+from tests.support.service import write_embedder, write_same
 
 
 def write_models(folder: Path) -> None:

@@ -15,7 +15,8 @@ from ortpacks_service.options import EMBEDDER
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Replace
 
-from tests.component.service.conftest import Start, write_embedder
+from tests.component.service.conftest import Start
+from tests.support.service import write_embedder
 
 
 class Told:

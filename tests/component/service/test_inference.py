@@ -15,8 +15,9 @@ from ortpacks_runtime import Session
 from ortpacks_service.options import DETECTOR, EMBEDDER
 from starlette.testclient import TestClient
 
-from tests.component.service.conftest import Start, write_same
+from tests.component.service.conftest import Start
 from tests.support.factories.onnx_models import write_model
+from tests.support.service import write_same
 
 RECURRENT = """recurrent (float[s, b, 1] rows) => (float[s, 1, b, 1] found)
     <bool yes = {1}, float[1, 3, 1] w = {1, 1, 1}, float[1, 3, 1] r = {1, 1, 1}> {

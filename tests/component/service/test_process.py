@@ -16,14 +16,13 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from ortpacks_runtime.settings import VARIABLES
@@ -31,77 +30,16 @@ from ortpacks_service.__main__ import main
 from ortpacks_service.options import EMBEDDER, Options
 from ortpacks_service.store import Store
 
-from tests.component.service.conftest import write_embedder, write_slow
-from tests.component.service.test_store import EAST
 from tests.support import ROOT
-from tests.support.containers import free_port
+from tests.support.service import Running, argv, resident, service, world, write_embedder, write_slow
 
-
-@dataclass
-class Running:
-    process: subprocess.Popen[str]
-    port: int
-
-    def get(self, path: str) -> dict[str, Any]:
-        return dict(json.loads(self.fetch(path)))
-
-    def fetch(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-            return bytes(answer.read())
-
-    def post(self, path: str, body: object) -> dict[str, Any]:
-        return dict(json.loads(self.send(path, json.dumps(body).encode())))
-
-    def send(self, path: str, body: bytes) -> bytes:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return bytes(answer.read())
-
-
-def resident(process: int) -> float:
-    """Return the resident memory of a process in MiB."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
-def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:
-    where = ["--models", str(models), "--data", str(data), "--port", str(port)]
-    return [sys.executable, "-m", "ortpacks_service", *where, *flags]
-
-
-def world() -> dict[str, str]:
-    path = os.pathsep.join(str(ROOT / name) for name in ("runtime", "service"))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+EAST = np.array([1, 0], np.float32)
 
 
 def customized(folder: Path, code: str) -> dict[str, str]:
     """Return an environment in which Python runs ``code`` before the service."""
     (folder / "sitecustomize.py").write_text(code)
     return {"PYTHONPATH": os.pathsep.join([str(folder), world()["PYTHONPATH"]])}
-
-
-@contextmanager
-def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType({})) -> Iterator[Running]:
-    port = free_port()
-    with subprocess.Popen(
-        argv(models, data, port), env={**world(), **env}, stderr=subprocess.PIPE, text=True
-    ) as process:
-        running = Running(process, port)
-        try:
-            deadline = time.monotonic() + 30
-            while True:
-                try:
-                    running.post("/embed", {"texts": "east"})
-                    break
-                except OSError as error:
-                    if isinstance(error, urllib.error.HTTPError) and error.code == 400:
-                        break  # a virtual card computes nothing, and the service refuses vectors of zeros
-                    assert process.poll() is None, process.communicate()
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
-            yield running
-        finally:
-            process.kill()
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])

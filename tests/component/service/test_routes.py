@@ -23,7 +23,8 @@ from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from tests.component.service.conftest import Start, write_slow
+from tests.component.service.conftest import Start
+from tests.support.service import write_slow
 
 
 def test_it_answers_and_tells_that_its_models_are_open(start: Start) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import struct
-import wave
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,15 +10,7 @@ import pytest
 from ortpacks_service.errors import RequestError
 from ortpacks_service.speech import Segments, WavReader
 
-
-def wav(rate: int = 16000, channels: int = 1, width: int = 2, frames: bytes = bytes(3200)) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as made:
-        made.setnchannels(channels)
-        made.setsampwidth(width)
-        made.setframerate(rate)
-        made.writeframes(frames)
-    return file.getvalue()
+from tests.support.service import wav
 
 
 @pytest.mark.parametrize("step", [1, 7, 44, 45, 10_000])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.config.variants import Preset
+from builder.contents.build_record import BuildRecord, CompileRecord, record_of
 from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.json_values import json_text
@@ -45,6 +46,22 @@ MODERN = _manifest(
 """Manifest of a package of the repacked official wheel, with no files yet."""
 
 
+SHA = "ab" * 32
+
+TOOK = CompileRecord(
+    units=528,
+    compilations=530,
+    cache_hits=3,
+    cpu_s=3391,
+    wall_s=1748,
+    runs=1,
+    jobs=2,
+    busy_percent=97,
+    peak_mib=1830,
+    longest_unit_s=761,
+)
+
+
 def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None) -> Manifest:
     """Return the manifest with files of these sizes by path; names with "onnxruntime" have that vendor."""
     files = [_entry(path, size) for path, size in (sizes or {}).items()]
@@ -79,3 +96,17 @@ def _entry(path: str, size: int) -> Mapping[str, object]:
         "soname": None,
         "needed": [],
     }
+
+
+def archive_name(value: Mapping[str, object]) -> str:
+    return f"{value['name']}.tar.zst"
+
+
+def recorded(value: Mapping[str, object], took: CompileRecord | None) -> BuildRecord:
+    command = f"./run build --variant {value['variant']} --base assembled"
+    date = "2026-11-21T17:05:00Z"
+    return record_of(manifest(value), archive_name(value), SHA, date=date, command=command, compiled=took)
+
+
+COMPILED, REPACKED = recorded(LEGACY, TOOK), recorded(MODERN, None)
+"""Records of the two packages: one was compiled, the other repacked."""

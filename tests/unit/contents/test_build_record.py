@@ -3,55 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.contents.build_record import (
-    BuildRecord,
     CompileRecord,
     contradictions,
     loads,
     loads_compile,
     record_name,
-    record_of,
 )
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.farm import costs as container
 from builder.formats.json_values import json_text
-from tests.support.factories.records import LEGACY, MODERN, manifest
+from tests.support.factories.records import (
+    COMPILED,
+    LEGACY,
+    MODERN,
+    REPACKED,
+    SHA,
+    TOOK,
+    archive_name,
+    manifest,
+)
 from tests.support.messages import Told
 from tests.support.schemas import schema
-
-SHA = "ab" * 32
-
-TOOK = CompileRecord(
-    units=528,
-    compilations=530,
-    cache_hits=3,
-    cpu_s=3391,
-    wall_s=1748,
-    runs=1,
-    jobs=2,
-    busy_percent=97,
-    peak_mib=1830,
-    longest_unit_s=761,
-)
-
-
-def archive(value: Mapping[str, object]) -> str:
-    return f"{value['name']}.tar.zst"
-
-
-def recorded(value: Mapping[str, object], took: CompileRecord | None) -> BuildRecord:
-    command = f"./run build --variant {value['variant']} --base assembled"
-    date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(value), archive(value), SHA, date=date, command=command, compiled=took)
-
-
-COMPILED, REPACKED = recorded(LEGACY, TOOK), recorded(MODERN, None)
 
 
 def test_what_is_written_fits_the_schema_and_comes_back() -> None:
@@ -150,12 +129,12 @@ def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object
 
 
 def test_a_record_speaks_of_one_package_and_its_bytes(told: Told) -> None:
-    assert contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), SHA) == ()
+    assert contradictions(COMPILED, manifest(LEGACY), archive_name(LEGACY), SHA) == ()
     other = manifest({**LEGACY, "base": {"name": "nvidia", "reason": "here", "revision": None}})
     for found in (
-        contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), "cd" * 32),
-        contradictions(COMPILED, other, archive(LEGACY), SHA),
-        contradictions(COMPILED, manifest(MODERN), archive(MODERN), SHA),
+        contradictions(COMPILED, manifest(LEGACY), archive_name(LEGACY), "cd" * 32),
+        contradictions(COMPILED, other, archive_name(LEGACY), SHA),
+        contradictions(COMPILED, manifest(MODERN), archive_name(MODERN), SHA),
     ):
         told("\n".join(found))
 

@@ -3,20 +3,15 @@ differences from it."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from builder.config.inputs import Lock, Pin
 from builder.contents.provenance import Revision, build_arguments, read_recipe, tree_differences
 from builder.errors import ConfigError, SchemaError
-from tests.support.json_texts import changed
+from tests.support.factories.provenance import COMMIT, CONFIG, document
 from tests.support.messages import Told
 
-COMMIT, OTHER = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d", "0" * 40
-
-CONFIG = "c" * 64
+OTHER = "0" * 40
 
 LOCK = Lock(
     {
@@ -24,41 +19,6 @@ LOCK = Lock(
         "wheel:nvidia-cublas-cu12==12.9.1.4@win-x64": Pin(filename="cublas_win.whl", sha256="2" * 64),
     }
 )
-
-
-def document(**changes: Any) -> bytes:  # noqa: ANN401 - JSON
-    """Return a provenance document in the form of docs/provenance.md, with other values at paths like
-    ``externalParameters__command``."""
-    patch = {"uri": "pkg:deb/debian/patch@2.7", "digest": {"sha256": "3" * 64}, "annotations": {"base": True}}
-    definition = {
-        "buildType": "https://github.com/o/r/blob/main/docs/provenance.md#build-type-v1",
-        "externalParameters": {
-            "command": "./run build --variant legacy --profile minimal --base assembled",
-            "variant": "legacy",
-            "config": {"path": "variants.yaml", "sha256": CONFIG},
-        },
-        "internalParameters": {"base": "assembled", "baseRevision": "sha256:ba5e"},
-        "resolvedDependencies": [
-            {"name": "ortpacks", "uri": "git+https://github.com/o/r", "digest": {"gitCommit": COMMIT}},
-            {"uri": "pkg:pypi/nvidia-cublas-cu12@12.9.1.4", "digest": {"sha256": "1" * 64}},
-            patch,
-        ],
-    }
-    for path, value in changes.items():
-        definition = json.loads(changed(json.dumps(definition), path.replace("__", "/"), value))
-    statement = {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "p.tar.zst", "digest": {"sha256": "9" * 64}}],
-        "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": definition,
-            "runDetails": {
-                "builder": {"id": "https://github.com/o/r"},
-                "metadata": {"startedOn": "2026-11-23T20:21:36Z", "finishedOn": "2026-11-23T20:21:43Z"},
-            },
-        },
-    }
-    return json.dumps(statement).encode()
 
 
 def differences(

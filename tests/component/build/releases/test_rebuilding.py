@@ -23,10 +23,10 @@ from builder.publish.prepare import ROOTS
 from tests.doubles.release import FILES, name_of, serving, write_release
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place
+from tests.support.factories.provenance import document
 from tests.support.factories.signing import FIRST, targets
 from tests.support.fakes.ports import FakeReporter
 from tests.support.schemas import schema
-from tests.unit.contents.test_recipe import document
 
 LEGACY, MODERN = (f"{name_of(variant)}.tar.zst" for variant in ("legacy", "modern"))
 

@@ -24,7 +24,7 @@ from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
-from tests.component.client.commands.test_observe import pci, put, real_host
+from tests.component.client.commands.hosts import pci, put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION
 from tests.doubles.library import library as host_library

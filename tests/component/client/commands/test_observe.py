@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import files
 from pathlib import Path
 
 import onnx
@@ -22,27 +21,11 @@ from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.files.disk import is_writable
 from builder.formats.manifest import FileEntry, Manifest, loads
+from tests.component.client.commands.hosts import pci, put, real_host
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of
 
 TRIALS = OrtTrials(asker({}), sys.executable)
-
-
-def put(path: Path, content: bytes = b"") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
-    """Write a PCI device in the form of sysfs (kernel ABI document sysfs-bus-pci)."""
-    folder = root / "sys/bus/pci/devices" / address
-    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
-        put(folder / name, f"{value}\n".encode())
-    if driver:
-        target = root / "sys/bus/pci/drivers" / driver
-        target.mkdir(parents=True, exist_ok=True)
-        (folder / "driver").symlink_to(os.path.relpath(target, folder))
 
 
 def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
@@ -268,16 +251,6 @@ def test_the_model_is_what_onnx_itself_would_write() -> None:
     made = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
     assert ort_calls.model() == made.SerializeToString()
     onnx.checker.check_model(onnx.load_from_string(ort_calls.model()), full_check=True)
-
-
-def real_host() -> Path:
-    """Return the path of the stock CPU wheel's host library."""
-    (found,) = [
-        path
-        for path in files("onnxruntime") or ()
-        if path.name.startswith("libonnxruntime.so.") or path.name == "libonnxruntime.so"
-    ]
-    return Path(str(found.locate()))
 
 
 def test_a_session_runs_in_a_real_onnx_runtime() -> None:

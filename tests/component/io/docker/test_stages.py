@@ -13,11 +13,11 @@ import pytest
 
 from builder.compile.stages import StageBuild, export, lay_out
 from builder.config.build_plan import Rendered, Workplace
-from builder.config.inputs import Input, InputKind
 from builder.config.variants import Origin, SuiteSystem
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.io.docker.engine import ImageBuild
 from tests.support.factories import packages
+from tests.support.factories.rendered import CUDNN, NVCC, RENDERED
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
 PROJECT = {
@@ -36,22 +36,6 @@ PROJECT = {
 """Files of a project: those that go into a context, and three that do not."""
 
 CARD = ("virtualcard/compile.sh", "virtualcard/runtime.c")
-
-NVCC = Input(InputKind.DEBIAN, "pool/non-free/n/nvidia-cuda-toolkit/nvcc.deb")
-
-RE2 = Input(InputKind.DEBIAN, "pool/main/r/re2/re2.orig.tar.gz")
-
-CUDNN = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
-
-RENDERED = Rendered(
-    dockerfile="FROM scratch AS artifact\n",
-    runtime_dockerfile="FROM scratch AS runtime\n",
-    contexts={"cudnn": CUDNN},
-    debs=(NVCC,),
-    sources=(RE2,),
-    network=False,
-    toolchain_key="01234567",
-)
 
 
 class Yard:

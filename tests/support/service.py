@@ -1,0 +1,143 @@
+"""The service as a process of its own, small models that it opens, and a sound that it hears."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import wave
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from tests.support import ROOT
+from tests.support.containers import free_port
+from tests.support.factories.onnx_models import write_model
+
+WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
+
+
+VECTORS = "9, 9, 1, 1, 2, 0, 0, 3"
+"""The model's vector for each token; the padding's must not be counted."""
+
+
+def write_embedder(
+    folder: Path, *, batch: str = "batch", vectors: str = VECTORS, dimensions: str = "2"
+) -> None:
+    write_model(
+        folder / "model.onnx",
+        f"""embedder (int64[{batch}, sequence] input_ids) => (float[{batch}, sequence, {dimensions}] rows)
+        <float[4, {dimensions}] table = {{{vectors}}}> {{ rows = Gather (table, input_ids) }}""",
+    )
+    tokenizer = Tokenizer(WordLevel(WORDS, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def write_slow(folder: Path) -> None:
+    """Write a model that counts to ``n`` one by one and returns ``count``."""
+    write_model(
+        folder / "model.onnx",
+        """slow (int64 n) => (int64 count) <bool yes = {1}, int64 zero = {0}, int64 one = {1}> {
+            count = Loop (n, yes, zero) <
+                body = body (int64 i, bool more, int64 sum) => (bool more_out, int64 sum_out) {
+                    more_out = Identity (more)
+                    sum_out = Add (sum, one)
+                }
+            >
+        }""",
+    )
+
+
+def write_same(folder: Path) -> None:
+    """Write a model that returns texts and halves as they are."""
+    write_model(
+        folder / "model.onnx",
+        """same (string[n] text, float16[n] half) => (string[n] text_out, float16[n] half_out) {
+            text_out = Identity (text)
+            half_out = Identity (half)
+        }""",
+    )
+
+
+def wav(rate: int = 16000, channels: int = 1, width: int = 2, frames: bytes = bytes(3200)) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as made:
+        made.setnchannels(channels)
+        made.setsampwidth(width)
+        made.setframerate(rate)
+        made.writeframes(frames)
+    return file.getvalue()
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+
+    def get(self, path: str) -> dict[str, Any]:
+        return dict(json.loads(self.fetch(path)))
+
+    def fetch(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            return bytes(answer.read())
+
+    def post(self, path: str, body: object) -> dict[str, Any]:
+        return dict(json.loads(self.send(path, json.dumps(body).encode())))
+
+    def send(self, path: str, body: bytes) -> bytes:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
+
+
+def resident(process: int) -> float:
+    """Return the resident memory of a process in MiB."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:
+    where = ["--models", str(models), "--data", str(data), "--port", str(port)]
+    return [sys.executable, "-m", "ortpacks_service", *where, *flags]
+
+
+def world() -> dict[str, str]:
+    path = os.pathsep.join(str(ROOT / name) for name in ("runtime", "service"))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType({})) -> Iterator[Running]:
+    port = free_port()
+    with subprocess.Popen(
+        argv(models, data, port), env={**world(), **env}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        running = Running(process, port)
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    running.post("/embed", {"texts": "east"})
+                    break
+                except OSError as error:
+                    if isinstance(error, urllib.error.HTTPError) and error.code == 400:
+                        break  # a virtual card computes nothing, and the service refuses vectors of zeros
+                    assert process.poll() is None, process.communicate()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            yield running
+        finally:
+            process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,53 +12,31 @@ from builder.binary.library import Inspected
 from builder.facts.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import PTX, SASS, container, image, sass
 from tests.support.factories.libraries import PLAIN, covered
+from tests.support.messages import Told
 
 
 def library(name: str, *arches: int, machine: str = "x86-64") -> Inspected:
     return Inspected(name=name, coverage=covered(sass(*arches)), machine=machine, size=1000)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "paired"),
-    [
-        (["a/libx.so"], ["a/libx.so"], [("a/libx.so", "a/libx.so")]),
-        (["onnxruntime/capi/libx.so"], ["lib/libx.so"], [("onnxruntime/capi/libx.so", "lib/libx.so")]),
-        (["libcudnn_ops.so.8"], ["libcudnn_ops.so.9"], [("libcudnn_ops.so.8", "libcudnn_ops.so.9")]),
-        (
-            ["libcudart-9335f6a2.so.11.0"],
-            ["libcudart-1a2b3c4d.so.12"],
-            [("libcudart-9335f6a2.so.11.0", "libcudart-1a2b3c4d.so.12")],
-        ),
-        (["_C.cpython-310.so"], ["_C.cpython-312.so"], [("_C.cpython-310.so", "_C.cpython-312.so")]),
-        (["libx_cuda118.so"], ["libx_cuda128.so"], [(None, "libx_cuda128.so"), ("libx_cuda118.so", None)]),
-        (
-            ["a/libx.so.1", "b/libx.so.1"],
-            ["b/libx.so.1", "c/libx.so.2"],
-            [("b/libx.so.1", "b/libx.so.1"), ("a/libx.so.1", "c/libx.so.2")],
-        ),
-        (
-            ["a/libx.so", "b/libx.so"],
-            ["c/libx.so"],
-            [(None, "c/libx.so"), ("a/libx.so", None), ("b/libx.so", None)],
-        ),
-    ],
-    ids=[
-        "same",
-        "moved",
-        "new version",
-        "auditwheel's hash",
-        "other Python",
-        "a file a CUDA",
-        "one left",
-        "two",
-    ],
-)
-def test_libraries_are_paired_by_what_they_are(
-    old: Sequence[str], new: Sequence[str], paired: Sequence[tuple[str | None, str | None]]
-) -> None:
-    found = compare([library(name, 75) for name in old], [library(name, 75) for name in new]).pairs
-    names = [(one.old.name if one.old else None, one.new.name if one.new else None) for one in found]
-    assert names == paired
+PAIRED = {
+    "same": ("a/libx.so", "a/libx.so"),
+    "moved": ("onnxruntime/capi/libx.so", "lib/libx.so"),
+    "new version": ("libcudnn_ops.so.8", "libcudnn_ops.so.9"),
+    "auditwheel's hash": ("libcudart-9335f6a2.so.11.0", "libcudart-1a2b3c4d.so.12"),
+    "other Python": ("_C.cpython-310.so", "_C.cpython-312.so"),
+    "a file a CUDA": ("libx_cuda118.so", "libx_cuda128.so"),
+    "one left": ("a/libx.so.1 b/libx.so.1", "b/libx.so.1 c/libx.so.2"),
+    "two": ("a/libx.so b/libx.so", "c/libx.so"),
+}
+"""Names of libraries in the old and in the new source."""
+
+
+@pytest.mark.parametrize("how", PAIRED)
+def test_libraries_are_paired_by_what_they_are(how: str, told: Told) -> None:
+    old, new = ([library(name, 75) for name in names.split()] for names in PAIRED[how])
+    pairs = compare(old, new).pairs
+    told("\n".join(f"{one.old and one.old.name} → {one.new and one.new.name}" for one in pairs))
 
 
 JIT = Inspected(name="lib", coverage=covered(container(image(PTX, 75))))

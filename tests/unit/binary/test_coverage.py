@@ -40,8 +40,36 @@ def _containers(*raw: bytes) -> tuple[Container, ...]:
     return read_containers(elf({".nv_fatbin": b"".join(raw)}))
 
 
-def _on(found: LibraryCoverage, *devices: str) -> list[str]:
-    return [found.support[Capability.parse(device)].value for device in devices]
+WITH_PTX = container(image(SASS, 80), image(PTX, 90))
+
+EXACT = container(image(SASS, 90, A), image(SASS, 100, A | BLACKWELL), image(SASS, 120, A | BLACKWELL))
+
+SPECIALISED = [sass(80, 86), sass(89), sass(100), container(image(SASS, 50), image(PTX, 52))]
+
+
+def _with(found: LibraryCoverage, support: str, devices: str) -> list[str]:
+    """Return those of the devices that have this support."""
+    return [one for one in devices.split() if found.support[Capability.parse(one)].value == support]
+
+
+@pytest.mark.parametrize(
+    ("containers", "support"),
+    [
+        ([sass(75, 80, 86)] * 183 + [sass(75, 80)], {"native": "7.5 8.0 8.6 8.9"}),
+        ([sass(75, 80, 86)] * 183 + [sass(80, 86)], {"native": "8.0 8.6", "partial": "7.5"}),
+        ([WITH_PTX, WITH_PTX], {"native": "8.0", "jit": "9.0 12.1", "none": "7.5"}),
+        ([WITH_PTX, sass(80)], {"native": "8.0", "partial": "9.0 12.1"}),
+        ([EXACT], {"native": "9.0 10.0 12.0", "none": "10.3 12.1"}),
+        ([container(image(SASS, 120, F | BLACKWELL))], {"native": "12.0 12.1"}),
+        (SPECIALISED, {"partial": "8.0"}),
+    ],
+    ids=["one lacks 8.6", "one lacks 7.5", "PTX", "PTX in one", "suffix a", "suffix f", "specialised"],
+)
+def test_a_gpu_is_served_when_every_container_serves_it(
+    containers: list[bytes], support: dict[str, str]
+) -> None:
+    found = covered(*containers)
+    assert {how: " ".join(_with(found, how, devices)) for how, devices in support.items()} == support
 
 
 def test_a_set_of_maxwell_to_volta() -> None:
@@ -52,40 +80,15 @@ def test_a_set_of_maxwell_to_volta() -> None:
     assert (found.containers, " ".join(map(str, found.sass)), found.ptx) == (2, "50 52 60 61 70", ())
 
 
-def test_one_container_of_many_without_an_architecture_is_partial() -> None:
-    found = covered(*[sass(75, 80, 86)] * 183, sass(75, 80))
-    assert _on(found, "7.5", "8.0", "8.6", "8.9") == ["native"] * 4
-    found = covered(*[sass(75, 80, 86)] * 183, sass(80, 86))
-    assert _on(found, "7.5", "8.0", "8.6") == ["partial", "native", "native"]
-
-
-def test_ptx_serves_newer_gpus_only_when_every_container_has_it() -> None:
-    with_ptx = container(image(SASS, 80), image(PTX, 90))
-    assert _on(covered(with_ptx, with_ptx), "8.0", "9.0", "12.1", "7.5") == ["native", "jit", "jit", "none"]
-    assert _on(covered(with_ptx, sass(80)), "8.0", "9.0", "12.1") == ["native", "partial", "partial"]
-
-
-def test_code_of_suffix_a_does_not_claim_the_next_minor() -> None:
-    found = covered(
-        container(image(SASS, 90, A), image(SASS, 100, A | BLACKWELL), image(SASS, 120, A | BLACKWELL))
-    )
-    assert _on(found, "9.0", "10.0", "10.3", "12.0", "12.1") == ["native", "native", "none", "native", "none"]
-    family = covered(container(image(SASS, 120, F | BLACKWELL)))
-    assert _on(family, "12.0", "12.1") == ["native", "native"]
-
-
 def test_link_time_code_runs_nowhere() -> None:
-    found = covered(container(image(LTOIR, 50)))
-    assert set(found.support.values()) == {Support.NONE}
+    assert set(covered(container(image(LTOIR, 50))).support.values()) == {Support.NONE}
 
 
 def test_a_library_of_specialised_containers_is_native_where_one_is() -> None:
     """libcublasLt 12.9 has this form: containers for one architecture each, one with PTX of compute_52."""
-    raw = (sass(80, 86), sass(89), sass(100), container(image(SASS, 50), image(PTX, 52)))
-    found = covered(*raw, specialised=True)
-    assert _on(found, "5.0", "8.6", "8.9", "10.0", "10.3") == ["native"] * 5
-    assert _on(found, "9.0", "11.0", "12.0") == ["partial"] * 3
-    assert _on(covered(*raw), "8.0") == ["partial"]
+    support = {"native": "5.0 8.6 8.9 10.0 10.3", "partial": "9.0 11.0 12.0"}
+    found = covered(*SPECIALISED, specialised=True)
+    assert {how: " ".join(_with(found, how, devices)) for how, devices in support.items()} == support
 
 
 def test_no_device_code_is_no_coverage() -> None:
@@ -93,10 +96,8 @@ def test_no_device_code_is_no_coverage() -> None:
 
 
 def test_zstd_counts_only_where_an_old_driver_would_meet_it() -> None:
-    assert not covered(
-        container(image(SASS, 80, LZ4), image(SASS, 100, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
-    ).zstd
-    assert covered(container(image(SASS, 80, ZSTD))).zstd
+    newer = container(image(SASS, 80, LZ4), image(SASS, 100, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
+    assert [covered(one).zstd for one in (newer, container(image(SASS, 80, ZSTD)))] == [False, True]
 
 
 def test_a_package_runs_where_its_worst_library_does() -> None:
@@ -130,27 +131,16 @@ def test_the_tally_is_in_containers() -> None:
     assert alike.tally[Capability(8, 0)] == ContainerTally(native=2, jit=0, none=1)
 
 
-def test_where_containers_lie_and_what_nobody_knows() -> None:
+def test_where_containers_lie_and_what_each_section_holds() -> None:
+    ptx, odd = container(image(SASS, 80), image(PTX, 80)), container(image(0x40, 75))
     found = cover(
-        "lib/libcufft.so.11",
-        read_containers(elf({".nv_fatbin": sass(52), ".ldata": sass(80) + container(image(0x40, 75))})),
-        specialised=True,
+        "libx.so", read_containers(elf({".nv_fatbin": sass(52), ".ldata": ptx * 2 + odd})), specialised=False
     )
     assert found is not None
-    assert (dict(found.sections), found.unknown) == ({".nv_fatbin": 1, ".ldata": 2}, 1)
-
-
-def test_images_are_counted_by_section_kind_and_architecture() -> None:
-    ptx = container(image(SASS, 80), image(PTX, 80))
-    found = cover(
-        "lib/libx.so", read_containers(elf({".nv_fatbin": sass(52), ".ldata": ptx * 2})), specialised=False
-    )
-    assert found is not None
-    assert found.images == {
-        ".nv_fatbin": {Kind.SASS: {Arch(5, 2): 1}},
-        ".ldata": {Kind.SASS: {Arch(8, 0): 2}, Kind.PTX: {Arch(8, 0): 2}},
-    }
-    assert (found.path, found.sass, found.ptx) == ("lib/libx.so", (Arch(5, 2), Arch(8, 0)), (Arch(8, 0),))
+    assert (dict(found.sections), found.unknown) == ({".nv_fatbin": 1, ".ldata": 3}, 1)
+    twice = {Kind.SASS: {Arch(8, 0): 2}, Kind.PTX: {Arch(8, 0): 2}, Kind.OTHER: {Arch(7, 5): 1}}
+    assert found.images == {".nv_fatbin": {Kind.SASS: {Arch(5, 2): 1}}, ".ldata": twice}
+    assert (found.path, found.sass, found.ptx) == ("libx.so", (Arch(5, 2), Arch(8, 0)), (Arch(8, 0),))
 
 
 def test_a_package_without_device_code_runs_on_no_gpu() -> None:

@@ -12,6 +12,7 @@ from builder.binary import elf_headers
 from builder.binary.elf import read_elf
 from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
 from tests.support.factories.binaries import RWX, assert_refused, elf, header_of, patched
+from tests.support.messages import Told
 
 LIBRARY = elf(
     {".text": b"\x90" * 40},
@@ -65,23 +66,22 @@ def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None
     assert read_elf(elf(stack=stack)).executable_stack is asks
 
 
-PROGRAM = int(struct.unpack_from("<Q", LIBRARY, 32)[0])
+SECTIONS = {section.name: section for section in read_sections(LIBRARY)}
 
-ENDS = f"truncated: program headers end at %s, the file at {len(LIBRARY):,}"
-
-
-@pytest.mark.parametrize(
-    ("place", "form", "value", "message", "offset"),
-    [
-        (54, "<H", 55, "no usable program headers", 54),
-        (54, "<H", 57, "no usable program headers", 54),
-        (32, "<Q", 1 << 63, ENDS % f"{(1 << 63) + 56:,}", 1 << 63),
-        (32, "<Q", len(LIBRARY) - 55, ENDS % f"{len(LIBRARY) + 1:,}", len(LIBRARY) - 55),
-        (56, "<H", 0xFFFF, ENDS % f"{PROGRAM + 0xFFFF * 56:,}", PROGRAM),
-    ],
+SIZE, TEXT, NAMES, VERSIONS = (
+    len(LIBRARY),
+    SECTIONS[".text"],
+    SECTIONS[".shstrtab"],
+    SECTIONS[".gnu.version_d"],
 )
-def test_program_headers_that_lie(place: int, form: str, value: int, message: str, offset: int) -> None:
-    _refused(patched(LIBRARY, place, form, value), message, offset)
+
+TEXT_HEADER, NAMES_HEADER = header_of(LIBRARY, ".text"), header_of(LIBRARY, ".shstrtab")
+
+DYNAMIC, STRINGS = SECTIONS[".dynamic"].offset, SECTIONS[".dynstr"].offset
+
+VERSIONS = SECTIONS[".gnu.version_d"].offset
+
+_spoilt = partial(patched, LIBRARY)
 
 
 @pytest.mark.parametrize(("place", "form", "value"), [(54, "<H", 0), (32, "<Q", 1 << 60)])
@@ -99,15 +99,57 @@ def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
     return head + LIBRARY[58:] + table
 
 
-def test_a_segment_past_the_end_of_the_file() -> None:
-    end = len(LIBRARY) + 2 * 56
-    last, empty = (_LOAD, _R, end - 8, 8), (_LOAD, _R, 1 << 40, 0)
-    assert read_elf(_with_segments(last, (_NOTE, _R, end, 32))).soname == "libdemo.so.1"
-    assert read_elf(_with_segments(last, empty)).soname == "libdemo.so.1"
-    message = f"truncated: a segment ends at {end + 1:,}, the file at {end:,}"
-    _refused(_with_segments(empty, (_LOAD, _R, end - 8, 9)), message, len(LIBRARY) + 56)
-    message = f"truncated: a segment ends at {(1 << 63) + 8:,}, the file at {end - 56:,}"
-    _refused(_with_segments((_LOAD, _R, 1 << 63, 8)), message, len(LIBRARY))
+LAST, EMPTY = (_LOAD, _R, SIZE + 2 * 56 - 8, 8), (_LOAD, _R, 1 << 40, 0)
+
+LONG_NAME = elf({"x" * 65_536: b""})
+
+PROGRAM = int(struct.unpack_from("<Q", LIBRARY, 32)[0])
+
+REFUSED = {
+    "program headers of 55 bytes": (_spoilt(54, "<H", 55), 54),
+    "program headers of 57 bytes": (_spoilt(54, "<H", 57), 54),
+    "program headers that wrap round": (_spoilt(32, "<Q", 1 << 63), 1 << 63),
+    "program headers past the end": (_spoilt(32, "<Q", SIZE - 55), SIZE - 55),
+    "65,535 program headers": (_spoilt(56, "<H", 0xFFFF), PROGRAM),
+    "a segment past the end": (_with_segments(EMPTY, (_LOAD, _R, SIZE + 2 * 56 - 8, 9)), SIZE + 56),
+    "a segment that wraps round": (_with_segments((_LOAD, _R, 1 << 63, 8)), SIZE),
+    **{
+        f"another {name}": (_spoilt(TEXT_HEADER + 4, "<I", SECTIONS[name].kind), TEXT.offset)
+        for name in (".dynamic", ".gnu.version_r", ".gnu.version_d")
+    },
+    **{
+        f"string table {link}": (_spoilt(header_of(LIBRARY, ".dynamic") + 40, "<I", link), DYNAMIC)
+        for link in (len(SECTIONS), 2, 0xFFFFFFFF)
+    },
+    "a section past the end": (_spoilt(TEXT_HEADER + 32, "<Q", SIZE - TEXT.offset + 1), TEXT_HEADER),
+    "section headers of 63 bytes": (_spoilt(58, "<H", 63), 58),
+    "section headers of 65 bytes": (_spoilt(58, "<H", 65), 58),
+    "no section of names": (_spoilt(62, "<H", len(SECTIONS)), 58),
+    "a name outside": (_spoilt(TEXT_HEADER, "<I", NAMES.size), NAMES.offset + NAMES.size),
+    "a name without an end": (
+        _spoilt(NAMES_HEADER + 32, "<Q", NAMES.size - 1),
+        NAMES.offset + NAMES.size - 10,
+    ),
+    "names past the end": (_spoilt(NAMES_HEADER + 32, "<Q", 1 << 62), NAMES_HEADER),
+    "a name that is too long": (LONG_NAME, LONG_NAME.index(b"xx")),
+    "a version's name far outside": (_spoilt(VERSIONS + 20, "<I", 0xFFFFFFF0), STRINGS + 0xFFFFFFF0),
+    "a needed name far outside": (_spoilt(DYNAMIC + 8, "<Q", (1 << 64) - 16), STRINGS + (1 << 64) - 16),
+}
+"""Libraries with one fault, and its offset."""
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_a_fault_is_told_with_its_offset(fault: str, told: Told) -> None:
+    library, offset = REFUSED[fault]
+    with pytest.raises(ElfError) as caught:
+        read_elf(library)
+    assert caught.value.offset == offset
+    told(caught.value)
+
+
+@pytest.mark.parametrize("behind", [(_NOTE, _R, SIZE + 2 * 56, 32), EMPTY])
+def test_the_last_segment_may_end_where_the_file_does(behind: tuple[int, int, int, int]) -> None:
+    assert read_elf(_with_segments(LAST, behind)).soname == "libdemo.so.1"
 
 
 @pytest.mark.parametrize(
@@ -122,31 +164,9 @@ def test_the_stacks_own_segment_counts(segments: list[tuple[int, int, int, int]]
     assert read_elf(_with_segments(*segments)).executable_stack is asks
 
 
-@pytest.mark.parametrize("name", [".dynamic", ".gnu.version_r", ".gnu.version_d"])
-def test_a_section_that_is_there_twice(name: str) -> None:
-    """Thousands of headers for the same bytes would be read thousands of times."""
-    kind, text = _section_of(name).kind, _section_of(".text")
-    twice = patched(LIBRARY, header_of(LIBRARY, ".text") + 4, "<I", kind)
-    _refused(twice, f"two sections of type {kind:#x}: {name}, .text", text.offset)
-
-
-@pytest.mark.parametrize("link", [len(read_sections(LIBRARY)), 2, 0xFFFFFFFF])
-def test_a_section_that_names_no_string_table(link: int) -> None:
-    bad = patched(LIBRARY, header_of(LIBRARY, ".dynamic") + 40, "<I", link)
-    _refused(bad, "section .dynamic names no string table", _section_of(".dynamic").offset)
-
-
 def test_the_last_section_may_end_where_the_file_does() -> None:
-    at, text = header_of(LIBRARY, ".text"), _section_of(".text")
-    last = patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset)
+    last = patched(LIBRARY, TEXT_HEADER + 32, "<Q", SIZE - TEXT.offset)
     assert read_elf(last).soname == "libdemo.so.1"
-    message = f"truncated: section .text ends at {len(LIBRARY) + 1:,}, the file at {len(LIBRARY):,}"
-    _refused(patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset + 1), message, at)
-
-
-@pytest.mark.parametrize(("place", "value"), [(58, 63), (58, 65), (62, len(read_sections(LIBRARY)))])
-def test_section_headers_of_no_use(place: int, value: int) -> None:
-    _refused(patched(LIBRARY, place, "<H", value), "no usable section headers", 58)
 
 
 def test_a_file_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,24 +177,8 @@ def test_a_file_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_names_at_the_edge_of_their_table() -> None:
-    at, names = header_of(LIBRARY, ".shstrtab"), _section_of(".shstrtab")
-    text = header_of(LIBRARY, ".text")
-    assert read_sections(patched(LIBRARY, text, "<I", names.size - 1))[5].name == ""
-    outside = patched(LIBRARY, text, "<I", names.size)
-    _refused(outside, "a name lies outside its string table", names.offset + names.size)
-    last = names.offset + names.size - len(".shstrtab\0")
-    unfinished = patched(LIBRARY, at + 32, "<Q", names.size - 1)
-    _refused(unfinished, "a name does not end within its string table", last)
-    beyond = (
-        f"truncated: section .shstrtab ends at {names.offset + (1 << 62):,}, the file at {len(LIBRARY):,}"
-    )
-    _refused(patched(LIBRARY, at + 32, "<Q", 1 << 62), beyond, at)
-
-
-def test_a_name_that_is_too_long() -> None:
+    assert read_sections(patched(LIBRARY, TEXT_HEADER, "<I", NAMES.size - 1))[5].name == ""
     assert read_sections(elf({"x" * 4095: b""}))[3].name == "x" * 4095
-    library = elf({"x" * 65_536: b""})
-    _refused(library, "a name does not end within its string table", library.index(b"xx"))
 
 
 def test_a_name_that_is_no_text() -> None:
@@ -251,14 +255,6 @@ def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: in
     else:
         at = versions.offset + step + (16 if place == 28 else 0)
         _refused(changed, "symbol versions run past the end of their section", at)
-
-
-def test_names_far_outside_their_table() -> None:
-    strings, message = _section_of(".dynstr").offset, "a name lies outside its string table"
-    definition = _section_of(".gnu.version_d").offset + 20
-    _refused(patched(LIBRARY, definition, "<I", 0xFFFFFFF0), message, strings + 0xFFFFFFF0)
-    tag = _section_of(".dynamic").offset + 8
-    _refused(patched(LIBRARY, tag, "<Q", (1 << 64) - 16), message, strings + (1 << 64) - 16)
 
 
 def test_a_version_definition_without_a_name() -> None:

@@ -21,6 +21,7 @@ from tests.support.factories.binaries import (
     Row,
     elf,
     linked,
+    patched,
 )
 
 VERSIONS = {"libc.so.6": {3: "GLIBC_2.2.5", 5: "GLIBC_2.32"}, "libcudart.so.12": {4: "libcudart.so.12"}}
@@ -47,17 +48,18 @@ def test_what_a_provider_shows_and_asks_for() -> None:
     )
 
 
-@pytest.mark.parametrize("index", [1, 1 | NOT_DEFAULT])
-def test_the_librarys_own_name_is_no_version_of_a_symbol(index: int) -> None:
-    assert symbols(Row("free_for_all", version=index)).exports == {Symbol("free_for_all")}
-
-
-def test_a_version_that_is_not_the_default_is_a_version() -> None:
-    assert symbols(Row("old", version=2 | NOT_DEFAULT)).exports == {Symbol("old", "VERS_1.0")}
-
-
-def test_a_version_that_is_named_nowhere_is_none() -> None:
-    assert symbols(Row("odd", version=77)).exports == {Symbol("odd")}
+@pytest.mark.parametrize(
+    ("name", "index", "version"),
+    [
+        ("free_for_all", 1, ""),  # the library's own name is no version of a symbol
+        ("free_for_all", 1 | NOT_DEFAULT, ""),
+        ("old", 2 | NOT_DEFAULT, "VERS_1.0"),
+        ("odd", 77, ""),  # a version that is named nowhere
+        ("VERS_1.0", 2, "VERS_1.0"),  # a function with the name of a version
+    ],
+)
+def test_the_version_of_a_symbol(name: str, index: int, version: str) -> None:
+    assert symbols(Row(name, version=index)).exports == {Symbol(name, version)}
 
 
 @pytest.mark.parametrize(
@@ -79,10 +81,6 @@ def test_a_version_that_is_named_nowhere_is_none() -> None:
 )
 def test_what_others_see(row: Row, shown: bool) -> None:
     assert symbols(row).exports == ({Symbol(row.name)} if shown else set())
-
-
-def test_a_function_with_the_name_of_a_version() -> None:
-    assert symbols(Row("VERS_1.0", version=2)).exports == {Symbol("VERS_1.0", "VERS_1.0")}
 
 
 def test_a_name_that_is_too_long() -> None:
@@ -120,27 +118,27 @@ def _refused(data: bytes) -> str:
     return str(raised.value)
 
 
-def test_a_name_outside_its_string_table() -> None:
+SAME = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
+"""A row of the table of symbols."""
+
+
+@pytest.mark.parametrize("offset", [1 << 20, 0xFFFFFFFF])
+def test_a_name_outside_its_string_table(offset: int) -> None:
     good = linked(Row("GetProvider"))
-    at = good.index(struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8))
-    for offset in (1 << 20, 0xFFFFFFFF):
-        bad = good[:at] + struct.pack("<I", offset) + good[at + 4 :]
-        assert "a name lies outside its string table" in _refused(bad)
+    bad = patched(good, good.index(SAME), "<I", offset)
+    assert "a name lies outside its string table" in _refused(bad)
 
 
 def test_a_version_table_that_is_too_short() -> None:
     good = linked(Row("GetProvider"), Row("another"))
-    header = struct.pack("<Q", 6)
-    at = good.rindex(header + struct.pack("<I", 2))  # sh_size of three entries, then sh_link
-    bad = good[:at] + struct.pack("<Q", 5) + good[at + 8 :]
+    at = good.rindex(struct.pack("<QI", 6, 2))  # sh_size of three entries, then sh_link
     (where,) = struct.unpack_from("<Q", good, at - 8)
     message = f"section .gnu.version holds no version for each symbol (at offset {where:#x})"
-    assert _refused(bad) == message
+    assert _refused(patched(good, at, "<Q", 5)) == message
 
 
 def test_more_names_than_any_library_has() -> None:
     """Many rows with the same name of 60,000 bytes must not fill the memory."""
     good = linked(Row("x" * 60_000), *(Row("") for _ in range(1200)))
-    same = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
-    at = good.index(same)
-    assert "more than 16,777,216 bytes of names" in _refused(good[:at] + same * 1201 + good[at + 1201 * 24 :])
+    at = good.index(SAME)
+    assert "more than 16,777,216 bytes of names" in _refused(good[:at] + SAME * 1201 + good[at + 1201 * 24 :])

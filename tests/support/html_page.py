@@ -24,6 +24,8 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[Element] = []
+        self.pieces: list[str] = []
+        """The texts between tags, without space around them."""
         self._open: list[Element] = []
         self.feed(text)
         self.close()
@@ -38,6 +40,7 @@ class Page(HTMLParser):
         assert self._open.pop().tag == tag
 
     def handle_data(self, data: str) -> None:
+        self.pieces.append(data.strip())
         for element in self._open:
             element.text += data
 

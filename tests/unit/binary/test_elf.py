@@ -68,18 +68,15 @@ def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None
 
 SECTIONS = {section.name: section for section in read_sections(LIBRARY)}
 
-SIZE, TEXT, NAMES, VERSIONS = (
-    len(LIBRARY),
-    SECTIONS[".text"],
-    SECTIONS[".shstrtab"],
-    SECTIONS[".gnu.version_d"],
-)
+SIZE, TEXT, NAMES = len(LIBRARY), SECTIONS[".text"], SECTIONS[".shstrtab"]
 
 TEXT_HEADER, NAMES_HEADER = header_of(LIBRARY, ".text"), header_of(LIBRARY, ".shstrtab")
 
 DYNAMIC, STRINGS = SECTIONS[".dynamic"].offset, SECTIONS[".dynstr"].offset
 
 VERSIONS = SECTIONS[".gnu.version_d"].offset
+
+LAST_NAME = NAMES.offset + NAMES.size - len(".shstrtab\0")
 
 _spoilt = partial(patched, LIBRARY)
 

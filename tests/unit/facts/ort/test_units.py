@@ -3,8 +3,6 @@
 The devices that launch a unit are transcribed from ORT 1.21.0's sources, not computed.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -25,14 +23,11 @@ from builder.facts.ort.units import (
     unit_sets,
     without_device_code,
 )
+from tests.support.factories.unit_counts import FULL, FULL_LEGACY
+from tests.support.messages import Told
 
-WHEEL_1_31_1 = {
-    "75 80 86 89 90a 120a": 217,
-    "80 86 89 90a 120a": 91,
-    "90a": 292,
-    "120a": 9,
-}
-"""Numbers of containers with this SASS, of the 609 in onnxruntime-gpu 1.31.1's provider."""
+WHEEL_1_31_1 = ("75 80 86 89 90a 120a", "80 86 89 90a 120a", "90a", "120a")
+"""SASS of the 609 containers in onnxruntime-gpu 1.31.1's provider: of 217, 91, 292 and 9 of them."""
 
 ASKED_1_31_1 = "75 80 86 89 90 120"
 
@@ -49,15 +44,10 @@ def kinds(sm: str, version: str) -> dict[str, str]:
     return {kind.name: " ".join(map(str, sorted(kind.sass))) for kind in sets(sm, version)}
 
 
-def test_every_container_of_the_official_provider_is_explained() -> None:
+def test_every_container_of_the_official_provider_is_explained(told: Told) -> None:
     made = sets(ASKED_1_31_1, "1.31.1")
-    named = {held: explained_by(arches(held), made) for held in WHEEL_1_31_1}
-    assert {held: found[0].name for held, found in named.items() if found} == {
-        "75 80 86 89 90a 120a": "whole list",
-        "80 86 89 90a 120a": "flash attention",
-        "90a": "TMA for Hopper",
-        "120a": "TMA for Blackwell",
-    }
+    for held in WHEEL_1_31_1:
+        told(f"{held}: {explained_by(arches(held), made)[0].name}")
     assert {" ".join(map(str, sorted(kind.sass))) for kind in made} == set(WHEEL_1_31_1)
 
 
@@ -77,43 +67,18 @@ def test_older_releases_have_one_kind_of_unit(version: str) -> None:
     assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
 
 
-FULL_LEGACY = {"50 52 60 61 70": 146, "50 52 60 61": 1, "70": 5, "50": 2}
-"""Numbers of sources with this SASS in a full build of 1.21.0 for legacy, 154 in all.
-
-In part: fmha_sm50.cu; fmha_sm70.cu and the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which
-no device of the set launches.
-"""
-
-FULL_MODERN = {"75 80 86": 116, "80": 32, "80 86": 3, "75": 3}
-"""The same numbers for modern.
-
-In part: 32 flash_fwd_*.cu, whose SASS for sm_80 serves 8.6; fmha_sm80.cu and two lean_fwd_*.cu; three of
-fmha_sm*.cu.
-"""
-
-FULL_LATEST = {"89 90 100 120": 113, "89 90": 34, "89": 7}
-"""The same numbers for latest.
-
-In part: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu.
-"""
-
-
 def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
     return [frozenset(arches(text)) for text, count in counts.items() for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("sm", "counts"),
-    [("50 52 60 61 70", FULL_LEGACY), ("75 80 86", FULL_MODERN), ("89 90 100 120", FULL_LATEST)],
-)
-def test_our_full_builds_of_1_21_are_explained_container_by_container(
-    sm: str, counts: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("sm", FULL)
+def test_our_full_builds_of_1_21_are_explained_container_by_container(sm: str) -> None:
+    containers = held(FULL[sm])
     for made in (
-        expected_unit_sets(arches(sm), "1.21.0", held(counts)),
-        observed_unit_sets(held(counts), "1.21.0"),
+        expected_unit_sets(arches(sm), "1.21.0", containers),
+        observed_unit_sets(containers, "1.21.0"),
     ):
-        assert all(explained_by(one, made) for one in held(counts))
+        assert all(explained_by(one, made) for one in containers)
         assert not explained_by(arches("90"), made)
 
 
@@ -145,40 +110,11 @@ def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> Non
 
 
 @pytest.mark.parametrize(
-    ("sm", "version", "expected"),
-    [
-        ("50 60 70", "1.31.1", {"whole list": "50 60 70"}),
-        (
-            "75 80 86",
-            "1.28.0",
-            {"whole list": "75 80 86", "flash attention": "80 86", "LLM": "75 80 86"},
-        ),
-        (
-            "70 75 120",
-            "1.27.1",
-            {
-                "whole list": "70 75 120a",
-                "flash attention": "120a",
-                "LLM": "75",
-                "TMA for Hopper": "90a",
-                "TMA for Blackwell": "120a",
-            },
-        ),
-        (
-            "70 75 120",
-            "1.28.0",
-            {
-                "whole list": "70 75 120a",
-                "flash attention": "120a",
-                "LLM": "75 120a",
-                "TMA for Hopper": "90a",
-                "TMA for Blackwell": "120a",
-            },
-        ),
-    ],
+    ("sm", "version"),
+    [("50 60 70", "1.31.1"), ("75 80 86", "1.28.0"), ("70 75 120", "1.27.1"), ("70 75 120", "1.28.0")],
 )
-def test_kinds_of_units(sm: str, version: str, expected: dict[str, str]) -> None:
-    assert kinds(sm, version) == expected
+def test_kinds_of_units(sm: str, version: str, told: Told) -> None:
+    told("\n".join(f"{name}: {sass}" for name, sass in kinds(sm, version).items()))
 
 
 def test_what_a_container_was_meant_for() -> None:
@@ -226,38 +162,11 @@ def test_a_unit_is_never_compiled_for_nothing(launch: object) -> None:
     assert launch.compiled(capable(50)) == set(capable(50))
 
 
-def test_sets_of_three_variants() -> None:
-    legacy, modern, latest = ((50, 52, 60, 61, 70), (75, 80, 86), (89, 90, 100, 120))
-
-    def parts(numbers: tuple[int, ...]) -> dict[str, set[int]]:
-        whole = frozenset(capable(*numbers))
-        made = compiled_launches(whole, "1.21.0")
-        return {launch.name: {arch.number for arch in part} for launch, part in made if part != whole}
-
-    attention = "memory-efficient attention for sm_"
-    assert parts(legacy) == {
-        f"{attention}50": {50, 52, 60, 61},
-        f"{attention}70": {70},
-        f"{attention}75": {50},
-        f"{attention}80": {50},
-        "mixture of experts": {70},
-    }
-    assert parts(modern) == {
-        "flash attention": {80},
-        "lean attention": {80, 86},
-        f"{attention}50": {75},
-        f"{attention}70": {75},
-        f"{attention}75": {75},
-        f"{attention}80": {80, 86},
-    }
-    assert parts(latest) == {
-        "flash attention": {89, 90},
-        "lean attention": {89, 90},
-        f"{attention}50": {89},
-        f"{attention}70": {89},
-        f"{attention}75": {89},
-        "mixture of experts": {89},
-    }
+@pytest.mark.parametrize("sm", FULL)
+def test_sets_of_three_variants(sm: str, told: Told) -> None:
+    whole = frozenset(arches(sm))
+    parts = [(launch, part) for launch, part in compiled_launches(whole, "1.21.0") if part != whole]
+    told("\n".join(f"{launch.name}: {' '.join(map(str, sorted(part)))}" for launch, part in parts))
 
 
 def test_units_without_which_nothing_is_lost() -> None:

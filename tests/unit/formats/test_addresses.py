@@ -7,58 +7,56 @@ import time
 import pytest
 
 from builder.formats.text import may_carry_a_token, redacted, redacted_message
+from tests.support.messages import Told
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text",
     [
-        ("http://user:secret@mirror.example/debian", "http://…@mirror.example/debian"),
-        ("http://user:p@ss@mirror.example/debian", "http://…@mirror.example/debian"),
-        ("https://token@mirror.example", "https://…@mirror.example"),
-        (
-            "E: http://u:p@a.example/x and http://u:p@b.example",
-            "E: http://…@a.example/x and http://…@b.example",
-        ),
-        ("http://user:sec/ret@mirror.example/x", "http://…@mirror.example/x"),
-        ("http://user:sec ret@mirror.example:x/y", "http://…@mirror.example:x/y"),
-        ("http://mirror.example:8080/a@b", "http://mirror.example:8080/a@b"),
-        ("http://[::1]:8080/a@b", "http://[::1]:8080/a@b"),
-        ("http://mirror.example/a@b", "http://mirror.example/a@b"),
-        (
-            "mail user@mirror.example about http://mirror.example",
-            "mail user@mirror.example about http://mirror.example",
-        ),
-        ("git:https://host.example/a/b@v1", "git:https://host.example/a/b@v1"),
-        ("http://mirror.example?to=a@b", "http://mirror.example?to=a@b"),
-        ("https://h/a?id=7&X-Amz-Signature=5ecret&se=9#b", "https://h/a?id=7&X-Amz-Signature=…&se=9#b"),
-        (
-            "'https://u:p@h/a?sig=5ecret' is not https://h/?token=5ecret",
-            "'https://…@h/a?sig=…' is not https://h/?token=…",
-        ),
-        ("https:/u:s3cret@h/x is no package, C:/a@b neither", "https:/…@h/x is no package, C:/a@b neither"),
-        ("what?sig=1.so, see https://h/a?b=1", "what?sig=1.so, see https://h/a?b=1"),
+        "http://user:secret@mirror.example/debian",
+        "http://user:p@ss@mirror.example/debian",
+        "https://token@mirror.example",
+        "E: http://u:p@a.example/x and http://u:p@b.example",
+        "http://user:sec/ret@mirror.example/x",
+        "http://user:sec ret@mirror.example:x/y",
+        "https://h/a?id=7&X-Amz-Signature=5ecret&se=9#b",
+        "'https://u:p@h/a?sig=5ecret' is not https://h/?token=5ecret",
+        "https:/u:s3cret@h/x is no package, C:/a@b neither",
     ],
 )
-def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, shown: str) -> None:
-    assert redacted(text) == shown
+def test_logins_and_signatures_are_taken_out_and_nothing_else(text: str, told: Told) -> None:
+    told(redacted(text))
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text",
     [
-        ("https://u:s3cret@h/x?sig=5ecret fails", "https://…@h/x?sig=… fails"),
-        ("https:/u:s3cret@h/x is no package", "https:/…@h/x is no package"),
-        ("HTTPS://ghp_t0ken@h/x, oci://u:p@ss@h", "HTTPS://…@h/x, oci://…@h"),
-        ("ssh://me@far does not answer: C:/a@b", "ssh://me@far does not answer: C:/a@b"),
-        ("Name it https://USER:PASSWORD@HOST/PATH.", "Name it https://USER:PASSWORD@HOST/PATH."),
-        (
-            "http://h:abc/x: no URL. / and @ are written %2F and %40",
-            "http://h:abc/x: no URL. / and @ are written %2F and %40",
-        ),
+        "http://mirror.example:8080/a@b",
+        "http://[::1]:8080/a@b",
+        "http://mirror.example/a@b",
+        "mail user@mirror.example about http://mirror.example",
+        "git:https://host.example/a/b@v1",
+        "http://mirror.example?to=a@b",
+        "what?sig=1.so, see https://h/a?b=1",
     ],
 )
-def test_a_message_keeps_its_advice(text: str, shown: str) -> None:
-    assert redacted_message(text) == shown
+def test_a_text_without_them_stays_as_it_is(text: str) -> None:
+    assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://u:s3cret@h/x?sig=5ecret fails",
+        "https:/u:s3cret@h/x is no package",
+        "HTTPS://ghp_t0ken@h/x, oci://u:p@ss@h",
+        "ssh://me@far does not answer: C:/a@b",
+        "Name it https://USER:PASSWORD@HOST/PATH.",
+        "http://h:abc/x: no URL. / and @ are written %2F and %40",
+    ],
+)
+def test_a_message_keeps_its_advice(text: str, told: Told) -> None:
+    told(redacted_message(text))
 
 
 @pytest.mark.parametrize("part", ["?sig", "sig", "a1", "://", "ab:/", "u:p@"])

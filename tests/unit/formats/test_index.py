@@ -15,6 +15,7 @@ from builder.formats.parts import StoredFile
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
 from tests.support.json_texts import changed
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # sha256sum of "test"
@@ -55,16 +56,20 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     assert list(written["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
-@pytest.mark.parametrize("key", ["size", "unpacked_size", "installed_size"])
-def test_a_size_that_no_disk_has_is_refused(key: str) -> None:
-    with pytest.raises(SchemaError, match=rf"packages\[0\]\.{key}: a whole number below 2\*\*63 is wanted"):
-        loads(changed(json_text(index()), f"packages/0/{key}", 10**400), "x")
-
-
-def test_a_glibc_of_five_thousand_digits_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ("size", 10**400, SchemaError),
+        ("unpacked_size", 10**400, SchemaError),
+        ("installed_size", 10**400, SchemaError),
+        ("glibc", f"2.{'9' * 5000}", ValidationError),
+    ],
+    ids=["size", "unpacked_size", "installed_size", "glibc"],
+)
+def test_a_number_that_nothing_has_is_refused(key: str, value: object, error: type[Exception]) -> None:
     """Python converts no text of more than 4,300 digits to a number."""
-    with pytest.raises(ValidationError, match=r"is not a version like 2\.34"):
-        loads(changed(json_text(index()), "packages/0/glibc", f"2.{'9' * 5000}"), "x")
+    with pytest.raises(error, match=rf"packages\[0\]\.{key}: "):
+        loads(changed(json_text(index()), f"packages/0/{key}", value), "x")
 
 
 def test_it_reads_back_what_it_wrote() -> None:
@@ -87,23 +92,19 @@ def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
     assert (entry.provider, entry.glibc) == ("cuda", "2.34")
 
 
-def test_a_saved_web_page_is_not_an_index() -> None:
-    with pytest.raises(ParseError, match=r"https://example\.org/index\.json is not JSON.*web page"):
+def test_a_saved_web_page_is_not_an_index(told: Told) -> None:
+    with pytest.raises(ParseError) as caught:
         loads("<!DOCTYPE html><title>404</title>", "https://example.org/index.json")
+    told(caught.value)
 
 
-def test_all_wrong_keys_are_told_at_once() -> None:
-    value = as_json()
-    first = value["packages"][0]  # type: ignore[index]
-    first["size"] = "big"
-    first["colour"] = "red"
-    del value["tag"]
+def test_all_wrong_keys_are_told_at_once(told: Told) -> None:
+    text = json_text(index())
+    for path, value in (("packages/0/size", "big"), ("packages/0/colour", "red"), ("tag", ...)):
+        text = changed(text, path, value)
     with pytest.raises(SchemaError) as caught:
-        loads(json.dumps(value), "x/index.json")
-    told = "\n".join(caught.value.problems)
-    assert "x/index.json: packages[0].size: a whole number is wanted, found 'big'" in told
-    assert "packages[0].colour: unknown key" in told
-    assert "tag: missing" in told
+        loads(text, "x/index.json")
+    told(caught.value)
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '"index"', "null", "{}"])
@@ -112,10 +113,13 @@ def test_json_of_another_shape_is_refused(text: str) -> None:
         loads(text, "index.json")
 
 
-@pytest.mark.parametrize("found", [5, True, "3", 0])
-def test_another_format_asks_for_an_update(found: object) -> None:
-    with pytest.raises(ValidationError, match=r"this ortpacks reads 3 and 4\. Update ortpacks"):
+@pytest.mark.parametrize("found", [5, True, "3", 0, 1, 2])
+def test_another_format_asks_for_an_update_or_for_the_client_of_its_release(
+    found: object, told: Told
+) -> None:
+    with pytest.raises(ValidationError) as caught:
         loads(json.dumps({**as_json(), "format": found}), "index.json")
+    told(caught.value)
 
 
 def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:
@@ -136,13 +140,6 @@ def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:
 def test_an_index_of_format_3_that_is_none_is_told_by_key(value: dict[str, object]) -> None:
     with pytest.raises(SchemaError, match="packages"):
         loads(json.dumps({"format": 3, "tag": "t", "models": [], **value}), "x")
-
-
-@pytest.mark.parametrize("found", [1, 2])
-def test_an_older_release_has_a_client_of_its_own(found: int) -> None:
-    own = rf"format {found}; .*Install with the ortpacks\.pyz of the same release"
-    with pytest.raises(ValidationError, match=own):
-        loads(json.dumps({**as_json(), "format": found}), "index.json")
 
 
 @pytest.mark.parametrize(
@@ -185,39 +182,33 @@ def test_values_that_cannot_be_are_refused_by_reader_and_schema(key: str, value:
 
 
 @pytest.mark.parametrize("provider", ["cpu", "directml", "coreml"])
-def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(provider: str) -> None:
-    value = as_json()
-    value["packages"][0]["provider"] = provider  # type: ignore[index]
+def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(provider: str, told: Told) -> None:
+    value = json.loads(changed(json_text(index()), "packages/0/provider", provider))
     with pytest.raises(ValidationError) as caught:
         loads(json.dumps(value), "index.json")
-    assert f"packages[0].capabilities: there can be none with provider {provider}" in str(caught.value)
-    assert f"packages[0].driver: there can be none with provider {provider}" in str(caught.value)
-    validator = schema("index")
-    assert not validator.is_valid(value)
-    value["packages"][0].update(capabilities={}, driver=None, glibc=None, generations=[])  # type: ignore[index]
+    told(caught.value)
+    assert not schema("index").is_valid(value)
+    value["packages"][0].update(capabilities={}, driver=None, glibc=None, generations=[])
     package = loads(json.dumps(value), "index.json").packages[0]
     assert (package.provider, package.driver, package.glibc) == (provider, None, None)
-    validator.validate(value)
+    schema("index").validate(value)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "problem"),
+    ("path", "value"),
     [
-        ("1/file", "legacy-thin.tar.gz", "listed twice"),
-        ("2/parts/1/size", 2, r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"),
-        ("2/parts/1/file", "legacy.tar.zst", r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"),
-        ("0/installed_size", 1233, "installed_size: 1233 bytes, less than"),
+        ("packages/1/file", "legacy-thin.tar.gz"),
+        ("packages/2/parts/1/size", 2),
+        ("packages/2/parts/1/file", "legacy.tar.zst"),
+        ("packages/0/installed_size", 1233),
+        ("packages", []),
     ],
 )
-def test_values_that_do_not_fit_each_other_are_refused(path: str, value: object, problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
-        loads(changed(json_text(index()), f"packages/{path}", value), "index.json")
+def test_values_that_do_not_fit_each_other_are_refused(path: str, value: object, told: Told) -> None:
+    with pytest.raises(ValidationError) as caught:
+        loads(changed(json_text(index()), path, value), "index.json")
+    told(caught.value)
 
 
 def test_capabilities_by_how_code_runs_on_them() -> None:
     assert by_support(index().packages[2])["native"] == "7.5, 8.0, 8.6"
-
-
-def test_an_empty_index_is_refused() -> None:
-    with pytest.raises(ValidationError, match="the list is empty"):
-        loads(json.dumps({**as_json(), "packages": []}), "index.json")

@@ -26,7 +26,9 @@ from builder.formats.json_values import from_json, json_text
 from builder.formats.manifest import MANIFEST_LIMIT, Driver, Manifest, WheelEntry, loads
 from builder.formats.package_names import Layout, Profile
 from tests.support import ROOT
-from tests.support.factories.packages import PROVIDER, official, plan, report
+from tests.support.factories.packages import official, plan, report
+from tests.support.json_texts import changed
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 OLD = ROOT / "tests" / "data/formats/manifest-3.json"
@@ -75,22 +77,14 @@ def test_what_is_written_fits_the_schema_and_comes_back() -> None:
         assert loads(json_text(manifest), "x") == manifest
 
 
-def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
+def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not(told: Told) -> None:
     """The code at 07f663b wrote ``manifest-3.json``; the values must be read unchanged."""
     text = OLD.read_text()
     manifest = loads(text, "x")
-    assert (manifest.name, manifest.onnxruntime.profile) == (
-        "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
-        "lean",
-    )
-    assert [(one.domain, len(one.operators)) for one in manifest.onnxruntime.cannot_run] == [
-        ("", 9),
-        ("com.microsoft", 65),
-        ("com.ms.internal.nhwc", 1),
-    ]
-    new = json.loads(json_text(manifest))
-    del new["onnxruntime"]["cannot_run"]
-    assert {**new, "format": 3} == json.loads(text)
+    assert manifest.name == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64"
+    told("\n".join(f"{one.domain}: {len(one.operators)}" for one in manifest.onnxruntime.cannot_run))
+    new = changed(changed(json_text(manifest), "onnxruntime/cannot_run", ...), "format", 3)
+    assert json.loads(new) == json.loads(text)
     full = text.replace('"profile": "lean"', '"profile": "full"')
     assert loads(full, "x").onnxruntime.cannot_run == ()
 
@@ -116,53 +110,24 @@ def test_the_schema_refuses_what_is_no_manifest(key: str, value: object) -> None
 def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
     text = json_text(made())
     assert text == json_text(replace(made(), capabilities=dict(made().capabilities)))
-    assert text.startswith('{\n  "format": 4,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
     assert text.endswith("}\n")
     assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
 
 
-def test_it_says_what_was_planned_and_what_was_found() -> None:
-    value = json.loads(json_text(made()))
-    lacks = {entry["domain"]: entry["operators"] for entry in value["onnxruntime"].pop("cannot_run")}
+def test_it_says_what_was_planned_and_what_was_found(told: Told) -> None:
+    lacks = {one.domain: one.operators for one in made().onnxruntime.cannot_run}
     assert "BiasGelu" in lacks["com.microsoft"]
-    assert value["onnxruntime"] == {
-        "version": "1.21.0",
-        "origin": "source",
-        "origin_reason": "the official wheel has no sm_50",
-        "profile": "lean",
-        "host": "wheel",
-    }
-    assert (value["toolkit"], value["cuda"], value["cudnn"]) == ("12.4", "12.9", "9.10.2.21")
-    assert value["driver"] == {"floor": "525.60.13", "ceiling": "580"}
-    assert (value["provider"], value["glibc"], value["glibcxx"]) == ("cuda", "2.17", None)
-    assert value["capabilities"] == {"5.0": "native", "7.0": "native", "7.5": "none", "12.1": "none"}
-    provider = value["files"][2]
-    assert (provider["soname"], provider["needed"]) == (
-        None,
-        ["libcudart.so.12", "libcudnn.so.9", "libc.so.6"],
-    )
-    assert value["sm"] == ["50", "52", "60", "61", "70"]
-    assert value["coverage"] == [
-        {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []}
-    ]
+    told(json_text(replace(made(), onnxruntime=replace(made().onnxruntime, cannot_run=()))))
     assert made().unpacked_size == made().installed_size == sum(map(len, PATHS))
 
 
 def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
-    value = json.loads(json_text(described(plan(), report(), Layout.THIN)))
-    assert (value["layout"], value["name"]) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
-    assert value["wheels"] == [
-        {
-            "source": "wheel:nvidia-cudnn-cu12==9.10.2.21",
-            "file": "nvidia_cudnn_cu12-9.10.2.21.whl",
-            "size": 7,
-            "sha256": "cd" * 32,
-        }
-    ]
-    told = {entry["path"]: (entry["packed"], entry["member"]) for entry in value["files"]}
+    thin = described(plan(), report(), Layout.THIN)
+    assert (thin.layout, thin.name) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
+    assert thin.wheels == (WHEEL,)
+    told = {entry.path: (entry.packed, entry.member) for entry in thin.files}
     assert told["lib/libcudnn.so.9"] == (False, "nvidia/cudnn/lib/libcudnn.so.9")
     assert told["LICENSE"] == (True, None)
-    thin = loads(json.dumps(value), "x")
     assert [entry.path for entry in thin.absent] == ["lib/libcudnn.so.9"]
     assert thin.installed_size - thin.unpacked_size == len("lib/libcudnn.so.9")
 
@@ -195,50 +160,59 @@ def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        ({"format": 2}, "has format 2; this ortpacks reads 3 and 4. Build the package again"),
-        ({"format": 5}, "has format 5; this ortpacks reads 3 and 4. Update ortpacks"),
-        ({"format": True}, "has format True"),
-        ({"onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
-        ({"onnxruntime": {}}, r"[\s\S]*onnxruntime\.cannot_run: missing"),
-        ({"onnxruntime": {"cannot_run": [{"domain": 1}]}}, r"[\s\S]*cannot_run\[0\]\.operators: missing"),
-        ({"format": 3, "onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
-        ({"format": 3, "onnxruntime": {"profile": 1}}, r"[\s\S]*onnxruntime\.version: missing"),
-        ({"format": "1"}, "has format '1'"),
-        ({"cuda": 12.9}, r"cuda: text is wanted, found 12\.9"),
-        ({"colour": "red"}, "colour: unknown key"),
-        ({"files": [{"path": "x"}]}, r"files\[0\]\.size: missing"),
-        ({"capabilities": {"5.0": True}}, r"capabilities\.5\.0: text is wanted, found True"),
-        ({"sm": ["50", "x"]}, "sm: 'x' is not an architecture"),
-        ({"driver": 525}, "driver: an object is wanted, found 525"),
-        ({"driver": None}, "driver: there must be one with provider cuda"),
-        ({"capabilities": {}}, "capabilities: there must be some with provider cuda"),
-        ({"cuda": None}, "cuda: None does not go with provider cuda"),
-        ({"sm": []}, r"sm: \(\) does not go with provider cuda"),
-        ({"provider": "rocm"}, "provider: 'rocm'; known: cuda, cpu, directml, coreml"),
-        ({"provider": "cpu"}, r"[\s\S]*cudnn: '9\.10\.2\.21' does not go with provider cpu"),
-        ({"files": [{"size": True}]}, r"[\s\S]*size: a whole number is wanted, found True"),
-        ({"generations": "Maxwell"}, "generations: a list is wanted"),
+        {"format": 2},
+        {"format": 5},
+        {"format": True},
+        {"onnxruntime": 1},
+        {"onnxruntime": {}},
+        {"onnxruntime": {"cannot_run": [{"domain": 1}]}},
+        {"format": 3, "onnxruntime": 1},
+        {"format": 3, "onnxruntime": {"profile": 1}},
+        {"format": "1"},
+        {"cuda": 12.9},
+        {"colour": "red"},
+        {"files": [{"path": "x"}]},
+        {"capabilities": {"5.0": True}},
+        {"sm": ["50", "x"]},
+        {"driver": 525},
+        {"driver": None},
+        {"capabilities": {}},
+        {"cuda": None},
+        {"sm": []},
+        {"provider": "rocm"},
+        {"provider": "cpu"},
+        {"files": [{"size": True}]},
+        {"generations": "Maxwell"},
     ],
+    ids=lambda change: f"{change}",
 )
-def test_a_wrong_manifest_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
+def test_a_wrong_manifest_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: Told) -> None:
     text = json.dumps({**json.loads(json_text(made())), **change})
-    with pytest.raises((SchemaError, ValidationError), match=f"^a.tar.zst: manifest.json.*{told}"):
+    with pytest.raises((SchemaError, ValidationError)) as caught:
         loads(text, "a.tar.zst")
+    told(caught.value)
     assert not schema("manifest").is_valid(json.loads(text))
 
 
-def test_values_that_contradict_each_other_are_those_of_a_damaged_manifest() -> None:
-    """The client takes a ``SchemaError`` for a damaged package, an unknown format for a newer one."""
-    text = json.dumps({**json.loads(json_text(made())), "driver": None})
-    with pytest.raises(SchemaError, match="driver: there must be one with provider cuda"):
-        loads(text, "a.tar.zst")
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"format": 2'])
-def test_text_that_is_no_json_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match=r"^x: manifest\.json is not JSON"):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", ParseError),
+        ("{", ParseError),
+        ("[" * 100_000, ParseError),
+        ('{"format": 2', ParseError),
+        ("null", SchemaError),
+        ("[]", SchemaError),
+        # The client takes a SchemaError for a damaged package, an unknown format for a newer one.
+        (json.dumps({**json.loads(json_text(made())), "driver": None}), SchemaError),
+        (b" " * (MANIFEST_LIMIT + 1), ValidationError),
+    ],
+    ids=["empty", "cut", "deep", "cut behind a key", "null", "a list", "contradictions", "too large"],
+)
+def test_what_is_no_manifest_has_its_error(text: str | bytes, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^x: manifest\.json"):
         loads(text, "x")
 
 
@@ -254,25 +228,12 @@ def test_of_thousands_of_problems_a_hundred_are_looked_for_and_named() -> None:
 
     with pytest.raises(SchemaError) as caught:
         from_json(Manifest, {**json.loads(json_text(made())), "files": Empty()}, "x")
-    assert len(caught.value.problems) == 101
-    assert caught.value.problems[-1] == "x: and more"
+    assert (len(caught.value.problems), caught.value.problems[-1]) == (101, "x: and more")
     assert len(read) < 20
 
 
-def test_a_manifest_larger_than_any_is_not_read() -> None:
-    with pytest.raises(ValidationError, match=r"^x: manifest\.json has more than the 16,777,216 bytes"):
-        loads(b" " * (MANIFEST_LIMIT + 1), "x")
-
-
-@pytest.mark.parametrize("text", ["null", "[]"])
-def test_json_that_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(SchemaError, match=r"^x: manifest\.json: the file: an object is wanted"):
-        loads(text, "x")
-
-
-def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
-    manifest = made()
-    assert compare(manifest, report()) == ()
+def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line(told: Told) -> None:
+    assert compare(made(), report()) == ()
     seen = replace(
         report(),
         capabilities={**report().capabilities, Capability(5, 0): Support.NONE},
@@ -280,16 +241,7 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
         coverage=(),
         needs=HostNeeds("2.34", "3.4.29"),
     )
-    assert [(finding.path, finding.wanted, finding.got) for finding in compare(manifest, seen)] == [
-        ("glibc", "2.17", "2.34"),
-        ("glibcxx", "nothing", "3.4.29"),
-        ("driver.ceiling", "580", "nothing"),
-        ("capabilities.5.0", "native", "none"),
-        (f"{PROVIDER} SASS", "50 52 60 61 70", "nothing"),
-        (f"{PROVIDER} PTX", "none", "nothing"),
-        (f"{PROVIDER} containers", "54", "nothing"),
-        (f"{PROVIDER} needed", "libcudart.so.12 libcudnn.so.9 libc.so.6", "nothing"),
-    ]
+    told("\n".join(map(str, compare(made(), seen))))
 
 
 def test_the_driver_is_one_that_compiles_the_ptx_of_a_promised_gpu() -> None:

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from builder.errors import BuilderError, IntegrityError, ValidationError
 from builder.formats.onnx_file import External, read_onnx
+from tests.support.messages import Told
 
 OUTPUT = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
 
@@ -87,16 +88,17 @@ def test_a_domain_that_only_a_function_imports_has_that_function_s_opset(tmp_pat
     assert read_onnx(path).opsets == {"ai.onnx": 17, "mine": 1, "com.microsoft": 1}
 
 
-def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path) -> None:
+def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path, told: Told) -> None:
     path = made(tmp_path, external="w.bin")
-    (item,) = read_onnx(path).external
-    assert item == External("w", "w.bin", 4000)
+    assert read_onnx(path).external == (External("w", "w.bin", 4000),)
     (tmp_path / "w.bin").write_bytes(bytes(3999))
-    with pytest.raises(IntegrityError, match=r"w\.bin is cut short: 'w' of model\.onnx ends at byte 4,000"):
+    with pytest.raises(IntegrityError) as cut:
         read_onnx(path)
+    told(cut.value)
     (tmp_path / "w.bin").unlink()
-    with pytest.raises(ValidationError, match=r"'w' lie in 'w\.bin', which is not beside it\. Put that file"):
+    with pytest.raises(ValidationError) as gone:
         read_onnx(path)
+    told(gone.value)
 
 
 def test_external_data_of_a_branch_is_found(tmp_path: Path) -> None:
@@ -116,54 +118,44 @@ def test_a_model_cut_short_is_told_from_what_is_none(tmp_path: Path, kept: int) 
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    "data",
     [
-        (b"hello world\n" * 9, "is not an ONNX model"),
-        (b"PK\x03\x04" + bytes(99), "is not an ONNX model"),
-        (b"<!DOCTYPE html>", "is not an ONNX model"),
-        (b"\xff" * 99, "is not an ONNX model"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        b"hello world\n" * 9,
+        b"PK\x03\x04" + bytes(99),
+        b"<!DOCTYPE html>",
+        b"\xff" * 99,
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
     ],
+    ids=["text", "zip", "page", "noise", "pointer"],
 )
-def test_other_files_are_no_models(tmp_path: Path, data: bytes, words: str) -> None:
+def test_other_files_are_no_models(tmp_path: Path, data: bytes, told: Told) -> None:
     (tmp_path / "m.onnx").write_bytes(data)
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises(ValidationError) as caught:
         read_onnx(tmp_path / "m.onnx")
+    told(caught.value)
 
 
-def test_no_file_and_an_empty_one_are_messages(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="No such file"):
-        read_onnx(tmp_path / "gone.onnx")
-    (tmp_path / "empty.onnx").touch()
-    with pytest.raises(IntegrityError, match="it is empty"):
-        read_onnx(tmp_path / "empty.onnx")
-
-
-def test_what_is_no_regular_file_is_a_message_and_no_wait(tmp_path: Path) -> None:
-    (tmp_path / "folder.onnx").mkdir()
-    os.mkfifo(tmp_path / "pi\npe.onnx")
-    with pytest.raises(ValidationError, match=r"folder\.onnx is no regular file\. Name the \.onnx file"):
-        read_onnx(tmp_path / "folder.onnx")
-    with pytest.raises(ValidationError, match=r"pi\\npe\.onnx is no regular file"):
-        read_onnx(tmp_path / "pi\npe.onnx")
-    with pytest.raises(ValidationError, match="cannot be read: File name too long"):
-        read_onnx(tmp_path / ("n" * 4000))
+@pytest.mark.parametrize("name", ["gone", "empty", "folder", "pi\npe", "n" * 4000])
+def test_what_is_no_file_with_bytes_is_a_message_and_no_wait(tmp_path: Path, name: str, told: Told) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pi\npe")
+    with pytest.raises(IntegrityError if name == "empty" else ValidationError) as caught:
+        read_onnx(tmp_path / name)
+    told(str(caught.value).replace("n" * 4000, "n…"))
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("location", "n" * 4000, f"lie in '{'n' * 121}…', which is not beside it"),
-        ("location", "a\0b\n", r"lie in 'a\\x00b\\n', which is not beside it"),
-        ("location", ".", r"lie in '\.', which is not beside it"),
-        ("offset", "9" * 19, "ends at byte 10,000,000,000,000,003,999"),
-    ],
+    ("field", "value"),
+    [("location", "n" * 4000), ("location", "a\0b\n"), ("location", "."), ("offset", "9" * 19)],
+    ids=["a long name", "a name with zeros", "this folder", "an offset"],
 )
 def test_a_reference_to_external_data_may_be_anything(
-    tmp_path: Path, field: str, value: str, words: str
+    tmp_path: Path, field: str, value: str, told: Told
 ) -> None:
-    with pytest.raises((ValidationError, IntegrityError), match=words):
+    with pytest.raises((ValidationError, IntegrityError)) as caught:
         read_onnx(referring(tmp_path, field, value))
+    told(caught.value)
 
 
 def test_an_offset_that_is_no_number_says_nothing_of_the_size(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from builder.config.variants import Project
 from builder.prove.sample_models import silero_inputs
 from tests.doubles.gpus import library
 from tests.images.conftest import FULL, SERVICE
-from tests.integration.test_portability import readelf
 from tests.support.containers import Served, docker, free_port
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
+    readelf,
     require_stock_numbers,
     silero_model,
     write_silero_inputs,

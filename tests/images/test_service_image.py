@@ -18,17 +18,15 @@ import testinfra
 from ortpacks_service.options import EMBEDDER
 
 from builder.config.variants import Project
-from tests.component.runtime.test_session import model as matrix_model
 from tests.images.conftest import SERVICE
 from tests.support import ROOT
 from tests.support.containers import Served, docker, free_port
 from tests.support.crowd import CLIENTS, crowd
 from tests.support.debian import debian_program
+from tests.support.factories.onnx_models import MATRIX, write_model
+from tests.support.sentences import SENTENCES
 
 pytestmark = pytest.mark.images
-
-matrix = matrix_model
-"""Model ``y = x @ w`` of the runtime layer's tests."""
 
 KINDS = ("cpu service", SERVICE)
 
@@ -87,11 +85,10 @@ def test_it_answers_within_its_budgets(start: Start, image: str, project: Projec
 
 @only_cpu
 def test_it_is_healthy_on_another_port_and_serves_a_mounted_folder_of_models(
-    image: str, matrix: Path
+    image: str, tmp_path: Path
 ) -> None:
-    more = matrix.parent / "more"
-    (more / "times").mkdir(parents=True)
-    matrix.rename(more / "times" / "model.onnx")
+    more = tmp_path / "more"
+    write_model(more / "times" / "model.onnx", MATRIX)
     more.chmod(0o755)
     port = free_port()
     argv = ("--detach", *HARD, f"--publish=127.0.0.1:{port}:8000", f"--volume={more}:/models:ro")
@@ -114,7 +111,7 @@ def test_200_clients_at_once_are_all_answered_in_512_mib(start: Start) -> None:
     """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     served = start()
     served.ready()
-    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+    texts = SENTENCES
     answered, failed = crowd(lambda number: served.ask("/embed", {"texts": texts[number % 3]}))
     state = json.loads(docker("inspect", served.name))[0]["State"]
     memory = docker("stats", "--no-stream", "--format={{.MemUsage}}", served.name)
@@ -225,17 +222,16 @@ def compose() -> Path:
 
 
 @only_cpu
-def test_compose_starts_it_and_keeps_its_store(compose: Path, image: str, matrix: Path) -> None:
-    (matrix.parent / "models" / "times").mkdir(parents=True)
-    matrix.rename(matrix.parent / "models" / "times" / "model.onnx")
-    matrix.parent.chmod(0o755)
+def test_compose_starts_it_and_keeps_its_store(compose: Path, image: str, tmp_path: Path) -> None:
+    write_model(tmp_path / "models" / "times" / "model.onnx", MATRIX)
+    tmp_path.chmod(0o755)
     port = free_port()
     project = f"ortpacks-test-{os.getpid()}"
     argv = [str(compose), "--profile", "cpu", "--project-name", project]
     env = {
         **os.environ,
         "ORTPACKS_HOST_PORT": str(port),
-        "ORTPACKS_MODELS": str(matrix.parent / "models"),
+        "ORTPACKS_MODELS": str(tmp_path / "models"),
         "ORTPACKS_LEVEL": "low",
     }
 

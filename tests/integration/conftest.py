@@ -9,6 +9,7 @@ import pytest
 from builder.errors import BuilderError
 from builder.io.wiring import Wiring
 from tests.integration.machines import Machine
+from tests.integration.toolchain import SOURCE, Toolchain, running
 from tests.support import ROOT
 from tests.support.browser import Browser
 
@@ -48,3 +49,17 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], M
     yield make
     for one in made:
         one.forget()
+
+
+@pytest.fixture(scope="module")
+def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolchain]:
+    """Yield a container of the toolchain image with the stand-in for nvcc."""
+    with running(dist, tmp_path_factory.mktemp("unit")) as made:
+        yield made
+
+
+@pytest.fixture
+def toolchain(container: Toolchain) -> Toolchain:
+    """Return the container with a new unit and an empty ccache."""
+    container.new_unit(SOURCE)
+    return container

@@ -19,12 +19,11 @@ from tests.answers.pairs import Pair
 from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpressible
 from tests.answers.values import Array, Value
 from tests.answers.verdict import PASSED, judge
+from tests.support.sentences import SIMILARITIES
 
 pytestmark = [pytest.mark.integration, needs_compiler]
 CASES = 1428
 """Number of tests: model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find."""
-SIMILARITIES = ((1.0, 0.6660, 0.1046), (0.6660, 1.0, 0.1411), (0.1046, 0.1411, 1.0))
-"""Similarities of three sentences. Source: Sentence Transformers' documentation (sbert.net, Quickstart)."""
 
 
 @pytest.fixture(scope="module")

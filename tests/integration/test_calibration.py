@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from backports import zstd
@@ -22,7 +20,6 @@ from builder.binary.payloads import Compression
 from builder.contents.cuobjdump import (
     KNOWN_IMAGES,
     ImageCounts,
-    Listing,
     count_images,
     disagreements,
     parse_listings,
@@ -41,6 +38,7 @@ from tests.support.factories.nvidia import (
     compiled,
     compiled_lto,
     known,
+    listing,
     packed,
     unpack_cuobjdump,
 )
@@ -167,7 +165,7 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], Ima
     def count(data: bytes) -> ImageCounts:
         file = folder / "demo.fatbin"
         file.write_bytes(data)
-        elf_list, ptx_list = (_run(program, f"--list-{kind}", file) for kind in ("elf", "ptx"))
+        elf_list, ptx_list = (listing(program, f"--list-{kind}", file) for kind in ("elf", "ptx"))
         return parse_listings(elf_list, ptx_list)
 
     return count
@@ -235,11 +233,6 @@ def _number(data: bytes, at: int) -> int:
 def _words(ptx: bytes) -> list[bytes]:
     """Return the words of PTX, without comments and white space."""
     return re.sub(rb"//[^\n]*", b"", ptx.rstrip(b"\0")).split()
-
-
-def _run(*argv: str | Path) -> Listing:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return Listing(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 def test_the_known_file_holds_what_cuobjdump_and_the_native_reader_count(

@@ -15,7 +15,7 @@ from builder.contents.rules.device_code import check_provider
 from builder.errors import TransferError, ValidationError
 from builder.finding import Code, Finding, Severity
 from builder.io.wiring import Wiring
-from tests.integration.test_nvcc import Toolchain, container, toolchain
+from tests.integration.toolchain import Toolchain
 from tests.support import ROOT
 from tests.support.cache_servers import (
     BUCKET,
@@ -31,8 +31,6 @@ from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
 
 pytestmark = pytest.mark.integration
-
-__all__ = ["container", "toolchain"]
 
 
 @dataclass

@@ -15,9 +15,8 @@ from builder.contents.cuobjdump import Listing, count_images, disagreements, par
 from builder.contents.reading import read_file
 from builder.formats.package_names import LINUX, WINDOWS
 from builder.io.wiring import Wiring
-from tests.integration.test_relocatable_real import listing
 from tests.support import ROOT
-from tests.support.factories.nvidia import unpack_cuobjdump
+from tests.support.factories.nvidia import listing, unpack_cuobjdump
 
 NVJPEG = "nvidia-nvjpeg-cu12==12.4.0.76"
 

@@ -6,36 +6,18 @@ Kernels and symbols must equal those of NVIDIA's nvcc, and ccache must hold each
 from __future__ import annotations
 
 import re
-import subprocess
-import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from builder.binary.library import read_library
-from builder.build.check_tools import CheckTools
-from builder.config.variants import UnpackedToolkit
-from builder.io.wiring import Wiring
+from tests.integration.toolchain import SOURCE, Toolchain
 from tests.support import ROOT
-from tests.support.cubins import kernels
 
 pytestmark = pytest.mark.integration
 
-SOURCE = """\
-#include "scale.h"
-template <class T> __global__ void scaled(T* data) { data[threadIdx.x] *= SCALE; }
-static __global__ void local(int* data) { data[0] = 2; }
-namespace { __global__ void nameless(int* data) { data[0] = 3; } }
-void launch(float* single, double* twice, int* whole, size_t bytes) {
-    scaled<<<1, 32>>>(single);
-    scaled<<<1, 32>>>(twice);
-    local<<<1, 1>>>(whole);
-    nameless<<<1, 1>>>(whole);
-}
-"""
 WITH_CUB = f"""\
 #include <cub/device/device_scan.cuh>
 {SOURCE}
@@ -92,67 +74,6 @@ print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB
 ' >>/unit/claimed-by-$(basename $0)
 """
 """Script that records the blocks of memory that units have claimed."""
-INSTALL = """\
-cd /usr/local/cuda/bin
-mv nvcc nvcc-toolkit
-install --mode=0755 /ortpacks/builder/farm/nvcc.py nvcc
-install -D --mode=0755 /ortpacks/builder/farm/piece.py /ortpacks/pieces/nvcc
-cp /ptxas-newer .
-gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /ortpacks/builder/farm/unit.c /ortpacks/builder/farm/pool.c
-"""
-ENVIRONMENT = """\
-export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
-export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
-export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900 PYTHONPATH=/ortpacks
-"""
-"""Environment of a compile, the same as in templates/variant.Dockerfile.j2."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """A container of the toolchain image with the stand-in for nvcc. ``folder`` is its ``/unit``."""
-
-    container: str
-    folder: Path
-
-    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
-        argv = [
-            "docker",
-            "exec",
-            "--workdir=/unit",
-            self.container,
-            "/bin/bash",
-            "-euc",
-            ENVIRONMENT + script,
-        ]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-    def compile(self, codes: tuple[str, ...], *options: str, nvcc: str = "nvcc") -> Path:
-        flags = [f"--generate-code=arch=compute_{code.replace(':', ',code=[sm_')}]" for code in codes]
-        words = [
-            nvcc,
-            "-std=c++17",
-            *flags,
-            *options,
-            "-MD -MT unit.o -MF unit.o.d -x cu -c unit.cu -o unit.o",
-        ]
-        done = self.sh(" ".join(words))
-        assert done.returncode == 0, done.stdout + done.stderr
-        return self.folder / "unit.o"
-
-    def made(self) -> list[str]:
-        """Return the names of the pieces that ccache lacked since the last call, sorted."""
-        log = self.folder / "pieces.log"
-        found = re.findall(r"^# (\S+)\ncache_miss$", log.read_text() if log.exists() else "", re.MULTILINE)
-        log.unlink(missing_ok=True)
-        return sorted(name.rpartition(".pieces/")[2] for name in found)
-
-    def device_code(self, file: str = "unit.o") -> dict[str, dict[str, str]]:
-        """Return the digests of all kernels of ``file`` by architecture and name, with cuobjdump."""
-        extract = f"rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../{file}"
-        assert self.sh(extract).returncode == 0
-        files = (self.folder / "cubins").iterdir()
-        return {file.suffixes[-2].removeprefix(".sm_"): kernels(file.read_bytes()) for file in files}
 
 
 def unregistered(library: Path) -> set[str]:
@@ -160,54 +81,6 @@ def unregistered(library: Path) -> set[str]:
     assert deep is not None
     assert len(deep.names) > 5
     return set(deep.unregistered)
-
-
-@pytest.fixture(scope="module")
-def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolchain]:
-    shop = Wiring(ROOT, dist=dist)
-    image = CheckTools(shop, "assembled", shop.reporter).toolchain()
-    toolkit = shop.project.bases["assembled"].toolkit
-    assert isinstance(toolkit, UnpackedToolkit)
-    ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
-    name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
-    mounts = [
-        f"{folder}:/unit",
-        f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro",
-        f"{ptxas}:/ptxas-newer:ro",
-    ]
-    volumes = [f"--volume={mount}" for mount in mounts]
-    argv = [
-        "docker",
-        "run",
-        "--detach",
-        "--rm",
-        "--network=none",
-        "--init",
-        f"--name={name}",
-        *volumes,
-        image,
-    ]
-    subprocess.run([*argv, "sleep", "900"], check=True, capture_output=True)
-    try:
-        made = Toolchain(name, folder)
-        done = made.sh(INSTALL)
-        assert done.returncode == 0, done.stderr
-        yield made
-    finally:
-        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
-
-
-@pytest.fixture
-def toolchain(container: Toolchain) -> Toolchain:
-    """Return the container with a new unit and an empty ccache."""
-    _new_unit(container, SOURCE)
-    return container
-
-
-def _new_unit(container: Toolchain, text: str) -> None:
-    container.sh("rm -rf /unit/*")
-    (container.folder / "unit.cu").write_text(text)
-    (container.folder / "scale.h").write_text("#define SCALE 2\n")
 
 
 def test_a_unit_of_cpp_is_found_under_other_defines_that_it_does_not_use(toolchain: Toolchain) -> None:
@@ -241,7 +114,7 @@ class Objects:
 
 @pytest.fixture(scope="module")
 def of_cub(container: Toolchain) -> Objects:
-    _new_unit(container, WITH_CUB)
+    container.new_unit(WITH_CUB)
     compiled = (container.compile(LEGACY, FOR_LIBRARIES, nvcc=nvcc) for nvcc in ("nvcc", "nvcc-toolkit"))
     return Objects(*(unit.read_bytes() for unit in compiled))
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,14 @@ from builder.io.wiring import Wiring
 from builder.prove.selftest import SelftestBench
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run, tar
-from tests.integration.test_tampered_packages import FAILED_CHECK, check, replace
 from tests.support import ROOT
 from tests.support.real_packages import (
+    FAILED_CHECK,
     LIBRARIES,
     MINIMAL,
+    check,
+    readelf,
+    replace,
     require_stock_numbers,
     silero_arguments,
     silero_model,
@@ -157,12 +159,6 @@ def test_what_asks_for_glibc_2_36_runs_on_debian_12_and_not_on_ubuntu_22_04(
     refused = run(image(UBUNTU_22_04), ["/program"], mounts=mounts)
     assert refused.returncode == 1
     assert "version `GLIBC_2.36' not found (required by /program)" in refused.stderr
-
-
-def readelf(option: str, library: Path) -> str:
-    return subprocess.run(
-        ["readelf", option, "-W", library], capture_output=True, text=True, check=True
-    ).stdout
 
 
 def versions(library: Path, family: str) -> list[tuple[int, ...]]:

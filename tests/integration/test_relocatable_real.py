@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from builder.binary.coverage import Support
 from builder.config.inputs import Input, Lock, Pin
-from builder.contents.cuobjdump import Listing, count_images, disagreements, parse_listings
+from builder.contents.cuobjdump import count_images, disagreements, parse_listings
 from builder.contents.reading import read_file
 from builder.facts.gpu.architectures import Capability
 from builder.io.wiring import Wiring
 from tests.support import ROOT
-from tests.support.factories.nvidia import unpack_cuobjdump
+from tests.support.factories.nvidia import listing, unpack_cuobjdump
 
 WHEEL = Input.wheel("bitsandbytes==0.49.2")
 
@@ -59,9 +58,3 @@ def test_cuobjdump_counts_what_is_linked_and_not_its_inputs(folder: Path, tmp_pa
     program = unpack_cuobjdump(tmp_path)
     listed = parse_listings(*(listing(program, flag, library) for flag in ("--list-elf", "--list-ptx")))
     assert disagreements(count_images(read_file(library.name, library).containers), listed) == []
-
-
-def listing(program: Path, flag: str, library: Path) -> Listing:
-    """Run cuobjdump with a flag on a library."""
-    done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
-    return Listing(done.returncode, done.stdout, done.stderr)

@@ -25,16 +25,14 @@ from ortpacks_service.speech import Segments
 from builder.config.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.prove.sample_models import write_models
 from tests.answers import pairs
-from tests.integration.test_answers import SIMILARITIES
 from tests.support import ROOT
 from tests.support.crowd import CLIENTS, crowd
 from tests.support.fakes.verbs import invoke
+from tests.support.sentences import SENTENCES, SIMILARITIES
 from tests.support.service import Running, resident, service, wav
 
 pytestmark = pytest.mark.integration
 
-SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
-"""Sentences of ``SIMILARITIES``, the example of Sentence Transformers' documentation."""
 
 Array: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
 

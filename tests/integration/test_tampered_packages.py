@@ -20,12 +20,11 @@ from builder.binary.library_names import PROVIDER
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import cudnn928
 from tests.support.fakes.verbs import invoke
-from tests.support.real_packages import LIBRARIES, MINIMAL, unpack
+from tests.support.real_packages import DAMAGED, FAILED_CHECK, LIBRARIES, MINIMAL, check, replace, unpack
 from tests.support.runner_commands import NAMES, commands
 
 pytestmark = pytest.mark.integration
 
-FAILED_CHECK, DAMAGED = 6, 7
 IMAGE = struct.Struct("<HHIQI8xI")
 """Image header: kind, version, sizes of header and payload, …, architecture. Source: jiegec/fatbinary."""
 
@@ -52,20 +51,6 @@ def tampered(tmp_path: Path) -> Callable[[Path], Path]:
         return shutil.copytree(package, tmp_path / package.name, copy_function=os.link)
 
     return copy
-
-
-def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
-    """Run `./run check`; return the exit code, the codes of errors, and the output."""
-    done = invoke("check", "--base", "assembled", "--package", package, *arguments)
-    said = done.stdout + done.stderr
-    assert "Traceback" not in said
-    return done.returncode, set(re.findall(r"error ([A-Z]\d{3}) ", said)), said
-
-
-def replace(file: Path, data: bytes) -> None:
-    """Replace a file by a new one, as the old file is shared with other trees."""
-    file.unlink()
-    file.write_bytes(data)
 
 
 def without_one_image(library: bytes, number: int) -> bytes:

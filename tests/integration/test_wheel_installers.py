@@ -17,14 +17,13 @@ from builder.client.selection.select import select
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, loads
-from builder.formats.manifest import Driver
 from builder.publish.wheels.index import CARDS
-from tests.component.publish.wheels.test_index import DRIVERS, FLOORS, MAPS
 from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.doubles.loopback import static_server
 from tests.support import ROOT
 from tests.support.factories.publishing import TAG
 from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
+from tests.support.factories.wheel_variants import DRIVERS, told
 from tests.support.pypi_programs import UV, pypi_program
 
 pytestmark = pytest.mark.integration
@@ -35,17 +34,8 @@ VARIANTS = ("--preview-features", "wheel-variants")
 
 
 def packages(*names: str) -> Mapping[str, Mapping[str, object]]:
-    """Return the changes of these variants' manifests: capabilities of ``MAPS`` and drivers of ``FLOORS``."""
-    support = {
-        name: {one: how for how, several in MAPS[name].items() for one in several.split()} for name in names
-    }
-    return {
-        name: {
-            "capabilities": support[name],
-            "driver": Driver(FLOORS.get(name, "525.60.13"), None),
-        }
-        for name in names
-    }
+    """Return the changes of these variants' manifests: their support and drivers."""
+    return {name: dict(zip(("capabilities", "driver"), told(name), strict=True)) for name in names}
 
 
 @dataclass

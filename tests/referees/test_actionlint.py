@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.build.test_workflow_linters import INJECTED
 from tests.referees.install import HERE, Referees
 
 pytestmark = pytest.mark.referees
@@ -56,7 +55,10 @@ def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (INJECTED, '"github.event.pull_request.title" is potentially untrusted'),
+        (
+            ("run: bash .ci/run", "run: echo '${{ github.event.pull_request.title }}'"),
+            '"github.event.pull_request.title" is potentially untrusted',
+        ),
         (
             (
                 "runs-on: ubuntu-24.04\n    timeout-minutes: 60",

@@ -44,6 +44,10 @@ class Page(HTMLParser):
         for element in self._open:
             element.text += data
 
+    def links(self) -> list[dict[str, str]]:
+        """Return the attributes of each link."""
+        return [one.attributes for one in self.elements if one.tag == "a"]
+
     def texts(self, tag: str) -> list[str]:
         return [one.text for one in self.elements if one.tag == tag]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,10 @@ from builder.io.wiring import Wiring
 from builder.prove.sample_models import silero_inputs
 from builder.prove.selftest import stock_outputs
 from tests.support import ROOT
+from tests.support.fakes.verbs import invoke
+
+FAILED_CHECK, DAMAGED = 6, 7
+"""Exit codes."""
 
 MINIMAL = {
     "libcudart.so.12",
@@ -104,3 +109,24 @@ def require_stock_numbers(said: Mapping[str, object], *, tolerance: float = 1e-4
     assert isinstance(outputs, dict)
     for name, wanted in stock_outputs(silero_model(), silero_inputs()).items():
         assert outputs[name] == pytest.approx(wanted, abs=tolerance), name
+
+
+def readelf(option: str, library: Path) -> str:
+    """Return what readelf says of a library."""
+    return subprocess.run(
+        ["readelf", option, "-W", library], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
+    """Run `./run check`; return the exit code, the codes of errors, and the output."""
+    done = invoke("check", "--base", "assembled", "--package", package, *arguments)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    return done.returncode, set(re.findall(r"error ([A-Z]\d{3}) ", said)), said
+
+
+def replace(file: Path, data: bytes) -> None:
+    """Replace a file by a new one, as the old file is shared with other trees."""
+    file.unlink()
+    file.write_bytes(data)

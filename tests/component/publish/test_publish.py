@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from builder.config.variants import Project
-from builder.contents.card_grid import grid_name, table
+from builder.contents.card_grid import CardRow, Grid, grid_name, table
 from builder.errors import (
     CheckFailedError,
     ConfigError,
@@ -25,7 +25,6 @@ from builder.publish.prepare import PublishOptions
 from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
-from tests.unit.contents.test_card_grid import GRID
 
 
 def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> None:
@@ -131,6 +130,18 @@ def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: 
     assert "525.60.13 or newer, up to branch 580" in release.body
     assert "{{" not in release.body
     assert "\n\n\n" not in release.body
+
+
+GRID = Grid(
+    format=1,
+    package="ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+    sha256="0" * 64,
+    variant="modern",
+    onnxruntime="1.23.2",
+    profile=None,
+    driver="580.65.06",
+    cards=(CardRow("8.6", "native", "native", (), ()),),
+)
 
 
 def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import TypeVar
 from cuda.bindings import nvfatbin, nvrtc
 
 from builder.binary.fatbin_format import Kind
+from builder.contents.cuobjdump import Listing
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 
@@ -114,6 +116,12 @@ def unpack_cuobjdump(folder: Path) -> Path:
         path.write_bytes(program.read())
     path.chmod(0o755)
     return path
+
+
+def listing(program: Path, flag: str, library: Path) -> Listing:
+    """Run cuobjdump with a flag on a library."""
+    done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
+    return Listing(done.returncode, done.stdout, done.stderr)
 
 
 def _deb_member(archive: bytes, prefix: bytes) -> bytes:

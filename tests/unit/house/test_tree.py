@@ -149,3 +149,51 @@ def test_no_tests_name_holds_the_time(request: pytest.FixtureRequest) -> None:
     """Processes that collect in different seconds would have different tests, and pytest-xdist ends."""
     times = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:")
     assert [item.nodeid for item in request.session.items if times.search(item.nodeid)] == []
+
+
+TESTS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py"))
+
+TIERS = {path.parts[0] for path in TESTS if path.name.startswith("test_")}
+
+
+def room_of(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders whose tests may share a helper that lies in one of them."""
+    return parts[: 2 if parts[0] in ("unit", "component") else 1]
+
+
+def borrowed(file: Path, tree: ast.Module) -> list[str]:
+    """Return what a test or helper imports from test modules and from helpers of other rooms."""
+    imported = [
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    ]
+    ways = {name: tuple(name.split(".")[1:]) for name in imported if name.startswith("tests.")}
+    return [
+        name
+        for name, way in ways.items()
+        if any(part.startswith("test_") for part in way)
+        or (way[0] in TIERS and room_of(way) != room_of(file.parts))
+    ]
+
+
+def test_tests_share_code_by_the_shared_folders_alone() -> None:
+    borrowers = {str(file): borrowed(file, parsed(ROOT / "tests" / file)) for file in TESTS}
+    assert {file: names for file, names in borrowers.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        ("from tests.component.io import test_process", False),
+        ("from tests.component.io.test_process import run", False),
+        ("import tests.component.io.test_process", False),
+        ("from tests.unit.io.hosts import run", False),
+        ("from tests.component.client.conftest import run", False),
+        ("from tests.component.io.docker.hosts import run", True),
+        ("from tests.support.hosts import run", True),
+    ],
+)
+def test_a_borrowed_helper_is_seen(line: str, *, allowed: bool) -> None:
+    assert (borrowed(Path("component/io/test_files.py"), ast.parse(line)) == []) is allowed

@@ -6,8 +6,6 @@ of NVIDIA's provider: a machine's supported values, best first, with features in
 
 from __future__ import annotations
 
-import hashlib
-import html.parser
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +21,6 @@ from builder.errors import ValidationError
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
 from builder.formats.index import Index, IndexPackage, StoredArchive, entry_of
-from builder.formats.manifest import Driver
 from builder.io.wiring import Wiring
 from builder.publish.wheels.index import CARDS, labels, write_index
 from builder.publish.wheels.package_wheels import make_wheels
@@ -31,24 +28,13 @@ from tests.support import ROOT
 from tests.support.factories import official_wheels as official
 from tests.support.factories import releases
 from tests.support.factories.official_wheels import PLATFORM, PYTHONS, write_package
+from tests.support.factories.wheel_variants import DRIVERS, told
 from tests.support.fakes.ports import FakeReporter
+from tests.support.html_page import Page
+from tests.support.real_packages import sha256
 
 PROJECT = "ortpacks-onnxruntime-gpu"
 
-DRIVERS = {"12.0": "525.60.13", "12.4": "550.54.14", "12.8": "570.26", "13.0": "580.65.06"}
-"""CUDA versions and their first drivers: the CUDA Toolkit release notes."""
-
-MAPS = {
-    "legacy": {"native": "5.0 5.2 6.0 6.1 7.0", "partial": "7.5"},
-    "modern": {"native": "7.5 8.0 8.6 8.9"},
-    "latest": {"native": "8.9 9.0 10.0 10.3 12.0 12.1"},
-    "official": {"native": "6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0", "jit": "10.0 10.3 12.0 12.1"},
-    "exact": {"native": "8.9 9.0 12.0"},
-}
-"""Support read in the packages of 1.21.0 and in the official wheel of 1.23.2; ``exact`` has 120a
-and no 121a."""
-
-FLOORS = {"latest": "570.26", "exact": "570.26"}
 
 SIZES = {"legacy": 1_393, "modern": 1_407, "latest": 1_440, "official": 1_643, "exact": 1_400}
 
@@ -91,13 +77,13 @@ class Installer:
 
 def entry(name: str) -> IndexPackage:
     """Return the index's entry of a variant."""
-    support = {one: how for how, several in MAPS[name].items() for one in several.split()}
+    support, driver = told(name)
     manifest = replace(
         releases.manifest("modern"),
         name=f"ortpacks-{name}-1.23.2-cuda12.9-linux-x64",
         variant=name,
         capabilities=support,
-        driver=Driver(FLOORS.get(name, "525.60.13"), None),
+        driver=driver,
     )
     return entry_of(manifest, StoredArchive(f"{manifest.name}.tar.zst", SIZES[name], "0" * 64))
 
@@ -150,19 +136,6 @@ def test_code_for_120a_alone_is_not_called_120_real(root: Path) -> None:
     assert given.lost == ("exact serves 12.0, and no wheel is chosen for it: 12.1 would take it too",)
 
 
-class Links(html.parser.HTMLParser):
-    """The links of a page with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[dict[str, str | None]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self.found.append(dict(attrs))
-
-
 @pytest.fixture
 def shop(root: Path, tmp_path: Path) -> Wiring:
     return official.workshop(root, tmp_path)
@@ -177,23 +150,19 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Wiring:
     return made
 
 
-def hashed(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def test_the_page_lists_every_wheel_with_its_sha256_and_metadata(filled: Wiring, tmp_path: Path) -> None:
     """Attributes are from PEPs 503 and 714."""
     folder = write_index(filled, tmp_path / "simple") / PROJECT
     stems = [f"ortpacks_onnxruntime_gpu-1.23.2-{python}-{PLATFORM}" for python in PYTHONS]
     wheels = {f"{stem}{end}" for stem in stems for end in (".whl", "-modern.whl")}
-    links = {str(link["href"]): link for link in Links((folder / "index.html").read_text()).found}
+    links = {str(link["href"]): link for link in Page((folder / "index.html").read_text()).links()}
     names = {*wheels, "ortpacks_onnxruntime_gpu-1.23.2-variants.json"}
-    assert set(links) == {f"{name}#sha256={hashed(folder / name)}" for name in names}
+    assert set(links) == {f"{name}#sha256={sha256(folder / name)}" for name in names}
     for name in wheels:
-        link = links[f"{name}#sha256={hashed(folder / name)}"]
-        assert link["data-core-metadata"] == f"sha256={hashed(folder / f'{name}.metadata')}"
+        link = links[f"{name}#sha256={sha256(folder / name)}"]
+        assert link["data-core-metadata"] == f"sha256={sha256(folder / f'{name}.metadata')}"
         assert link["data-requires-python"] == ">=3.10"
-    assert [one["href"] for one in Links((tmp_path / "simple/index.html").read_text()).found] == [
+    assert [one["href"] for one in Page((tmp_path / "simple/index.html").read_text()).links()] == [
         f"{PROJECT}/"
     ]
 

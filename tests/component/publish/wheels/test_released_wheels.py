@@ -20,7 +20,6 @@ from builder.errors import (
 )
 from builder.publish.wheels.index import add_wheels
 from builder.publish.wheels.package_wheels import make_missing_wheels
-from tests.component.publish.wheels.test_index import Links, hashed
 from tests.doubles.github import GitHubDouble
 from tests.support.factories import official_wheels as official
 from tests.support.factories.mirroring import stamps
@@ -29,6 +28,8 @@ from tests.support.factories.publishing import TAG
 from tests.support.factories.signing import signing
 from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.fakes.ports import FakeReporter
+from tests.support.html_page import Page
+from tests.support.real_packages import sha256
 
 STEM = "ortpacks_onnxruntime_gpu-1.23.2"
 
@@ -47,7 +48,7 @@ def stall(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WheelS
 
 
 def wheel_files(folder: Path) -> dict[str, str]:
-    return {one.name: hashed(one) for one in folder.glob("ortpacks_onnxruntime_gpu*")}
+    return {one.name: sha256(one) for one in folder.glob("ortpacks_onnxruntime_gpu*")}
 
 
 def test_publish_makes_the_wheels_files_of_the_release_signed_and_listed(
@@ -148,7 +149,7 @@ def test_without_a_package_for_the_cpu_nothing_is_released(stall: WheelShop) -> 
 def links(stall: WheelShop) -> dict[str, tuple[Path, str]]:
     """Return, by name, the file that each link of the mirror's page leads to and the sha256 in the link."""
     found = {}
-    for link in Links((stall.root / PAGE).read_text()).found:
+    for link in Page((stall.root / PAGE).read_text()).links():
         where, digest = urldefrag(urljoin(f"http://mirror/{PAGE}", str(link["href"])))
         file = stall.root / where.removeprefix("http://mirror/")
         found[file.name] = (file, digest.removeprefix("sha256="))
@@ -161,14 +162,14 @@ def test_a_mirrors_pages_lead_to_the_files_of_its_releases(stall: WheelShop) -> 
     assert set(found) == {name for name in FILES if not name.endswith(".metadata")}
     for file, digest in found.values():
         assert file.parent == stall.root / TAG
-        assert hashed(file) == digest
-    for link in Links((stall.root / PAGE).read_text()).found:
+        assert sha256(file) == digest
+    for link in Page((stall.root / PAGE).read_text()).links():
         where = urldefrag(str(link["href"])).url
         file = (stall.root / PAGE).parent / where
         assert where == f"../../{TAG}/{file.name}"
         if file.suffix == ".whl":
-            assert link["data-core-metadata"] == f"sha256={hashed(file.with_name(f'{file.name}.metadata'))}"
-    assert [one["href"] for one in Links((stall.root / "simple/index.html").read_text()).found] == [
+            assert link["data-core-metadata"] == f"sha256={sha256(file.with_name(f'{file.name}.metadata'))}"
+    assert [one["href"] for one in Page((stall.root / "simple/index.html").read_text()).links()] == [
         "ortpacks-onnxruntime-gpu/"
     ]
 

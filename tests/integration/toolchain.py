@@ -1,0 +1,133 @@
+"""A container of the toolchain image with the stand-in for nvcc, and a unit to compile in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.build.check_tools import CheckTools
+from builder.config.variants import UnpackedToolkit
+from builder.io.wiring import Wiring
+from tests.support import ROOT
+from tests.support.cubins import kernels
+
+SOURCE = """\
+#include "scale.h"
+template <class T> __global__ void scaled(T* data) { data[threadIdx.x] *= SCALE; }
+static __global__ void local(int* data) { data[0] = 2; }
+namespace { __global__ void nameless(int* data) { data[0] = 3; } }
+void launch(float* single, double* twice, int* whole, size_t bytes) {
+    scaled<<<1, 32>>>(single);
+    scaled<<<1, 32>>>(twice);
+    local<<<1, 1>>>(whole);
+    nameless<<<1, 1>>>(whole);
+}
+"""
+INSTALL = """\
+cd /usr/local/cuda/bin
+mv nvcc nvcc-toolkit
+install --mode=0755 /ortpacks/builder/farm/nvcc.py nvcc
+install -D --mode=0755 /ortpacks/builder/farm/piece.py /ortpacks/pieces/nvcc
+cp /ptxas-newer .
+gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /ortpacks/builder/farm/unit.c /ortpacks/builder/farm/pool.c
+"""
+ENVIRONMENT = """\
+export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
+export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
+export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900 PYTHONPATH=/ortpacks
+"""
+"""Environment of a compile, the same as in templates/variant.Dockerfile.j2."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A container of the toolchain image with the stand-in for nvcc. ``folder`` is its ``/unit``."""
+
+    container: str
+    folder: Path
+
+    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
+        argv = [
+            "docker",
+            "exec",
+            "--workdir=/unit",
+            self.container,
+            "/bin/bash",
+            "-euc",
+            ENVIRONMENT + script,
+        ]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    def compile(self, codes: tuple[str, ...], *options: str, nvcc: str = "nvcc") -> Path:
+        flags = [f"--generate-code=arch=compute_{code.replace(':', ',code=[sm_')}]" for code in codes]
+        words = [
+            nvcc,
+            "-std=c++17",
+            *flags,
+            *options,
+            "-MD -MT unit.o -MF unit.o.d -x cu -c unit.cu -o unit.o",
+        ]
+        done = self.sh(" ".join(words))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self.folder / "unit.o"
+
+    def made(self) -> list[str]:
+        """Return the names of the pieces that ccache lacked since the last call, sorted."""
+        log = self.folder / "pieces.log"
+        found = re.findall(r"^# (\S+)\ncache_miss$", log.read_text() if log.exists() else "", re.MULTILINE)
+        log.unlink(missing_ok=True)
+        return sorted(name.rpartition(".pieces/")[2] for name in found)
+
+    def device_code(self, file: str = "unit.o") -> dict[str, dict[str, str]]:
+        """Return the digests of all kernels of ``file`` by architecture and name, with cuobjdump."""
+        extract = f"rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../{file}"
+        assert self.sh(extract).returncode == 0
+        files = (self.folder / "cubins").iterdir()
+        return {file.suffixes[-2].removeprefix(".sm_"): kernels(file.read_bytes()) for file in files}
+
+    def new_unit(self, text: str) -> None:
+        """Write the unit, and remove what was made of another."""
+        self.sh("rm -rf /unit/*")
+        (self.folder / "unit.cu").write_text(text)
+        (self.folder / "scale.h").write_text("#define SCALE 2\n")
+
+
+@contextmanager
+def running(dist: Path, folder: Path) -> Iterator[Toolchain]:
+    """Run a container with ``folder`` until the block ends."""
+    shop = Wiring(ROOT, dist=dist)
+    image = CheckTools(shop, "assembled", shop.reporter).toolchain()
+    toolkit = shop.project.bases["assembled"].toolkit
+    assert isinstance(toolkit, UnpackedToolkit)
+    ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
+    name = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}"
+    mounts = [
+        f"{folder}:/unit",
+        f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro",
+        f"{ptxas}:/ptxas-newer:ro",
+    ]
+    volumes = [f"--volume={mount}" for mount in mounts]
+    argv = [
+        "docker",
+        "run",
+        "--detach",
+        "--rm",
+        "--network=none",
+        "--init",
+        f"--name={name}",
+        *volumes,
+        image,
+    ]
+    subprocess.run([*argv, "sleep", "900"], check=True, capture_output=True)
+    try:
+        made = Toolchain(name, folder)
+        done = made.sh(INSTALL)
+        assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)

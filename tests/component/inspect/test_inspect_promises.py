@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from builder.console import Console
 from builder.contents.supported_gpus import InspectedSource, Promise
 from builder.errors import CheckFailedError, IntegrityError
 from builder.facts.gpu.table import CAPABILITIES
-from builder.finding import Code
 from builder.formats.json_values import json_text
 from builder.formats.manifest import CoverageEntry, Manifest
 from builder.formats.package_names import Layout
@@ -30,6 +29,7 @@ from tests.support.factories.binaries import elf, sass
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import PROVIDER
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Told
 from tests.support.schemas import schema
 
 CUBLAS = "lib/libcublas.so.12"
@@ -100,6 +100,13 @@ def promised(shop: Wiring, source: Path) -> Promise:
     return promise
 
 
+def compared(shop: Wiring, sources: Sequence[InspectedSource], *, as_json: bool = True) -> str:
+    """Return what ``inspect --diff`` writes to stdout."""
+    shop.console = Console(env={}, stream=(out := io.StringIO()))
+    show(shop, sources, InspectOptions(as_json=as_json, diff=True), None, None)
+    return out.getvalue()
+
+
 def test_an_unpacked_package_that_holds_what_it_promises(shop: Wiring, place: Path) -> None:
     found = looked(shop, written(place, content(package())))
     (promise,) = found.promises
@@ -137,70 +144,57 @@ def test_a_manifest_of_anybody_s_moves_no_cursor(shop: Wiring, tmp_path: Path) -
         looked(shop, written(tmp_path / name, content(made)))
         for name, made in (("old", package()), ("new", package(base=base)))
     )
-    shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, [old, new], InspectOptions(diff=True), None, None)
-    assert "\\x1b[2Jgone\\nline" in out.getvalue()
-    assert "\x1b" not in out.getvalue()
+    text = compared(shop, [old, new], as_json=False)
+    assert "\\x1b[2Jgone\\nline" in text
+    assert "\x1b" not in text
 
 
-def test_a_library_that_lost_an_architecture(shop: Wiring, place: Path) -> None:
-    lost = elf({".nv_fatbin": sass(75, 86) + sass(86)})
-    found = looked(shop, written(place, content(package(), **{PROVIDER: lost, CUBLAS: CUBLAS_BYTES})))
-    (whole,) = found.promises[0].findings
-    assert (whole.code, whole.path, whole.wanted, whole.got) == (
-        Code.B007,
-        "manifest.json",
-        "native",
-        "partial",
-    )
-    assert "on compute capability 7.5 the package" in whole.message
+LOST = {PROVIDER: elf({".nv_fatbin": sass(75, 86) + sass(86)}), CUBLAS: CUBLAS_BYTES}
+
+ALONE = {PROVIDER: PROVIDER_BYTES}
+
+MORE = CoverageEntry(PROVIDER, 3, ("75", "86", "90"), ("90",))
+
+LESS = {**package().capabilities, "8.9": "jit"}
+
+BROKEN = {
+    "a library that lost an architecture": content(package(), **LOST),
+    "a promise that no byte keeps": content(package(coverage=(package().coverage[0], MORE))),
+    "more than was promised": content(package(capabilities=dict.fromkeys(map(str, CAPABILITIES), "none"))),
+    "device code that it does not name": content(package(coverage=package().coverage[1:])),
+    "a packed library that is not here": content(package(), **ALONE),
+    "a thin package that promises more": content(
+        package(Layout.THIN, capabilities={**LESS, "9.0": "native"}), **ALONE
+    ),
+    "a manifest that is cut": {
+        **content(package()),
+        "manifest.json": content(package())["manifest.json"][:200],
+    },
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_promise_that_is_not_kept_is_a_finding_and_fails(
+    shop: Wiring, place: Path, broken: str, told: Told
+) -> None:
+    found = looked(shop, written(place, BROKEN[broken]))
+    (finding,) = found.promises[0].findings
+    told(finding)
+    assert len(found.libraries) == len(BROKEN[broken]) - 1
     with pytest.raises(CheckFailedError, match="promises something else than its package holds") as caught:
         require_sound([found])
     assert caught.value.exit_code == 6
 
 
-def test_a_promise_that_no_byte_keeps(shop: Wiring, place: Path) -> None:
-    more = CoverageEntry(PROVIDER, 3, ("75", "86", "90"), ("90",))
-    made = package(coverage=(package().coverage[0], more))
-    (finding,) = promised(shop, written(place, content(made))).findings
-    assert (finding.code, finding.path) == (Code.B007, PROVIDER)
-    assert finding.wanted == "3 containers, SASS [75 86 90], PTX [90]"
-    assert finding.got == "2 containers, SASS [75 86], PTX []"
-
-
-def test_more_than_was_promised_is_a_finding_too(shop: Wiring, place: Path) -> None:
-    less = dict.fromkeys(map(str, CAPABILITIES), "none")
-    (finding,) = promised(shop, written(place, content(package(capabilities=less)))).findings
-    assert (finding.wanted, finding.got) == ("none", "native")
-    assert "7.5, 8.6, 8.9" in finding.message
-
-
-def test_device_code_of_which_the_manifest_says_nothing(shop: Wiring, place: Path) -> None:
-    made = package(coverage=package().coverage[1:])
-    (finding,) = promised(shop, written(place, content(made))).findings
-    assert (finding.path, finding.wanted) == (CUBLAS, "no device code")
-
-
 def test_of_a_thin_package_only_what_is_here_is_compared(shop: Wiring, place: Path) -> None:
     """Code of the missing cuBLAS can explain a smaller promise but not a larger one."""
-    less = {**package().capabilities, "8.9": "jit"}
-    made = package(Layout.THIN, capabilities=less)
-    promise = promised(shop, written(place, content(made, **{PROVIDER: PROVIDER_BYTES})))
+    promise = promised(shop, written(place, content(package(Layout.THIN, capabilities=LESS), **ALONE)))
     assert (promise.elsewhere, promise.findings) == (1, ())
-    more = package(Layout.THIN, capabilities={**less, "9.0": "native"})
-    (finding,) = promised(shop, written(place, content(more, **{PROVIDER: PROVIDER_BYTES}))).findings
-    assert (finding.wanted, finding.got) == ("native", "none")
-    assert "capability 9.0 " in finding.message
 
 
 def test_a_thin_package_that_was_completed_is_compared_as_a_whole(shop: Wiring, place: Path) -> None:
     promise = promised(shop, written(place, content(package(Layout.THIN))))
     assert (promise.elsewhere, promise.findings) == (0, ())
-
-
-def test_a_packed_library_that_is_not_here(shop: Wiring, place: Path) -> None:
-    (finding,) = promised(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES}))).findings
-    assert (finding.code, finding.path) == (Code.B004, CUBLAS)
 
 
 def test_a_library_that_cannot_be_read_is_told_once(shop: Wiring, place: Path) -> None:
@@ -211,23 +205,9 @@ def test_a_library_that_cannot_be_read_is_told_once(shop: Wiring, place: Path) -
 
 
 def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Wiring, place: Path) -> None:
-    older = {
-        device: found for device, found in package().capabilities.items() if device not in {"8.9", "12.1"}
-    }
+    older = {device: how for device, how in package().capabilities.items() if device not in {"8.9", "12.1"}}
     promise = promised(shop, written(place, content(package(capabilities=older))))
-    assert len(promise.capabilities) == len(CAPABILITIES) - 2
-    assert promise.findings == ()
-
-
-def test_a_manifest_of_ours_that_cannot_be_read_hides_nothing_and_fails(shop: Wiring, place: Path) -> None:
-    contents = content(package())
-    contents["manifest.json"] = contents["manifest.json"][:200]
-    found = looked(shop, written(place, contents))
-    (finding,) = found.promises[0].findings
-    assert "manifest.json is not JSON" in finding.message
-    assert len(found.libraries) == 2
-    with pytest.raises(CheckFailedError):
-        require_sound([found])
+    assert (len(promise.capabilities), promise.findings) == (len(CAPABILITIES) - 2, ())
 
 
 @pytest.mark.parametrize(
@@ -258,14 +238,11 @@ def test_each_of_several_packages_has_its_promise(shop: Wiring, place: Path) -> 
 def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: Path) -> None:
     old, new = packed(place), written(place / "new", content(package(cudnn="9.28.0.42")))
     both = inspect_sources(shop, [str(old), str(new)])
-    shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, both, InspectOptions(as_json=True, diff=True), None, None)
-    said = json.loads(out.getvalue())
+    said = json.loads(compared(shop, both))
     schema("inspect-diff").validate(said)
     assert said["packages"]["versions"] == [{"what": "cudnn", "a": package().cudnn, "b": "9.28.0.42"}]
     assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
-    show(shop, both, InspectOptions(as_json=False, diff=True), None, None)
-    assert f"  cudnn  {package().cudnn} → 9.28.0.42" in out.getvalue().splitlines()
+    assert f"  cudnn  {package().cudnn} → 9.28.0.42\n" in compared(shop, both, as_json=False)
 
 
 def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, place: Path) -> None:
@@ -274,9 +251,9 @@ def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, plac
     joins = split_archive(archive, size // 3)[-1]
     found = looked(shop, joins)
     assert (found.libraries, found.promises) == (whole.libraries, whole.promises)
-    shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, [found, whole], InspectOptions(as_json=True, diff=True), None, None)  # only the parts are left
-    archive_size, *_ = json.loads(out.getvalue())["packages"]["sizes"]
+    archive_size, *_ = json.loads(compared(shop, [found, whole]))["packages"][
+        "sizes"
+    ]  # only the parts are left
     assert archive_size == {"what": "archive", "a": size, "b": None}
     assert sorted(path.name for path in shop.dist.glob("*")) == []
 
@@ -287,9 +264,7 @@ def test_a_package_in_parts_at_a_url_is_compared_too(shop: Wiring, place: Path) 
     parts = {path.name: path.read_bytes() for path in split_archive(archive, archive.stat().st_size // 3)}
     with serve(FileServer(parts)) as running:
         (found,) = inspect_sources(shop, [f"{running.url}/old.tar.parts.json"])
-    shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show(shop, [found, whole], InspectOptions(as_json=True, diff=True), None, None)
-    assert json.loads(out.getvalue())["packages"]["equal"]
+    assert json.loads(compared(shop, [found, whole]))["packages"]["equal"]
 
 
 def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:
@@ -305,14 +280,11 @@ def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:
         looked(shop, joins)
 
 
-def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, root: Path) -> None:
-    made = content(package(), **{PROVIDER: PROVIDER_BYTES})
-    said: dict[str, Any] = json.loads(json.dumps(document([looked(shop, written(place, made))])))
+def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, told: Told) -> None:
+    found = looked(shop, written(place, content(package(), **ALONE)))
+    said: dict[str, Any] = json.loads(json.dumps(document([found])))
     schema("inspect").validate(said)
     (promise,) = said["sources"][0]["promises"]
-    assert (promise["manifest"], promise["package"]) == ("manifest.json", package().name)
-    assert (promise["sm"], promise["elsewhere"]) == (["75", "86"], 0)
-    assert (promise["capabilities"]["8.6"], promise["capabilities"]["9.0"]) == ("native", "none")
-    assert [(one["code"], one["path"]) for one in promise["findings"]] == [("B004", CUBLAS)]
+    told(json.dumps(promise, indent=1))
     promise["findings"][0]["code"] = "no code"
     assert not schema("inspect").is_valid(said)

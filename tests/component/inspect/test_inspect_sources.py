@@ -18,6 +18,7 @@ from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Told
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
 
@@ -51,14 +52,12 @@ def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: l
     assert list(shop.dist.iterdir()) == []
 
 
-def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str]) -> None:
+def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str], told: Told) -> None:
     reports = inspect_sources(shop, sources)
     require_sound(reports[:2])
     with pytest.raises(CheckFailedError) as caught:
         require_sound(reports)
-    assert str(caught.value) == (
-        "1 of 5 libraries cannot be read\nlibc.so: E001 the file is empty (at offset 0x0)"
-    )
+    told(caught.value)
 
 
 def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Wiring, tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) ->
 
 @pytest.mark.parametrize("name", ["liba.so", "a.whl"])
 def test_a_file_that_may_not_be_read_is_not_damaged(
-    copied: Place, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    copied: Place, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     file = tmp_path / name
     file.write_bytes(LIBRARY)
@@ -136,30 +135,25 @@ def test_a_file_that_may_not_be_read_is_not_damaged(
         return opened(path, *args, **more)
 
     monkeypatch.setattr(Path, "open", refused)
-    said = copied.fails(11, "inspect", str(file))
-    assert said == f"error: {file}: Permission denied. Fix its owner or mode, or run as a user who may.\n"
+    told(copied.fails(11, "inspect", str(file)))
 
 
-def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path, told: Told) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()
     (folder / "libcudart.so.12").write_bytes(LIBRARY)
     (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
     (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
     (tmp_path / "liboutside").write_bytes(LIBRARY)
-    reports = inspect_sources(shop, [str(folder)])
-    assert [item.name for item in reports[0].libraries if not item.problem] == [
-        "libcudart.so.12",
-        "libcudnn_ops.so.9",
-    ]
+    (report,) = inspect_sources(shop, [str(folder)])
+    whole = [item.name for item in report.libraries if not item.problem]
+    assert whole == ["libcudart.so.12", "libcudnn_ops.so.9"]
     with pytest.raises(CheckFailedError) as caught:
-        require_sound(reports)
-    assert str(caught.value) == (
-        "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
-    )
+        require_sound([report])
+    told(caught.value)
 
 
-def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path) -> None:
+def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path, told: Told) -> None:
     (tmp_path / "liba.so").write_bytes(elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))}))
     library = str(tmp_path / "liba.so")
     assert copied.run("inspect", library, "--require", "75,sm_86,8.8", "--jit-ok").returncode == 0
@@ -167,16 +161,11 @@ def test_what_must_run_where_is_held_to_it(copied: Place, tmp_path: Path) -> Non
     done = copied.run("inspect", library, "--require", "7.5,8.6,5.2,12.1", "--json")
     assert done.returncode == 6
     assert isinstance(json.loads(done.stdout), dict)
-    assert done.stderr.splitlines() == [
-        "error: 3 of what --require asks for does not hold",
-        f"A009 {library} on 8.6: by JIT alone (--jit-ok allows that), because of liba.so",
-        f"A009 {library} on 5.2: not at all, because of liba.so",
-        f"A009 {library} on 12.1: its machines are ARM, and this is not",
-    ]
+    told(done.stderr)
 
 
 @pytest.mark.parametrize("word", ["8", "9.9", "90a", "8.6;9.0", ""])
-def test_what_is_no_gpu_is_told_before_anything_is_read(word: str) -> None:
-    with pytest.raises(ValidationError, match=r"is not a compute capability like|no GPU has 9\.9") as caught:
+def test_what_is_no_gpu_is_told_before_anything_is_read(word: str, told: Told) -> None:
+    with pytest.raises(ValidationError) as caught:
         required_devices(f"8.6,{word}")
-    assert "Name some of 5.0, 5.2" in str(caught.value)
+    told(caught.value)

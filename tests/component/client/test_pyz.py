@@ -20,7 +20,7 @@ from builder.files.digest import sha256_of
 from builder.io.archive.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
-from tests.doubles.wheels import WHEELS, indexing
+from tests.doubles.wheels import WHEELS
 from tests.support import ROOT
 from tests.support.schemas import schema
 
@@ -61,33 +61,6 @@ def test_it_holds_what_it_imports_and_nothing_of_the_builder(pyz: Path) -> None:
         "builder/client/probe/driver_calls.py",
     } <= set(names)
     assert not [name for name in names if "stages" in name or "adapters" in name or "fatbin" in name]
-
-
-def test_it_installs_with_nothing_but_python_and_zstd(pyz: Path, tmp_path: Path) -> None:
-    index = write_release(tmp_path / "release")
-    env = {
-        "ORTPACKS_FORCE_CC": "5.2",
-        "ORTPACKS_FORCE_DRIVER": "550.54.14",
-        "XDG_DATA_HOME": str(tmp_path / "data"),
-    }
-    with serving(index.parent) as server:
-        done = run(pyz, "install", "--index", f"{server.url}/index.json", env=env)
-    assert done.returncode == 0, done.stderr
-    lib = tmp_path / "data" / "ortpacks" / "current" / "lib"
-    assert (lib / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
-    assert run(pyz, "verify", env=env).returncode == 0
-    assert str(lib / "libonnxruntime.so.1") in run(pyz, "env", env=env).stdout
-
-
-def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_path: Path) -> None:
-    index = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
-    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
-    with indexing() as pypi:
-        pip = {"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull}
-        done = run(pyz, "install", "--index", str(index), env={**env, **pip})
-    assert done.returncode == 0, done.stderr
-    assert "Fetching nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl" in done.stderr
-    assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
 
 
 @pytest.mark.parametrize(
@@ -228,8 +201,7 @@ def test_a_name_that_the_terminal_cannot_spell_is_escaped(pyz: Path, tmp_path: P
     argv = [sys.executable, "-X", "utf8=0", "-S", str(pyz), "list", "--prefix", str(tmp_path / "\N{SNOWMAN}")]
     env = {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0", "HOME": "/nonexistent"}
     done = subprocess.run(argv, env=env, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert b"nothing" in done.stdout
+    assert (done.returncode, b"nothing" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"n\n", 3), (b"\n", 0), (b"\x04", 3)])
@@ -269,28 +241,19 @@ def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("command", "code", "unwanted"),
     [
-        ("detect", 0, ("builder.client.selection", "builder.formats.index", "builder.formats.manifest")),
-        ("env", 3, ("builder.client.selection", "builder.client.probe", "builder.files.http_client", "ssl")),
-        ("select", 2, ("builder.client.install.unpack", "builder.files.decompression", "tarfile")),
-        (
-            "verify",
-            3,
-            ("builder.client.selection", "builder.client.probe.detect", "builder.files.http_client"),
-        ),
+        ("detect", 0, ("selection", "index", "manifest")),
+        ("env", 3, ("selection", "probe", "http_client", "ssl")),
+        ("select", 2, ("unpack", "decompression", "tarfile")),
+        ("verify", 3, ("selection", "detect", "http_client")),
     ],
 )
 def test_a_command_that_should_be_quick_imports_only_what_it_needs(
-    pyz: Path, tmp_path: Path, command: str, code: int, unwanted: tuple[str, ...]
+    pyz: Path, command: str, code: int, unwanted: tuple[str, ...]
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-X", "importtime", pyz, command],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "8.6"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    imported = done.stderr.split()
+    argv = [sys.executable, "-I", "-S", "-X", "importtime", pyz, command]
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "ORTPACKS_FORCE_CC": "8.6"}
+    done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)
+    imported = {word for line in done.stderr.splitlines() for word in line.split()[-1].split(".")}
     assert done.returncode == code, done.stderr
-    assert "builder.client.cli" in imported
-    assert not [name for name in imported if name.startswith(unwanted)]
+    assert "cli" in imported
+    assert not imported.intersection(unwanted)

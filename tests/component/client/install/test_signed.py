@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPMessage
 from pathlib import Path
@@ -26,6 +23,7 @@ from builder.client.install.prefix import Prefix, state_folder
 from builder.client.install.signed import Beside, Trust
 from builder.client.install.source import FilesBeside, locate
 from builder.errors import IntegrityError, TransferError
+from builder.files.digest import sha256_of
 from builder.files.http_client import Web
 from builder.files.http_opener import open_url
 from builder.formats.trust import TARGETS, SignedRelease
@@ -71,39 +69,10 @@ def test_a_client_with_its_root_in_it_refuses_an_index_that_was_changed(tmp_path
     assert (refused.returncode, "index.json is not what was signed" in refused.stderr) == (7, True)
 
 
-@pytest.mark.parametrize("name", [TARGETS, "index.json"])
-def test_what_is_missing_is_refused(signed: Signed, name: str) -> None:
-    (signed.folder / name).unlink()
-    assert signed.run() in {7, 10}
-    assert name in signed.machine.err
-
-
-def test_only_release_keys_sign_releases(signed: Signed) -> None:
-    strangers = root(NEW, root_keys=[NEW.public], release_keys=[NEW.public], threshold=1)
-    signed.sign(strangers, by=NEW)
-    assert "signed by 0 of the keys that are trusted" in signed.refused()
-    second = root(NEW, before=strangers, threshold=1)
-    signed.sign(strangers, second, by=NEW)
-    assert "2.root.json is signed by 0 of the keys" in signed.refused()
-
-
-def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) -> None:
-    second = root(ALICE, BOB, before=FIRST, release_keys=[NEW.public])
-    signed.sign(FIRST, second, by=NEW)
-    assert signed.run() == 0
-    signed.sign()  # signed by the old key, although the second root is there
-    assert "signed by 0 of the keys" in signed.refused()
-
-
-def test_an_expired_release_is_refused(signed: Signed) -> None:
-    signed.sign_other(now=NOW - timedelta(days=731))
-    assert "was signed until" in signed.refused()
-
-
-def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
+def test_an_older_release_than_the_one_before_is_taken_if_the_user_says_so(signed: Signed) -> None:
     assert signed.run("install") == 0
     signed.sign_other(now=NOW - timedelta(days=9))
-    assert "is older than the release that was taken from there before" in signed.refused("install")
+    assert "is older than the release" in signed.refused("install")
     assert signed.run("install", signed.folder, "--trust-unsigned") == 0
 
 
@@ -164,14 +133,6 @@ def test_a_clock_that_is_wrong_is_told(tmp_path: Path, now: datetime, why: str) 
     made = {TARGETS: targets({"index.json": b"{}"}, now=NOW)}
     with pytest.raises(IntegrityError, match=why) if why else contextlib.nullcontext():
         trust.require_signed("index.json", b"{}", "here", made.get)
-
-
-def test_a_stolen_key_cannot_make_all_later_releases_look_old(signed: Signed) -> None:
-    """A release of the year 2100 would be newer than any that the project signs after the theft."""
-    signed.sign_other(now=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "is a time in the future" in signed.refused("install")
-    signed.sign_other(now=NOW)
-    assert signed.run("install") == 0
 
 
 def test_an_archive_that_changes_after_its_signature_was_verified_is_refused(
@@ -246,47 +207,27 @@ def test_uninstall_removes_the_memory_too(signed: Signed) -> None:
     assert not signed.machine.prefix.exists()
 
 
-def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
-    memory = signed.machine.prefix / ".ortpacks/signed.json"
-    memory.parent.mkdir(parents=True)
-    for content in (b"", b"[]", b"\xff", b'{"x": "y"}'):
-        memory.write_bytes(content)
-        assert signed.run() == 0
-
-
-def test_a_memory_that_cannot_be_read_is_told(signed: Signed) -> None:
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000])
+def test_a_memory_that_cannot_be_read_is_no_memory_until_the_next_install(
+    signed: Signed, content: bytes
+) -> None:
     """Defect: lists in lists ended in a traceback."""
     memory = signed.machine.prefix / ".ortpacks/signed.json"
     memory.parent.mkdir(parents=True)
-    memory.write_text("[" * 100_000)
+    memory.write_bytes(content)
     assert signed.run() == 0
-    assert f"{memory} cannot be read (RecursionError)" in signed.machine.err
-    assert signed.run("install") == 0
-    assert signed.run() == 0
+    assert f"{memory} cannot be read" in signed.machine.err
+    assert [signed.run("install"), signed.run()] == [0, 0]
     assert str(memory) not in signed.machine.err
 
 
-SPELLINGS = [
-    "{url}/index.json", "{url}//index.json", "{url}/index.json?x=1", "{URL}/index.json", "{url}/./index.json",
-    "{url}/a/../index.json", "{url}/%69ndex.json", "{login}/index.json", "{url}/", "{url}//",
-    "{url}/index.json#sha256={sha}", "{escaped}/index.json",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_place_is_the_same_in_each_spelling(signed: Signed, spelling: str) -> None:
-    """Defect: an older release was taken from ``//index.json``."""
+def test_a_place_is_the_same_in_each_spelling(signed: Signed) -> None:
+    """Defect: an older release was taken from ``//index.json``. ``test_two_places`` has more spellings."""
     with serving(signed.folder) as server:
         assert signed.run("install", f"{server.url}/index.json") == 0
         signed.sign_other(now=NOW - timedelta(days=9))
-        place = spelling.format(
-            url=server.url,
-            URL=server.url.replace("http://", "HTTP://"),
-            login=server.url.replace("//", "//user:word@"),
-            escaped=server.url.replace("//1", "//%31"),
-            sha=hashlib.sha256((signed.folder / "index.json").read_bytes()).hexdigest(),
-        )
-        assert "is older than the release" in signed.refused("install", place)
+        for place in ("//index.json", "/", f"/index.json#sha256={sha256_of(signed.folder / 'index.json')}"):
+            assert "is older than the release" in signed.refused("install", f"{server.url}{place}")
 
 
 @pytest.mark.parametrize(
@@ -295,6 +236,10 @@ def test_a_place_is_the_same_in_each_spelling(signed: Signed, spelling: str) -> 
         ("https://Host.example/a/index.json", "https://host.example:443/a//index.json", True),
         ("http://host/index.json", "HTTP://HOST:80/index.json?a=b#c", True),
         ("https://host./index.json", "https://%48ost/index.json", True),
+        ("http://host/index.json", "http://host/./index.json", True),
+        ("http://host/index.json", "http://host/a/../index.json", True),
+        ("http://host/index.json", "http://host/%69ndex.json", True),
+        ("http://host/index.json", "http://user:word@host/index.json", True),
         ("https://host/a/", "https://host/a", True),
         ("https://host/index.json", "https://host:8443/index.json", False),
         ("https://host/index.json", "http://host/index.json", False),
@@ -400,11 +345,16 @@ def test_a_home_that_cannot_be_written_or_read_is_told(signed: Signed) -> None:
     assert f"{file} cannot be read" in signed.machine.err
 
 
-def test_a_state_folder_on_windows_is_local_app_data(tmp_path: Path) -> None:
-    local, xdg = str(tmp_path / "local"), str(tmp_path / "xdg")
-    assert state_folder({"LOCALAPPDATA": local}, tmp_path) == tmp_path / "local" / "ortpacks"
-    assert state_folder({"XDG_STATE_HOME": xdg, "LOCALAPPDATA": local}, tmp_path) == tmp_path / "xdg/ortpacks"
-    assert state_folder({"XDG_STATE_HOME": "relative"}, tmp_path) == tmp_path / ".local/state/ortpacks"
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [
+        ({"LOCALAPPDATA": "/l"}, "/l/ortpacks"),
+        ({"XDG_STATE_HOME": "/x", "LOCALAPPDATA": "/l"}, "/x/ortpacks"),
+        ({"XDG_STATE_HOME": "relative"}, "/home/.local/state/ortpacks"),
+    ],
+)
+def test_a_state_folder_on_windows_is_local_app_data(env: dict[str, str], folder: str) -> None:
+    assert state_folder(env, Path("/home")) == Path(folder)
 
 
 def test_a_root_that_cannot_be_read_now_is_not_replaced_by_an_older_one(
@@ -445,16 +395,3 @@ def test_a_slower_client_does_not_store_an_older_root_than_a_faster_one(tmp_path
     trust.require_release("here", slow)
     assert (tmp_path / "state/roots/x.json").read_bytes() == third
     assert sorted(path.name for path in (tmp_path / "state/roots").iterdir()) == ["lock", "x.json"]
-
-
-def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:
-    """Verification of a release with 200 files takes at most 50 ms of CPU time, including the roots."""
-    files = {f"{number}.tar.zst": os.urandom(9) for number in range(200)} | {"index.json": b"{}"}
-    there = {TARGETS: targets(files, now=NOW)}
-    trust = Trust(FIRST, NOW, Prefix(tmp_path))
-    began = time.process_time()
-    trust.require_signed("index.json", b"{}", "here", there.get)
-    assert time.process_time() - began < 0.05
-    digest = hashlib.sha256(b"{}").hexdigest()
-    with pytest.raises(IntegrityError, match=digest):
-        trust.require_signed("index.json", b"[]", "here", there.get)

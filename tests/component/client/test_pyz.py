@@ -250,7 +250,7 @@ def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Pa
 def test_a_command_that_should_be_quick_imports_only_what_it_needs(
     pyz: Path, command: str, code: int, unwanted: tuple[str, ...]
 ) -> None:
-    argv = [sys.executable, "-I", "-S", "-X", "importtime", pyz, command]
+    argv = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), command]
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "ORTPACKS_FORCE_CC": "8.6"}
     done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)
     imported = {word for line in done.stderr.splitlines() for word in line.split()[-1].split(".")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -112,7 +113,7 @@ def test_a_damaged_manifest_is_told_and_not_gone_back_to(
         (version / "manifest.json").write_text(content)
     for command, code in (("rollback", rollback), ("verify", verify)):
         assert machine.run(command) == code
-        told(machine.err)
+        told(re.sub(r"-[0-9a-f]{12}\b", "", machine.err.strip()))
     assert version_in_use(machine) == "1.23.2"
 
 

@@ -95,7 +95,7 @@ def test_a_file_that_is_no_table_or_no_model_is_a_message(
     os.mkfifo(tmp_path / "pi\npe.onnx")
     given = (word if "=" in word else str(tmp_path / word) for word in words)
     assert machine.run("recommend", "--index", index, *(word for path in given for word in (flag, path))) == 2
-    told(machine.err)
+    told(machine.err.strip())
 
 
 def test_a_model_that_opens_is_tested(tmp_path: Path, model: Path) -> None:

@@ -54,13 +54,13 @@ class Driver:
     def __init__(self, root: Path, cuda: str, nvml: str) -> None:
         self.root, self.cuda, self.nvml = root, cuda, nvml
 
-    def around(self, cuda: bool = True, nvml: bool = True, **env: str) -> Surroundings:
-        """Return the machine, without a library that is not asked for."""
-        there = {**({"cuda": self.cuda} if cuda else {}), **({"nvml": self.nvml} if nvml else {})}
-        return machine(self.root, env=env, **there)  # type: ignore[arg-type]
+    def around(self, *lacks: str, **env: str) -> Surroundings:
+        """Return the machine, without the libraries that it lacks."""
+        there = {name: path for name, path in vars(self).items() if name in {"cuda", "nvml"} - {*lacks}}
+        return machine(self.root, env=env, **there)
 
-    def found(self, cuda: bool = True, nvml: bool = True, **env: str) -> Detection:
-        return detect(self.around(cuda, nvml, **env))
+    def found(self, *lacks: str, **env: str) -> Detection:
+        return detect(self.around(*lacks, **env))
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_what_cuda_does_not_say_is_taken_from_nvml(
 def test_a_call_that_fails_loses_its_field_and_never_the_gpu(
     driver: Driver, call: str, lost: tuple[str, object]
 ) -> None:
-    found = driver.found(cuda=False, FAKE_UNKNOWN=call)
+    found = driver.found("cuda", FAKE_UNKNOWN=call)
     assert len(found.devices) == 2
     assert lost in {*vars(found.devices[0]).items(), ("driver", found.driver), ("cuda", found.cuda)}
 
@@ -155,7 +155,7 @@ def test_where_cuda_fails_nvmls_gpus_stay_and_the_failure_is_kept(
 
 
 def test_no_device_is_an_answer_and_no_failure(driver: Driver) -> None:
-    said = probes(driver.found(nvml=False, FAKE_CUDA="100"))["libcuda"]
+    said = probes(driver.found("nvml", FAKE_CUDA="100"))["libcuda"]
     assert (said.outcome, said.detail) == (Outcome.NONE, "cuInit: CUDA_ERROR_NO_DEVICE (100)")
 
 
@@ -163,7 +163,7 @@ def test_no_device_is_an_answer_and_no_failure(driver: Driver) -> None:
     ("code", "words"), [(9, "Driver Not Loaded"), (18, "Driver/library version mismatch")]
 )
 def test_nvmls_own_words_for_a_failure_are_kept(driver: Driver, code: int, words: str) -> None:
-    said = probes(driver.found(cuda=False, FAKE_NVML=str(code)))["NVML"]
+    said = probes(driver.found("cuda", FAKE_NVML=str(code)))["NVML"]
     assert (said.outcome, said.code, said.error) == (Outcome.FAILED, code, words)
 
 
@@ -176,7 +176,7 @@ def test_what_the_user_hides_from_cuda_is_not_found_by_other_means(driver: Drive
 @pytest.mark.parametrize(("env", "probe"), [({}, "libcuda"), ({"ORTPACKS_FORCE_CC": "8.6"}, "environment")])
 def test_a_gpu_that_counts_is_not_called_hidden(driver: Driver, env: dict[str, str], probe: str) -> None:
     """Defect: CUDA numbers what is visible from 0 on, and so the second GPU alone was called hidden."""
-    said = probes(driver.found(nvml=False, FAKE_MIG="1", CUDA_VISIBLE_DEVICES="1", **env))[probe]
+    said = probes(driver.found("nvml", FAKE_MIG="1", CUDA_VISIBLE_DEVICES="1", **env))[probe]
     assert said.devices
     assert (said.outcome, "hides" in said.detail) == (Outcome.FOUND, False)
 
@@ -188,7 +188,7 @@ def test_a_mig_instance_has_the_name_that_cuda_visible_devices_takes(driver: Dri
 
 
 def test_a_divided_card_has_the_memory_of_its_largest_instance(driver: Driver) -> None:
-    (card,) = driver.found(cuda=False, FAKE_MIG="1").devices
+    (card,) = driver.found("cuda", FAKE_MIG="1").devices
     assert (card.uuid, card.memory_mib) == ("GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16", 9728)
     assert card.mig == ("MIG-feb88891-0321-5fef-9c87-d4af3b54259e",)
 
@@ -213,7 +213,7 @@ BOTH_LIBRARIES = pytest.mark.parametrize(("name", "who"), [("libcuda", "FAKE_CUD
 
 @BOTH_LIBRARIES
 def test_a_library_that_crashes_takes_only_its_own_answer_down(driver: Driver, name: str, who: str) -> None:
-    found = driver.found(**{who: "crash"})  # type: ignore[arg-type]
+    found = driver.found(**{who: "crash"})
     assert (probes(found)[name].outcome, probes(found)[name].error) == (Outcome.FAILED, "SIGSEGV")
     assert {card.uuid for card in found.devices} == {H200, M2200}
 
@@ -230,7 +230,7 @@ def test_a_library_that_hangs_costs_its_time_limit_and_leaves_nothing_behind(
     driver: Driver, tmp_path: Path, name: str, who: str
 ) -> None:
     pid = tmp_path / "pid"
-    around = driver.around(FAKE_PID=str(pid), **{who: "hang"})  # type: ignore[arg-type]
+    around = driver.around(FAKE_PID=str(pid), **{who: "hang"})
     found = detect(hurried(around, 1, name))
     assert probes(found)[name].outcome is Outcome.TIMEOUT
     assert {card.uuid for card in found.devices} == {H200, M2200}

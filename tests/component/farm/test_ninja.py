@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,22 +76,38 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
-    return argparse.Namespace(
-        tree=tree,
-        pool=tree / "pool",
-        shared=tree / "no-socket",
-        name="p",
-        jobs=jobs,
-        memory=8192,
-        architectures=1,
-        parts=tree / "parts.tsv",
-        learned=tree / "learned.tsv",
-        measured=tree / "measured.tsv",
-        record=tree / "record.json",
-        only_cuda=False,
-        targets=["p"],
-    )
+def options(tree: Path, **changes: object) -> argparse.Namespace:
+    given: dict[str, object] = {
+        "tree": tree,
+        "pool": tree / "pool",
+        "shared": tree / "no-socket",
+        "name": "p",
+        "jobs": 1,
+        "memory": 8192,
+        "architectures": 1,
+        "parts": tree / "parts.tsv",
+        "learned": tree / "learned.tsv",
+        "measured": tree / "measured.tsv",
+        "record": tree / "record.json",
+        "only_cuda": False,
+        "targets": ["p"],
+    }
+    return argparse.Namespace(**given | changes)
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tree: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that builds with changed options and returns what is printed."""
+
+    def built_with(code: int = 0, **changes: object) -> str:
+        capfd.readouterr()
+        assert drive.main(options(tree, **changes)) == code
+        return capfd.readouterr().out
+
+    return built_with
 
 
 def built(text: str) -> list[str]:
@@ -108,9 +125,8 @@ def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None
     assert (tree / "libp.so").read_text() == "a.cc\nb.cc\nc.cu\nd.cu\n", "linked as before"
 
 
-def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert drive.main(options(tree)) == 0
-    said = capfd.readouterr().out
+def test_a_run_compiles_learns_and_records(tree: Path, run: Run) -> None:
+    said = run()
     assert built(said) == ["d.cu", "b.cc", "c.cu", "a.cc"]
     assert said.startswith("ortpacks: 4 units to compile, 1 at a time, about 1 min left\n")
     record = json.loads((tree / "record.json").read_text())
@@ -119,9 +135,7 @@ def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixt
     assert costs.read(tree / "learned.tsv")["d/a.cc.o"].cpu == pytest.approx(1.5), "the newest"
 
 
-def test_the_time_left_follows_the_unit_log_while_it_grows(
-    tree: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_time_left_follows_the_unit_log_while_it_grows(tree: Path, run: Run) -> None:
     """Each unit takes 600 CPU s and 1,200 s; lines that an earlier run appended are not counted."""
     hit = "echo direct_cache_hit >>ccache-stats.log\n"
     slow = hit + 'test "$1" = b.cc && sleep 3\n' + COMPILE.replace("1000 2000 1500", "0 1200000 600000")
@@ -131,28 +145,15 @@ def test_the_time_left_follows_the_unit_log_while_it_grows(
     equal = {one: Cost(cpu=600.0, architectures=1, peak=1) for one in COSTS}
     last = {"d/b.cc.o": Cost(cpu=599.0, architectures=1, peak=1)}
     costs.write(tree / "learned.tsv", equal | last)
-    drive.main(options(tree))
-    said = capfd.readouterr().out.splitlines()
+    said = run().splitlines()
     assert said[0] == "ortpacks: 4 units to compile, 1 at a time, about 40 min left"
     seen = [status.read(line) for line in said if line.startswith(status.MARK)][-1]
     assert (seen.done, seen.total, seen.share, seen.minutes, seen.cached) == (3, 4, 0.75, 20, 4)
 
 
-def test_what_was_learned_goes_before_what_was_measured(
-    tree: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_learned_goes_before_what_was_measured(tree: Path, run: Run) -> None:
     costs.write(tree / "learned.tsv", {"d/a.cc.o": Cost(cpu=500.0, architectures=1, peak=1)})
-    drive.main(options(tree))
-    assert built(capfd.readouterr().out) == ["a.cc", "d.cu", "b.cc", "c.cu"]
-
-
-def test_nothing_to_do_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    drive.main(options(tree))
-    capfd.readouterr()
-    assert drive.main(options(tree)) == 0
-    said = capfd.readouterr().out
-    assert said.startswith("ortpacks: 0 units to compile, 1 at a time\n")
-    assert built(said) == []
+    assert built(run()) == ["a.cc", "d.cu", "b.cc", "c.cu"]
 
 
 def test_a_clock_that_was_set_back_leaves_no_old_object(
@@ -177,56 +178,39 @@ def test_a_clock_that_was_set_back_leaves_no_old_object(
     assert "new" in (tree / "libp.so").read_text()
 
 
-def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(
-    tree: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(tree: Path, run: Run) -> None:
     costs.write(tree / "learned.tsv", {"d/d.cu.o": Cost(cpu=70.0, architectures=1, peak=1025)})
-    few = options(tree, jobs=2)
-    few.memory = 1024
-    assert drive.main(few) == 0
-    said = capfd.readouterr().out
+    said = run(jobs=2, memory=1024)
     assert "ortpacks: d/d.cu.o takes 1025 MiB, more than is available: it waits until no other runs\n" in said
     assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
 
 
 @pytest.mark.parametrize(("there", "left"), [(5120, 4096), (1087, 64), (500, 64)])
 def test_less_memory_than_was_asked_for_is_told(
-    tree: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, there: int, left: int
+    run: Run, monkeypatch: pytest.MonkeyPatch, there: int, left: int
 ) -> None:
     monkeypatch.setattr(drive, "available_memory", lambda: there << 20)  # of which a GiB is left free
-    much = options(tree)
-    much.memory = 8192
-    drive.main(much)
     free = f"all compilers together have {left} MiB, and not the 8192 MiB of --memory: no more is free\n"
-    assert f"ortpacks: {free}" in capfd.readouterr().out
+    assert f"ortpacks: {free}" in run()
 
 
-def test_memory_that_another_build_has_set_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    much = options(tree)
-    much.memory = 1024
-    with pool.joined(much.pool, "other", 512):
-        drive.main(much)
+def test_memory_that_another_build_has_set_is_told(tree: Path, run: Run) -> None:
+    with pool.joined(tree / "pool", "other", 512):
+        said = run(memory=1024)
     other = "have 512 MiB, and not the 1024 MiB of --memory: a build that runs already set them\n"
-    assert other in capfd.readouterr().out
+    assert other in said
 
 
 @pytest.mark.parametrize("asked", [512, 0])
-def test_memory_that_is_free_is_not_told(tree: Path, capfd: pytest.CaptureFixture[str], asked: int) -> None:
-    enough = options(tree)
-    enough.memory = asked
-    drive.main(enough)
-    assert "of --memory" not in capfd.readouterr().out
+def test_memory_that_is_free_is_not_told(run: Run, asked: int) -> None:
+    assert "of --memory" not in run(memory=asked)
 
 
-def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_units_that_fail_do_not_stop_the_others(tree: Path, run: Run) -> None:
     for name in ("d.cu", "b.cc"):
         (tree / name).write_text("broken\n")
-    assert drive.main(options(tree, jobs=2)) == 1
-    said = capfd.readouterr().out
-    assert (tree / "d/a.cc.o").exists()
-    assert (tree / "d/c.cu.o").exists()
-    assert not (tree / "libp.so").exists()
-    told = said.splitlines()[-9:]
+    told = run(1, jobs=2).splitlines()[-9:]
+    assert {made.name for made in (*tree.glob("d/*.o"), *tree.glob("*.so"))} == {"a.cc.o", "c.cu.o"}
     assert sorted(told[:8:4]) == ["FAILED d/b.cc.o", "FAILED d/d.cu.o"]
     at = told.index("FAILED d/d.cu.o")
     assert told[at + 1 : at + 4] == [
@@ -237,44 +221,36 @@ def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.Captur
     assert told[8] == "ortpacks: 2 of the units failed; all others are finished and kept for the next run"
 
 
-def test_the_next_run_does_what_failed_and_nothing_else(
-    tree: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_run_does_what_failed_and_nothing_else(tree: Path, run: Run) -> None:
     (tree / "d.cu").write_text("broken\n")
-    drive.main(options(tree))
+    run(1)
     (tree / "d.cu").write_text("d.cu\n")
-    capfd.readouterr()
-    assert drive.main(options(tree)) == 0
-    said = capfd.readouterr().out
+    said = run()
     assert said.startswith("ortpacks: 1 units to compile")
     assert built(said) == ["d.cu"]
     record = json.loads((tree / "record.json").read_text())
     assert (record["units"], record["compilations"]) == (4, 4)
+    said = run()
+    assert said.startswith("ortpacks: 0 units to compile, 1 at a time\n")
+    assert built(said) == []
 
 
 def test_the_program_is_run_as_the_build_container_does(tree: Path) -> None:
     """0 jobs are one for each core, and 0 MiB are what is free of the machine's memory."""
     flags = f"--tree . --jobs 0 --memory 0 --architectures 5 --parts parts.tsv --pool {tree}/pool"
     flags += " --shared none --name p --learned learned.tsv --measured measured.tsv --record record.json p"
-    done = subprocess.run(
-        ["python3", "-m", "builder.farm.drive", *flags.split()],
-        cwd=tree,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ["python3", "-m", "builder.farm.drive", *flags.split()]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tree, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"4 units to compile, {len(os.sched_getaffinity(0))} at a time" in done.stdout
     assert int((tree / "pool/budget").read_text()) > 1024
     assert (tree / "libp.so").exists()
 
 
-def test_units_that_are_out_of_date_claim_what_they_took_too(tree: Path) -> None:
-    given = options(tree)
-    given.architectures = 2
-    drive.main(given)
-    drive.main(given)
+def test_units_that_are_out_of_date_claim_what_they_took_too(tree: Path, run: Run) -> None:
+    for _ in range(2):
+        run(architectures=2)
     claims = (tree / "claims.tsv").read_text().splitlines()
     assert sorted(line.split("\t")[0] for line in claims) == sorted(COSTS)
     common = {output: int(number) for output, *_, number in (line.split("\t") for line in claims)}

@@ -24,9 +24,10 @@ while sum(os.times()[:2]) < 0.2:
 """Program that works for 0.2 s with 200 MiB of memory."""
 
 
-def run(
-    unit: Path, *command: str | Path, log: Path | None = None, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+Done = subprocess.CompletedProcess[str]
+
+
+def run(unit: Path, *command: str | Path, log: Path | None = None, cwd: Path | None = None) -> Done:
     env = {"PATH": "/usr/bin:/bin", **({"UNIT_LOG": str(log)} if log else {})}
     return subprocess.run([unit, *command], env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
@@ -90,10 +91,7 @@ def test_without_a_log_it_just_runs(unit: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_run_is_told(unit: Path) -> None:
     done = run(unit)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "usage: unit COMPILER ARGUMENTS | unit --spare OUTPUT\n",
-    )
+    assert (done.returncode, done.stderr.partition(":")[0]) == (2, "usage")
 
 
 def test_a_log_that_cannot_be_written_fails_no_compile(unit: Path, tmp_path: Path) -> None:

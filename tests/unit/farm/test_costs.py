@@ -20,16 +20,12 @@ def line(output: str, cpu: int, *, status: int = 0, peak: int = 900 << 10) -> Li
 
 
 @pytest.mark.parametrize(
-    ("architectures", "seconds"), [(1, 10.0), (3, 18.0), (4, 22.0), (5, 26.0), (0, 10.0)]
+    ("output", "architectures", "seconds"),
+    [(CUDA, 1, 10.0), (CUDA, 3, 18.0), (CUDA, 5, 26.0), (CUDA, 0, 10.0), (HOST, 1, 26.0), (HOST, 5, 26.0)],
 )
-def test_a_cuda_unit_costs_by_its_architectures(architectures: int, seconds: float) -> None:
+def test_a_cuda_unit_costs_by_its_architectures(output: str, architectures: int, seconds: float) -> None:
     """6 s are the host compiler's (measured), so each architecture costs 4 s."""
-    assert estimate({CUDA: cost(26.0)}, CUDA, architectures) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("architectures", [1, 3, 5])
-def test_a_host_unit_costs_the_same_for_any_set(architectures: int) -> None:
-    assert estimate({HOST: cost(7.5)}, HOST, architectures) == pytest.approx(7.5)
+    assert estimate({output: cost(26.0)}, output, architectures) == pytest.approx(seconds)
 
 
 def test_a_unit_nobody_has_compiled_costs_a_typical_one() -> None:
@@ -38,75 +34,50 @@ def test_a_unit_nobody_has_compiled_costs_a_typical_one() -> None:
     assert guessed == pytest.approx([9.26, 22.3, 4.0])
 
 
-def test_what_was_compiled_is_learned_in_seconds_and_mebibytes() -> None:
-    known = learned({}, [line(CUDA, 30_500, peak=1_887_436)], lambda _: 5)  # slightly less than 1.8 GiB
-    assert known == {CUDA: Cost(cpu=30.5, architectures=5, peak=1843)}
-
-
-def test_the_newest_compile_counts_and_a_cache_hit_does_not() -> None:
-    log = [line(CUDA, 100), line(CUDA, 26_000), line(CUDA, 20_000), line(CUDA, 50)]
-    assert learned({}, log, lambda _: 5)[CUDA].cpu == pytest.approx(20.0)
-    assert learned({CUDA: cost(26.0)}, [line(CUDA, 50)], lambda _: 5) == {CUDA: cost(26.0)}
-
-
-def test_the_newest_counts_across_sets() -> None:
-    """26 s for five architectures are 10 s for one: 9 s is a cheaper compile, 1 s is a cache hit."""
-    known = learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], lambda _: 1)
-    assert known[CUDA] == cost(9.0, architectures=1)
-    assert learned({CUDA: cost(26.0)}, [line(CUDA, 1_000)], lambda _: 1) == {CUDA: cost(26.0)}
-
-
-@pytest.mark.parametrize(("seconds", "learns"), [(7.7, False), (7.9, True)])
-def test_below_three_tenths_it_was_the_cache(seconds: float, learns: bool) -> None:
-    """0.3 of 26 s are 7.8 s."""
-    known = learned({CUDA: cost(26.0)}, [line(CUDA, int(seconds * 1000))], lambda _: 5)
-    assert known[CUDA].cpu == pytest.approx(seconds if learns else 26.0)
-
-
-def test_the_highest_peak_stays() -> None:
-    known = learned({HOST: cost(5.0, peak=1200)}, [line(HOST, 6_000, peak=800 << 10)], lambda _: 5)
-    assert known[HOST] == cost(6.0, peak=1200)
-
-
-def test_nothing_is_learned_from_what_failed() -> None:
-    assert learned({}, [line(CUDA, 26_000, status=139)], lambda _: 5) == {}
+@pytest.mark.parametrize(
+    ("log", "architectures", "known"),
+    [
+        ([line(CUDA, 30_500, peak=1_887_436)], 5, cost(30.5, peak=1843)),  # slightly less than 1.8 GiB
+        ([line(CUDA, 100), line(CUDA, 26_000), line(CUDA, 20_000), line(CUDA, 50)], 5, cost(20.0)),
+        ([line(CUDA, 20_000, peak=800 << 10)], 5, cost(20.0)),
+        ([line(CUDA, 20_000, status=139)], 5, cost(26.0)),
+        ([line(CUDA, 7_700)], 5, cost(26.0)),
+        ([line(CUDA, 7_900)], 5, cost(7.9)),
+        ([line(CUDA, 9_000)], 1, cost(9.0, architectures=1)),
+        ([line(CUDA, 1_000)], 1, cost(26.0)),
+    ],
+)
+def test_the_newest_compile_counts_and_the_highest_peak(
+    log: list[Line], architectures: int, known: Cost
+) -> None:
+    """Below 0.3 of 26 s, which are 7.8 s, it was the cache; of one architecture, 0.3 of 10 s."""
+    assert learned({CUDA: cost(26.0)}, log, lambda _: architectures) == {CUDA: known}
 
 
 def test_what_is_learned_leaves_the_table_it_began_with() -> None:
     before = {CUDA: cost(1.0)}
-    learned(before, [line(CUDA, 26_000)], lambda _: 5)
+    assert learned(before, [line(CUDA, 26_000)], lambda _: 5) == {CUDA: cost(26.0)}
     assert before == {CUDA: cost(1.0)}
 
 
-def log_of(folder: Path, data: bytes) -> list[str]:
-    file = folder / "units.log"
-    file.write_bytes(data)
-    return [found.output for found in read_log(file)]
-
-
-def test_a_log_is_read_line_by_line(tmp_path: Path) -> None:
-    (tmp_path / "units.log").write_text(f"1000 4500 3200 123456 0 {CUDA}\n")
-    assert list(read_log(tmp_path / "units.log")) == [
-        Line(start=1000, end=4500, cpu=3200, peak=123456, status=0, output=CUDA)
-    ]
+GOOD = Line(start=1000, end=4500, cpu=3200, peak=123456, status=0, output=CUDA)
 
 
 @pytest.mark.parametrize(
-    "cut", [b"", b"1", b"1 2 3", b"1 2 3 4 0", b"1 2 3 4 0 ", b"1 2 3 4 0 CMakeFiles/cu"]
+    "bad",
+    [
+        *(b"", b"1", b"1 2 3", b"1 2 3 4 0", b"1 2 3 4 0 ", b"1 2 3 4 0 CMakeFiles/cu"),
+        b"1 2 3 4 0 CMakeFi1 2 3 4 0 b.o\n",  # what was written behind a cut-off line goes with it
+        *(b"\xff\xfe\n", b"\0" * 40 + b"\n", b"-1 2 3 4 0 a.o\n", "¹ 2 3 4 0 a.o\n".encode()),
+    ],
 )
-def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path, cut: bytes) -> None:
-    assert log_of(tmp_path, b"1 2 3 4 0 a.o\n" + cut) == ["a.o"]
-
-
-def test_what_was_written_behind_a_cut_off_line_is_left_out_with_it(tmp_path: Path) -> None:
-    assert log_of(tmp_path, b"1 2 3 4 0 CMakeFi1 2 3 4 0 b.o\n1 2 3 4 0 c.o\n") == ["c.o"]
-
-
-@pytest.mark.parametrize(
-    "bad", [b"\xff\xfe\n", b"\0" * 40 + b"\n", b"-1 2 3 4 0 a.o\n", "¹ 2 3 4 0 a.o\n".encode()]
-)
-def test_a_garbled_line_is_passed_over(tmp_path: Path, bad: bytes) -> None:
-    assert log_of(tmp_path, bad + b"1 2 3 4 0 a.o\n") == ["a.o"]
+def test_a_line_that_a_kill_or_an_accident_left_is_passed_over(tmp_path: Path, bad: bytes) -> None:
+    file = tmp_path / "units.log"
+    file.write_bytes(f"1000 4500 3200 123456 0 {CUDA}\n".encode() + bad)
+    assert [*read_log(file)] == [GOOD]
+    file.write_bytes(bad + b"\n1 2 3 4 0 c.o\n")
+    *_, last = read_log(file)
+    assert last.output == "c.o"
 
 
 def test_no_log_and_no_table_is_nothing_known(tmp_path: Path) -> None:

@@ -50,12 +50,7 @@ COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}
 GIB = 1 << 30
 
 
-def progress(
-    costs: dict[str, float],
-    *ran: Line,
-    jobs: int = 1,
-    others: int = 0,
-) -> Progress:
+def progress(costs: dict[str, float], *ran: Line, jobs: int = 1, others: int = 0) -> Progress:
     """Return a run's start; ``ran`` has the unit log's lines at the time when the next unit ends."""
     return Progress(
         costs=costs,
@@ -79,30 +74,10 @@ def lines(text: str) -> Iterator[str]:
 
 
 def failed(text: str) -> list[FailedUnit]:
-    """Return the units that fail in Ninja's output."""
+    """Return the units that fail in Ninja's output, of which each line goes on as it came."""
     failures: list[FailedUnit] = []
-    list(follow(lines(text), progress(COSTS), failures))
+    assert list(follow(lines(text), progress(COSTS), failures)) == text.splitlines()
     return failures
-
-
-def test_every_line_goes_on_as_it_came() -> None:
-    seen = list(follow(lines(TRANSCRIPT), progress(COSTS), []))
-    assert seen == TRANSCRIPT.splitlines()
-
-
-def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
-    assert [(one.output, one.command, list(one.lines)) for one in failed(TRANSCRIPT)] == [
-        (
-            "d/b.cc.o",
-            "g++ -c b.cc -o d/b.cc.o",
-            ["b.cc:1:6: error: expected initializer at end of input", "    1 | int b", "      |      ^"],
-        ),
-        (
-            "d/c.cu.o",
-            "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
-            ["compiling", 'c.cu(3): error: expected a ";"'],
-        ),
-    ]
 
 
 def test_of_a_long_output_the_last_lines_are_kept() -> None:
@@ -114,16 +89,44 @@ def test_of_a_long_output_the_last_lines_are_kept() -> None:
 def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     failures = failed(TRANSCRIPT)
     capsys.readouterr()
+    report_failures([])
+    assert capsys.readouterr().out == "", "Ninja's own message is in the log"
     report_failures(failures)
-    told = capsys.readouterr().out.splitlines()
-    assert told[5:] == [
+    assert capsys.readouterr().out.splitlines() == [
+        "FAILED d/b.cc.o",
+        "g++ -c b.cc -o d/b.cc.o",
+        "b.cc:1:6: error: expected initializer at end of input",
+        "    1 | int b",
+        "      |      ^",
         "FAILED d/c.cu.o",
         "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
         "compiling",
         'c.cu(3): error: expected a ";"',
         "ortpacks: 2 of the units failed; all others are finished and kept for the next run",
     ]
-    assert told[:2] == ["FAILED d/b.cc.o", "g++ -c b.cc -o d/b.cc.o"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "said", "seen"),
+    [
+        (COSTS, "", (0, 4, 0.0)),
+        (COSTS, "[1/4] Building CUDA object d/c.cu.o\n", (1, 4, 0.6)),
+        (COSTS, TRANSCRIPT, (4, 4, 1.0)),
+        (COSTS, "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library p.so\n[1/x]\n", (0, 4, 0.0)),
+        ({"a.o": 10.0}, "[1/2] Building C object a.o\n[2/2] Building C object stale.o\n", (2, 2, 1.0)),
+        ({}, "", (0, 0, 0.0)),
+    ],
+    ids=["begin", "one", "all", "no unit", "out of date", "nothing to compile"],
+)
+def test_progress_is_the_units_and_the_share_of_their_cost(
+    costs: dict[str, float], said: str, seen: tuple[int, int, float]
+) -> None:
+    """a and b are a tenth each, c is six tenths, e two."""
+    run = progress(costs)
+    list(follow(lines(said), run, []))
+    status = run.status()
+    assert (status.done, status.total, status.share) == seen
+    assert (status.left == "") == (not costs)
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 15), (2, 12), (3, 7), (9, 1), (20, 1)])
@@ -138,30 +141,6 @@ def test_several_failures_share_the_lines_that_an_error_shows(
     assert len(told) == count * (each + 2) + 1
     assert len(told) <= 30 or count > 9
     assert [line for line in told if line.startswith("end")] == [f"end {name}" for name in names]
-
-
-def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ninja's own message (``ninja: error: loading 'build.ninja'``) is in the log."""
-    report_failures([])
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_is_the_units_and_the_share_of_their_cost() -> None:
-    """a and b are a tenth each, c is six tenths, e two."""
-    run = progress(COSTS)
-    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
-    run.finished("d/c.cu.o")
-    assert (run.status().done, run.status().total, run.status().share) == (1, 4, 0.6)
-    run = progress(COSTS)
-    list(follow(lines(TRANSCRIPT), run, []))
-    assert (run.status().done, run.status().total, run.status().share) == (4, 4, 1.0)
-
-
-def test_units_that_ninja_finds_out_of_date_are_counted_when_they_come() -> None:
-    run = progress({"a.o": 10.0})
-    for output in ("a.o", "old.o"):
-        run.finished(output)
-    assert (run.status().done, run.status().total, run.status().share) == (2, 2, 1.0)
 
 
 def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
@@ -223,17 +202,6 @@ def test_a_time_is_read_while_a_unit_is_finished() -> None:
         for output in many:
             run._unfinished.pop(output)
         assert len(read_later.result()) == 20
-
-
-def test_nothing_to_compile_takes_no_time() -> None:
-    assert (progress({}).status().left, progress({}).status().share) == ("", 0.0)
-
-
-def test_what_is_no_unit_costs_nothing() -> None:
-    run = progress(COSTS)
-    said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
-    list(follow(lines(said), run, []))
-    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
 
 
 def test_a_status_is_one_line_and_is_read_back() -> None:

@@ -39,12 +39,6 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_the_first_time_nothing_is_touched(tree: Tree) -> None:
-    tree.lay("a.cc", "a")
-    tree.freshen()
-    assert tree.time("a.cc") == PAST
-
-
 @pytest.mark.parametrize("when", [LATER, PAST - 1])
 def test_the_same_bytes_keep_their_time_however_they_were_laid_out(tree: Tree, when: int) -> None:
     tree.lay("sub/a.cc", "a")

@@ -199,7 +199,7 @@ def test_a_segment_of_speech_comes_before_the_audio_has_ended(running: Running) 
 
 
 def test_silence_is_no_speech(running: Running) -> None:
-    assert running.send("/vad", wav(frames=bytes(2 * RATE))) == b""
+    assert running.fetch("/vad", wav(frames=bytes(2 * RATE))) == b""
 
 
 def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:

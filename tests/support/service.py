@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -87,20 +91,41 @@ class Running:
     process: subprocess.Popen[str]
     port: int
 
+    def fetch(self, path: str, body: bytes | None = None) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", body, timeout=30) as answer:
+            return bytes(answer.read())
+
     def get(self, path: str) -> dict[str, Any]:
         return dict(json.loads(self.fetch(path)))
 
-    def fetch(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-            return bytes(answer.read())
-
     def post(self, path: str, body: object) -> dict[str, Any]:
-        return dict(json.loads(self.send(path, json.dumps(body).encode())))
+        return dict(json.loads(self.fetch(path, json.dumps(body).encode())))
 
-    def send(self, path: str, body: bytes) -> bytes:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return bytes(answer.read())
+    def line(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def log(self, code: int | None = None) -> str:
+        """Ask the process to end, with ``code`` if that is known; return what it wrote."""
+        self.process.terminate()
+        assert code in (None, self.process.wait(10))
+        return str(self.process.stderr and self.process.stderr.read())
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log().splitlines()]
+
+    @contextmanager
+    def asked(self, path: str, body: object) -> Iterator[None]:
+        """Send a request that is computed for long, whose answer may not come."""
+
+        def ask() -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self.post(path, body)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.5)
+        yield
+        asking.join()
 
 
 def resident(process: int) -> float:

@@ -63,6 +63,7 @@ def opened(models: Path, data: Path, *flags: str) -> Iterator[TestClient]:
 
 
 Start = Callable[..., TestClient]
+Told = Callable[[object], None]
 
 
 @pytest.fixture

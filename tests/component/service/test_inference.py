@@ -6,6 +6,7 @@ import gc
 import json
 import struct
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -15,7 +16,7 @@ from ortpacks_runtime import Session
 from ortpacks_service.options import DETECTOR, EMBEDDER
 from starlette.testclient import TestClient
 
-from tests.component.service.conftest import Start
+from tests.component.service.conftest import Start, Told
 from tests.support.factories.onnx_models import write_model
 from tests.support.service import write_same
 
@@ -27,7 +28,7 @@ RECURRENT = """recurrent (float[s, b, 1] rows) => (float[s, 1, b, 1] found)
         >
     }"""
 
-ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
+ROW: dict[str, object] = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
 TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
 
 
@@ -37,10 +38,15 @@ TEXT_AND_HALF = [
 ]
 
 
+def described(name: str, datatype: str, shape: list[int], data: bytes) -> dict[str, object]:
+    """Return the description of an input in binary data."""
+    sized = {"binary_data_size": len(data)}
+    return {"name": name, "shape": shape, "datatype": datatype, "parameters": sized}
+
+
 def rows(data: bytes) -> dict[str, object]:
     """Return the description of an input ``x`` with rows of four floats in binary data."""
-    sized = {"binary_data_size": len(data)}
-    return {"name": "x", "shape": [len(data) // 16, 4], "datatype": "FP32", "parameters": sized}
+    return described("x", "FP32", [len(data) // 16, 4], data)
 
 
 def binary(head: dict[str, object], *blocks: bytes) -> tuple[bytes, dict[str, str]]:
@@ -67,13 +73,13 @@ def test_absent_may_be_null(service: TestClient) -> None:
     assert service.post(TIMES, json=head).json()["outputs"][0]["data"] == [6, 8]
 
 
-def test_an_output_that_is_no_tensor_is_left_out_and_told(service: TestClient) -> None:
+def test_an_output_that_is_no_tensor_is_left_out_and_told(service: TestClient, told: Told) -> None:
     path, row = "/v2/models/both/infer", {**ROW, "shape": [4]}
     outputs = service.post(path, json={"inputs": [row]}).json()["outputs"]
     assert [one["name"] for one in outputs] == ["y"]
     refused = service.post(path, json={"inputs": [row], "outputs": [{"name": "listed"}]})
     assert refused.status_code == 400
-    assert "listed is a seq(tensor(float)), which the protocol cannot carry" in refused.json()["error"]
+    told(refused.json()["error"])
 
 
 def test_json_in_json_out(service: TestClient) -> None:
@@ -94,154 +100,104 @@ def test_binary_in_binary_out(service: TestClient) -> None:
     answer = service.post(TIMES, content=body, headers=headers)
     assert answer.headers["content-type"] == "application/octet-stream"
     size = int(answer.headers["inference-header-content-length"])
-    described = json.loads(answer.content[:size])["outputs"][0]
-    assert described == {
-        "name": "y",
-        "datatype": "FP32",
-        "shape": [2, 2],
-        "parameters": {"binary_data_size": 16},
-    }
+    assert json.loads(answer.content[:size])["outputs"][0] == described("y", "FP32", [2, 2], bytes(16))
     assert np.frombuffer(answer.content[size:], "<f4").tolist() == [6, 8, 2, 3]
 
 
 def test_texts_and_halves_go_through(service: TestClient) -> None:
     texts = b"".join(struct.pack("<I", len(text)) + text for text in ("å".encode(), b""))
     halves = np.array([0.5, -2], "<f2").tobytes()
-    head: dict[str, object] = {
-        "inputs": [
-            {
-                "name": "text",
-                "shape": [2],
-                "datatype": "BYTES",
-                "parameters": {"binary_data_size": len(texts)},
-            },
-            {"name": "half", "shape": [2], "datatype": "FP16", "parameters": {"binary_data_size": 4}},
-        ],
-        "parameters": {"binary_data_output": True},
-    }
+    inputs = [described("text", "BYTES", [2], texts), described("half", "FP16", [2], halves)]
+    head: dict[str, object] = {"inputs": inputs, "parameters": {"binary_data_output": True}}
     body, headers = binary(head, texts, halves)
     answer = service.post(SAME, content=body, headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.content.endswith(texts + halves)
 
 
-def test_texts_in_json(service: TestClient) -> None:
+def test_texts_in_json_and_halves_have_none(service: TestClient, told: Told) -> None:
+    refused = service.post(SAME, json={"inputs": TEXT_AND_HALF})
+    assert refused.status_code == 400
+    told(refused.json()["error"])
     answer = service.post(SAME, json={"inputs": TEXT_AND_HALF, "outputs": [{"name": "text_out"}]}).json()
     assert answer["outputs"] == [{"name": "text_out", "datatype": "BYTES", "shape": [1], "data": ["å"]}]
 
 
-SHAPE = "x: shape: a list of at most 32 whole numbers below 2147483648 is wanted"
+WRONG: list[dict[str, Any]] = [
+    *({"shape": shape} for shape in ([1, -4], "4", [1, 5], [4], [2**30] * 30, [1] * 33)),
+    *({"shape": shape} for shape in ([2**40, 2**40], [2**62] * 100_000, [0, 2**63])),
+    *({"datatype": datatype} for datatype in (None, "BOOL", "FLOAT", "INT64")),
+    *({"data": [1, 0, value, 1]} for value in (None, True, "1")),
+    *({"data": data} for data in (["a"] * 4, [[1], [1, 2]], None)),
+    {"datatype": "INT64", "data": [1, 0, 1.9, 1]},
+    {"datatype": "UINT8", "data": [1, 0, 300, 1]},
+    {"datatype": "FP16", "data": [1, 0, 1e9, 1]},
+    *({"parameters": wrong} for wrong in (1, {"binary_data_size": -1}, {"binary_data_size": 16})),
+    *({"name": "z"}, {"datatype": []}),
+]
+"""What replaces values of ``ROW``."""
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    "body",
     [
-        ([], "inputs: a list of tensors is wanted"),
-        ({"inputs": {}}, "inputs: a list of tensors is wanted"),
-        ({"inputs": [1]}, "inputs[0]: an object with name, shape and datatype is wanted"),
-        ({"inputs": [{**ROW, "shape": [1, -4]}]}, SHAPE),
-        ({"inputs": [{**ROW, "shape": "4"}]}, SHAPE),
-        ({"inputs": [{**ROW, "shape": [1, 5]}]}, "x: shape [1, 5] has 5 items, data 4"),
-        ({"inputs": [{**ROW, "shape": [2**40, 2**40]}]}, SHAPE),
-        ({"inputs": [{**ROW, "shape": [2**30] * 30}]}, "items, data 4"),
-        ({"inputs": [{**ROW, "shape": [2**62] * 100_000}]}, SHAPE),
-        ({"inputs": [{**ROW, "shape": [0, 2**63]}]}, SHAPE),
-        ({"inputs": [{**ROW, "shape": [1] * 33}]}, SHAPE),
-        ({"inputs": [{**ROW, "datatype": []}]}, "x: datatype: one of BOOL"),
-        ({"inputs": [ROW, ROW]}, "x is there twice"),
-        ({"inputs": [ROW], "outputs": [{"name": "y"}, {"name": "y"}]}, "outputs: a name is there twice"),
-        ({"inputs": [{**ROW, "data": [1, 0, None, 1]}]}, "x: data is not FP32"),
-        ({"inputs": [{**ROW, "data": [1, 0, True, 1]}]}, "x: data is not FP32"),
-        ({"inputs": [{**ROW, "data": [1, 0, "1", 1]}]}, "x: data is not FP32"),
-        ({"inputs": [{**ROW, "datatype": "INT64", "data": [1, 0, 1.9, 1]}]}, "x: data is not INT64"),
-        ({"inputs": [{**ROW, "datatype": "UINT8", "data": [1, 0, 300, 1]}]}, "does not fit into UINT8"),
-        ({"inputs": [{**ROW, "datatype": "FP16", "data": [1, 0, 1e9, 1]}]}, "does not fit into FP16"),
-        ({"inputs": [{**ROW, "datatype": "BOOL"}]}, "x: data is not BOOL"),
-        ({"inputs": [ROW], "parameters": {"binary_data_output": "no"}}, "binary_data_output: true or false"),
-        ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "x: datatype: one of BOOL"),
-        ({"inputs": [{**ROW, "data": ["a"] * 4}]}, "x: data is not FP32"),
-        ({"inputs": [{**ROW, "data": [[1], [1, 2]]}]}, "x: data"),
-        ({"inputs": [{**ROW, "data": None}]}, "x: "),
-        ({"inputs": [{**ROW, "parameters": 1}]}, "parameters: an object is wanted"),
-        ({"inputs": [{**ROW, "parameters": {"binary_data_size": -1}}]}, "binary_data_size: a whole number"),
-        ({"inputs": [{**ROW, "parameters": {"binary_data_size": 16}}]}, "binary_data_size is 16, 0 bytes"),
-        ({"inputs": [{**ROW, "name": "z"}]}, "times takes the inputs x; found z"),
-        ({"inputs": []}, "times takes the inputs x; found none"),
-        ({"inputs": [{**ROW, "shape": [4]}]}, "Invalid rank"),
-        ({"inputs": [{**ROW, "datatype": "INT64"}]}, "tensor(int64)"),
-        ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "times has no output 'z'. It has y."),
-        ({"inputs": [ROW], "outputs": ["y"]}, "outputs: a list of objects with a name is wanted"),
+        *([], {"inputs": {}}, {"inputs": [1]}, {"inputs": []}, {"inputs": [ROW, ROW]}),
+        {"inputs": [ROW], "outputs": [{"name": "y"}, {"name": "y"}]},
+        {"inputs": [ROW], "outputs": [{"name": "z"}]},
+        {"inputs": [ROW], "outputs": ["y"]},
+        {"inputs": [ROW], "parameters": {"binary_data_output": "no"}},
+        *({"inputs": [ROW | changes]} for changes in WRONG),
     ],
 )
-def test_a_wrong_request_is_told(service: TestClient, body: object, says: str) -> None:
+def test_a_wrong_request_is_told(service: TestClient, told: Told, body: object) -> None:
     answer = service.post(TIMES, json=body)
     assert answer.status_code == 400
-    assert says in answer.json()["error"]
+    told(answer.json()["error"])
 
 
 @pytest.mark.parametrize(
-    ("length", "blocks", "says"),
-    [
-        ("999999", b"", "is no length within"),
-        ("-1", b"", "is no length within"),
-        ("9" * 5000, b"", "is no length within"),
-        (None, bytes(15), "binary_data_size is 16, 15 bytes are left"),
-        (None, bytes(17), "1 bytes follow the last tensor"),
-    ],
+    ("length", "blocks"),
+    [("999999", b""), ("-1", b""), ("9" * 5000, b""), (None, bytes(15)), (None, bytes(17))],
+    ids=["more than there is", "negative", "digits", "less data", "more data"],
 )
 def test_binary_data_that_does_not_add_up_is_told(
-    service: TestClient, length: str | None, blocks: bytes, says: str
+    service: TestClient, told: Told, length: str | None, blocks: bytes
 ) -> None:
     body, headers = binary({"inputs": [rows(bytes(16))]}, blocks)
     if length:
         headers["Inference-Header-Content-Length"] = length
     answer = service.post(TIMES, content=body, headers=headers)
     assert answer.status_code == 400
-    assert says in answer.json()["error"]
+    told(answer.json()["error"])
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (struct.pack("<I", 9) + b"short", "a text is longer than the data that is left"),
-        (b"\x01", "a text is longer than the data that is left"),
-        (struct.pack("<I", 1) + b"\xff", "a text is not UTF-8"),
-    ],
+    "data",
+    [struct.pack("<I", 9) + b"short", b"\x01", struct.pack("<I", 1) + b"\xff"],
+    ids=["short", "no size", "not UTF-8"],
 )
-def test_damaged_texts_are_told(service: TestClient, data: bytes, says: str) -> None:
-    tensor = {
-        "name": "text",
-        "shape": [1],
-        "datatype": "BYTES",
-        "parameters": {"binary_data_size": len(data)},
-    }
-    body, headers = binary({"inputs": [tensor]}, data)
+def test_damaged_texts_are_told(service: TestClient, told: Told, data: bytes) -> None:
+    body, headers = binary({"inputs": [described("text", "BYTES", [1], data)]}, data)
     answer = service.post(SAME, content=body, headers=headers)
-    assert (answer.status_code, says in answer.json()["error"]) == (400, True)
+    assert answer.status_code == 400
+    told(answer.json()["error"])
 
 
 @pytest.mark.parametrize(
-    ("said", "sent", "status", "says"),
-    [
-        (70_000, 70_000, 413, "the body has more than 65536 texts. Allow more with --body-mib."),
-        (1, 70_000, 400, "text: shape [1] has 1 items, data 2"),
-        (60_000, 60_000, 503, "bodies of 2 MiB are in memory already. Try again in a second."),
-        (25_000, 25_000, 400, "same takes the inputs text, half; found text"),
-    ],
+    ("said", "sent", "status"),
+    [(70_000, 70_000, 413), (1, 70_000, 400), (60_000, 60_000, 503), (25_000, 25_000, 400)],
 )
 def test_texts_of_binary_data_take_more_memory_than_their_bytes_and_count_as_such(
-    start: Start, models: Path, said: int, sent: int, status: int, says: str
+    start: Start, models: Path, told: Told, said: int, sent: int, status: int
 ) -> None:
     """Two bodies of 32 MiB with texts of two letters took 4.1 GB of memory."""
     write_same(models / "same")
     data = struct.pack("<I", 0) * sent
-    sized = {"binary_data_size": len(data)}
-    tensor = {"name": "text", "shape": [said], "datatype": "BYTES", "parameters": sized}
-    body, headers = binary({"inputs": [tensor]}, data)
+    body, headers = binary({"inputs": [described("text", "BYTES", [said], data)]}, data)
     service = start("--body-mib", "1")
-    for _ in range(4):  # what counted is gone
-        answer = service.post(SAME, content=body, headers=headers)
-        assert (answer.status_code, answer.json()["error"]) == (status, says)
+    answers = [service.post(SAME, content=body, headers=headers) for _ in range(4)]  # what counted is gone
+    assert [answer.status_code for answer in answers] == [status] * 4
+    told(answers[-1].json()["error"])
 
 
 def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> None:
@@ -250,17 +206,11 @@ def test_the_memory_of_a_refused_body_is_free_again_at_once(start: Start) -> Non
     body, headers = binary({"inputs": [rows(data)]}, data)
     gc.disable()
     try:
-        answers = [
-            service.post(f"/v2/models/{EMBEDDER}/infer", content=body, headers=headers) for _ in range(4)
-        ]
+        path = f"/v2/models/{EMBEDDER}/infer"
+        answers = [service.post(path, content=body, headers=headers) for _ in range(4)]
     finally:
         gc.enable()
     assert [answer.status_code for answer in answers] == [400] * 4, answers[-1].text
-
-
-def test_halves_have_no_json(service: TestClient) -> None:
-    answer = service.post(SAME, json={"inputs": TEXT_AND_HALF})
-    assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(("count", "code"), [(1 << 20, 200), ((1 << 20) + 1, 400)])
@@ -286,15 +236,11 @@ def test_numbers_that_json_lacks_come_as_binary_data_alone(service: TestClient, 
     assert np.frombuffer(answer.content[-8:], "<f4") == pytest.approx([np.nan, number], nan_ok=True)
 
 
-def test_models_and_versions_that_are_not_there_are_told(service: TestClient) -> None:
-    lost = service.get("/v2/models/nope")
-    assert (lost.status_code, lost.json()["error"]) == (
-        404,
-        "no model 'nope' in the folder of models. There: all-MiniLM-L6-v2, both, same, times.",
-    )
-    assert service.get("/v2/models/nope/ready").status_code == 404
-    other = service.get("/v2/models/times/versions/2")
-    assert (other.status_code, other.json()["error"]) == (404, "version: each model has one, 1")
+@pytest.mark.parametrize("lost", ["nope", "nope/ready", "times/versions/2"])
+def test_models_and_versions_that_are_not_there_are_told(service: TestClient, told: Told, lost: str) -> None:
+    answer = service.get(f"/v2/models/{lost}")
+    assert answer.status_code == 404
+    told(answer.text)
 
 
 def test_a_kernel_s_refusal_is_told_by_onnx_runtime_1_21_0_as_by_1_31_1(
@@ -324,7 +270,7 @@ def test_a_device_that_fails_is_no_fault_of_the_request(
 
 
 def test_an_input_with_which_an_lstm_ends_the_process_is_refused(
-    start: Start, models: Path, pyz: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, models: Path, pyz: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     """ONNX Runtime 1.21.0 and 1.31.1 abort in an LSTM or GRU for no rows, in Silero's within a branch."""
     monkeypatch.setenv("ORTPACKS_CLIENT", str(pyz))
@@ -332,16 +278,14 @@ def test_an_input_with_which_an_lstm_ends_the_process_is_refused(
     inputs = [{"name": "rows", "shape": [2, 0, 1], "datatype": "FP32", "data": []}]
     service = start()
     answer = service.post("/v2/models/recurrent/infer", json={"inputs": inputs})
-    assert (answer.status_code, answer.json()["error"]) == (
-        400,
-        "rows: no item, with which ONNX Runtime's LSTM and GRU end the process. Give at least one.",
-    )
+    assert answer.status_code == 400
+    told(answer.json()["error"])
     inputs[0] |= {"shape": [2, 1, 1], "data": [1, 2]}
     assert service.post("/v2/models/recurrent/infer", json={"inputs": inputs}).status_code == 200
 
 
 def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
-    start: Start, models: Path
+    start: Start, models: Path, told: Told
 ) -> None:
     """ONNX Runtime 1.21.0 and 1.31.1 abort in Silero's LSTM for no rows."""
     write_model(
@@ -356,7 +300,5 @@ def test_an_input_with_which_the_speech_detector_ends_the_process_is_refused(
         {"name": "sr", "shape": [], "datatype": "INT64", "data": [16000]},
     ]
     answer = start().post(f"/v2/models/{DETECTOR}/infer", json={"inputs": inputs})
-    assert (answer.status_code, answer.json()["error"]) == (
-        400,
-        "silero_vad takes no input without an item; input, state has none",
-    )
+    assert answer.status_code == 400
+    told(answer.json()["error"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import os
 import shutil
@@ -23,7 +24,7 @@ from ortpacks_service.store import Store
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from tests.component.service.conftest import Start
+from tests.component.service.conftest import Start, Told
 from tests.support.service import write_slow
 
 
@@ -32,10 +33,8 @@ def test_it_answers_and_tells_that_its_models_are_open(start: Start) -> None:
     assert service.get("/ping").json() == {"status": "pong"}
     assert service.get("/healthz").status_code == 200
     ready = service.get("/readyz")
-    assert (ready.status_code, ready.json()) == (
-        200,
-        {"ready": True, "models": {EMBEDDER: {"state": "ready"}}},
-    )
+    assert ready.status_code == 200
+    assert ready.json() == {"ready": True, "models": {EMBEDDER: {"state": "ready"}}}
 
 
 def test_a_text_becomes_the_mean_of_its_tokens_with_length_1(service: TestClient) -> None:
@@ -45,47 +44,58 @@ def test_a_text_becomes_the_mean_of_its_tokens_with_length_1(service: TestClient
     found = np.array(answer.json()["embeddings"])
     wanted = np.array([[1, 0], [3, 1], [0, 1], [6, 3]]) / [[1], [10**0.5], [1], [45**0.5]]
     assert found == pytest.approx(wanted, abs=1e-6)
-    assert {key: answer.json()[key] for key in ("dimensions", "model", "provider")} == {
-        "dimensions": 2,
-        "model": EMBEDDER,
-        "provider": "cpu",
-    }
+    assert {"dimensions": 2, "model": EMBEDDER, "provider": "cpu"}.items() <= answer.json().items()
+
+
+INFER = f"/v2/models/{EMBEDDER}/infer"
+DEEP = b"[" * 1000 + b"]" * 1000
+"""Lists within each other: orjson reads up to 1024, and ``str`` fails for this many."""
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("path", "body", "code"),
     [
-        (b"{", "the body is no JSON"),
-        (b"[]", "a JSON object is wanted"),
-        (b"{}", "texts: a text or a list of texts is wanted"),
-        (b'{"inputs": ["east"]}', "texts: a text or a list of texts is wanted; found 'inputs'"),
-        (b'{"texts": []}', "texts: a text or a list of texts is wanted"),
-        (b'{"texts": [1]}', "texts: a text or a list of texts is wanted"),
-        (b'{"texts": {"a": "b"}}', "texts: a text or a list of texts is wanted"),
-        (b'{"texts": ["east", " "]}', "texts[1] is empty"),
-        (b'{"texts": ["\xff"]}', "the body is no JSON"),
+        *(("/embed", body, 400) for body in (b"{", b"[]", b"{}", b'{"texts": ["\xff"]}')),
+        ("/embed", {"inputs": ["east"]}, 400),
+        *(("/embed", {"texts": texts}, 400) for texts in ([], [1], {"a": "b"}, ["east", " "])),
+        ("/search", {"text": ["east", "north"]}, 400),
+        *(("/search", {"text": "east", "k": k}, 400) for k in (0, True, "DEEP")),
+        ("/search", {"k": 1}, 400),
+        *(("/v1/embeddings", {"input": "east", "model": model}, 404) for model in ("text-3-small", "DEEP")),
+        ("/v1/embeddings", {"input": "east", "encoding_format": "hex"}, 400),
+        ("/v1/embeddings", {"input": "east", "dimensions": 1}, 400),
+        ("/v1/embeddings", {"input": [[1, 2]]}, 400),
+        (
+            INFER,
+            {
+                "inputs": [
+                    {"name": "x", "shape": [], "datatype": "INT8", "parameters": {"binary_data_size": "DEEP"}}
+                ]
+            },
+            400,
+        ),
+        ("/embed", b"packed", 415),
+        (INFER, b"packed", 415),
     ],
 )
-def test_a_wrong_body_is_told(service: TestClient, body: bytes, says: str) -> None:
-    answer = service.post("/embed", content=body)
-    assert answer.status_code == 400
-    assert says in answer.json()["error"]["message"]
+def test_a_wrong_body_is_told(service: TestClient, told: Told, path: str, body: object, code: int) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode().replace(b'"DEEP"', DEEP)
+    headers = {"Content-Encoding": "gzip"} if code == 415 else {}
+    answer = service.post(path, content=content, headers=headers)
+    assert answer.status_code == code
+    told(f"{path} {answer.text}")
 
 
-def test_limits_of_texts_and_bodies_are_told(start: Start) -> None:
+def test_limits_of_texts_and_bodies_are_told(start: Start, told: Told) -> None:
     service = start("--texts", "2", "--body-mib", "1")
-    many = service.post("/embed", json={"texts": ["east"] * 3})
-    assert (many.status_code, many.json()["error"]["message"]) == (
-        413,
-        "texts: 3 texts; at most 2 are taken at once (--texts)",
-    )
-    large = service.post("/embed", json={"texts": "east " * (1 << 20)})
-    assert large.status_code == 413
-    assert "larger than 1 MiB" in large.json()["error"]["message"]
+    for texts in (["east"] * 3, "east " * (1 << 20)):
+        answer = service.post("/embed", json={"texts": texts})
+        assert answer.status_code == 413
+        told(answer.text)
 
 
 @pytest.mark.parametrize("value", [b"1.5", b'"a"', b"[1]", b"{}", b"null"])
-@pytest.mark.parametrize("path", ["/embed", f"/v2/models/{EMBEDDER}/infer"])
+@pytest.mark.parametrize("path", ["/embed", INFER])
 def test_values_of_json_take_more_memory_than_their_text_and_count_as_such(
     start: Start, path: str, value: bytes
 ) -> None:
@@ -137,6 +147,7 @@ def test_texts_fill_the_memory_for_bodies_while_they_wait(
 def test_what_is_not_there_is_told_as_json(service: TestClient) -> None:
     lost = service.get("/embed/all")
     assert (lost.status_code, lost.json()["error"]["message"]) == (404, "GET /embed/all: Not Found")
+    assert service.get("/").headers["content-type"].startswith("text/html")
     wrong = service.get("/embed")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
 
@@ -154,23 +165,6 @@ def test_openai_s_form_in_numbers_and_in_base64(service: TestClient) -> None:
     assert service.get("/v1/models").json()["data"][0]["id"] == EMBEDDER
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "says"),
-    [
-        ({"model": "text-embedding-3-small"}, 404, "'text-embedding-3-small' is not served here"),
-        ({"encoding_format": "hex"}, 400, "encoding_format: float or base64 is wanted"),
-        ({"dimensions": 1}, 400, "has 2"),
-        ({"input": [[1, 2]]}, 400, "input: a text or a list of texts is wanted"),
-    ],
-)
-def test_what_openai_has_and_the_service_has_not_is_told(
-    service: TestClient, more: dict[str, object], code: int, says: str
-) -> None:
-    answer = service.post("/v1/embeddings", json={"input": "east", **more})
-    assert answer.status_code == code
-    assert says in answer.json()["error"]["message"]
-
-
 def test_what_was_added_is_found_nearest_first(start: Start) -> None:
     service = start()
     assert service.post("/add", json={"texts": ["north", "east"]}).json() == {"ids": [1, 2]}
@@ -180,68 +174,24 @@ def test_what_was_added_is_found_nearest_first(start: Start) -> None:
     assert [one["score"] for one in found] == pytest.approx([1, 2 / 13**0.5], abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"text": ["east", "north"]}, "text: a text is wanted"),
-        ({"text": "east", "k": 0}, "k: a whole number from 1 to 1000 is wanted, found 0"),
-        ({"text": "east", "k": True}, "k: a whole number from 1 to 1000 is wanted, found True"),
-        ({"k": 1}, "text: a text or a list of texts is wanted; found 'k'"),
-    ],
-)
-def test_a_wrong_search_is_told(service: TestClient, body: dict[str, object], says: str) -> None:
-    answer = service.post("/search", json=body)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, says)
-
-
-DEEP = b"[" * 1000 + b"]" * 1000
-"""Lists within each other: orjson reads up to 1024, and ``str`` fails for this many."""
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "code", "says"),
-    [
-        (
-            "/search",
-            b'{"text": "east", "k": %s}',
-            400,
-            b"k: a whole number from 1 to 1000 is wanted, found [[[",
-        ),
-        ("/v1/embeddings", b'{"input": "east", "model": %s}', 404, b"[[["),
-        (
-            f"/v2/models/{EMBEDDER}/infer",
-            b'{"inputs":[{"name":"x","shape":[],"datatype":"INT8","parameters":{"binary_data_size":%s}}]}',
-            400,
-            b"x: binary_data_size: a whole number is wanted, found [[[",
-        ),
-    ],
-)
-def test_lists_within_each_other_are_told_as_any_wrong_value(
-    service: TestClient, path: str, body: bytes, code: int, says: bytes
-) -> None:
-    answer = service.post(path, content=body % DEEP)
-    assert (answer.status_code, says in answer.content) == (code, True), answer.text
-
-
-def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path: Path, told: Told) -> None:
     (tmp_path / "data").write_text("a file")
     service = start()
     refused = service.post("/add", json={"texts": "east"})
     assert refused.status_code == 503
-    assert "Check the folder that --data names" in refused.json()["error"]["message"]
+    told(refused.text)
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
 
 
 def test_another_model_s_store_is_refused(
-    start: Start, models: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, models: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     assert start().post("/add", json={"texts": "east"}).status_code == 200
     (models / EMBEDDER).rename(models / "mine")
     monkeypatch.setenv("ORTPACKS_MODEL_NAME", "mine")
     refused = start().post("/add", json={"texts": "east"})
     assert refused.status_code == 503
-    told = "has vectors of all-MiniLM-L6-v2 with 2 dimensions, the service runs mine"
-    assert told in refused.json()["error"]["message"]
+    told(refused.text)
 
 
 def test_only_a_model_on_the_cpu_is_run_in_the_event_loop(
@@ -311,14 +261,18 @@ def test_the_report_of_a_model_is_that_of_its_session(start: Start) -> None:
     assert model.report is model.session.report
 
 
-def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, models: Path) -> None:
+def test_models_that_cannot_be_opened_cost_no_other(start: Start, models: Path, told: Told) -> None:
     (models / "broken").mkdir()
     (models / "broken" / "model.onnx").write_bytes(b"no model")
+    not_utf8 = os.fsdecode(b"caf\xe9")
+    shutil.copytree(models / EMBEDDER, models / not_utf8)
     service = start()
     ready = service.get("/readyz")
     assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    states = {name: model["state"] for name, model in ready.json()["models"].items()}
+    assert states == {EMBEDDER: "ready", "broken": "failed", "caf\\udce9": "failed"}
+    told(ready.json()["models"]["caf\\udce9"]["reason"])
     assert ready.json()["reason"].startswith("broken: ")
-    assert ready.json()["models"][EMBEDDER] == {"state": "ready"}
     assert service.post("/embed", json={"texts": "east"}).status_code == 200
     assert service.get("/v2/models/broken").status_code == 503
     assert service.get("/v2/models/broken/ready").status_code == 503
@@ -373,81 +327,58 @@ def nobody_reads(closed: Path) -> Iterator[None]:
             one.chmod(mode)
 
 
-def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: Path) -> None:
-    shutil.rmtree(models / EMBEDDER)
-    service = start()
-    assert f"no {EMBEDDER}/model.onnx in {models}" in service.get("/readyz").json()["reason"]
-    assert service.post("/embed", json={"texts": "east"}).status_code == 404
-
-
 @pytest.mark.parametrize("asked", ["true", "false"])
 def test_who_waits_for_a_download_is_told_that_there_is_none_and_what_to_do(
     start: Start,
     models: Path,
+    told: Told,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     asked: str,
 ) -> None:
     monkeypatch.setenv("ORTPACKS_AUTO_DOWNLOAD", asked)
     shutil.rmtree(models / EMBEDDER)
-    reason = start().get("/readyz").json()["reason"]
-    assert ("nothing is downloaded, though auto_download is set" in reason) == (asked == "true")
-    assert "Put the model there (./run service makes dist/models" in reason
+    service = start()
+    reason = service.get("/readyz").json()["reason"]
+    told(reason)
+    assert service.post("/embed", json={"texts": "east"}).status_code == 404
     assert [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR] == [reason]
 
 
 def test_config_toml_names_another_model_and_is_held_to_its_size(
-    start: Start, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(models / EMBEDDER, models / "mine")
     (tmp_path / "config.toml").write_text('[ai]\nmodel_name = "mine"\nembedding_dim = 384\n')
-    service = start()
-    assert "embedding_dim is 384, mine has 2 dimensions" in service.get("/readyz").json()["reason"]
+    told(start().get("/readyz").json()["reason"])
     (tmp_path / "config.toml").write_text('[ai]\nmodel_name = "mine"\nembedding_dim = 2\n')
     assert start().post("/embed", json={"texts": "east"}).json()["model"] == "mine"
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('[ai]\nprovider = "cudda"\n', "cudda"),
-        ("[ai]\nprovide = 1\n", "'provide' is none of provider, device, level, strict, threads"),
-        (
-            "[ai]\nthreads = 'two'\n",
-            "config.toml: ai.threads = 'two': a whole number from 1 to 1024 is wanted",
-        ),
-        ("[ai\n", "config.toml: "),
-    ],
+    "text", ['[ai]\nprovider = "cudda"\n', "[ai]\nprovide = 1\n", "[ai]\nthreads = 'two'\n", "[ai\n"]
 )
-def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: str, says: str) -> None:
+def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, told: Told, text: str) -> None:
     (models / EMBEDDER / "config.toml").write_text(text)
-    assert says in start().get("/readyz").json()["reason"]
+    told(start().get("/readyz").json()["reason"])
 
 
-def test_a_folder_whose_name_is_no_text_is_told_and_costs_no_other(start: Start, models: Path) -> None:
-    shutil.copytree(models / EMBEDDER, models / os.fsdecode(b"caf\xe9"))
-    ready = start().get("/readyz").json()
-    assert ready["models"]["caf\\udce9"] == {
-        "state": "failed",
-        "reason": f"{models}/caf\\udce9/model.onnx: the path is not UTF-8. Rename it.",
-    }
-    assert ready["models"][EMBEDDER] == {"state": "ready"}
-
-
-def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> None:
+def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path, told: Told) -> None:
     """The model's loop takes minutes; SIGTERM does not wait for it, and other requests are served."""
     write_slow(models / "slow")
     service = start("--seconds", "1")
-    body = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [10**10]}]}
-    for _ in range(4):
-        late = service.post("/v2/models/slow/infer", json=body)
-        assert (late.status_code, late.json()["error"]) == (
-            504,
-            "the request took longer than 1 s (--seconds)",
-        )
-    quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
-    assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+    late = [counted(service, 10**10) for _ in range(4)]
+    assert {status for status, _ in late} == {504}
+    told(late[-1][1])
+    assert '"data":[3]' in counted(service, 3)[1]
+
+
+def counted(service: TestClient, number: int) -> tuple[int, str]:
+    """Return the status and the answer of the model that counts to a number."""
+    body = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [number]}]}
+    answer = service.post("/v2/models/slow/infer", json=body)
+    return answer.status_code, answer.text
 
 
 def refused(service: TestClient, path: str, body: object) -> str:
@@ -476,22 +407,14 @@ def test_a_store_that_is_behind_refuses_and_costs_no_other_model(
     write_slow(models / "slow")
     service, gate = start(), threading.Event()
     monkeypatch.setattr(Store, "add", lambda *_: [gate.wait(20)])
-    quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
     with ThreadPoolExecutor(65) as pool:
         asked = [pool.submit(service.post, "/add", json={"texts": "east"}) for _ in range(65)]
         (first,) = wait(asked, return_when=FIRST_COMPLETED).done
         assert first.result().status_code == 503
         assert "64 requests are waiting already" in refused(service, "/add", {"texts": "east"})
-        assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+        assert counted(service, 3)[0] == 200
         gate.set()
         assert sorted(one.result().status_code for one in asked) == [200] * 64 + [503]
-
-
-@pytest.mark.parametrize("path", ["/embed", f"/v2/models/{EMBEDDER}/infer"])
-def test_a_compressed_body_is_told(service: TestClient, path: str) -> None:
-    answer = service.post(path, content=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
-    assert answer.status_code == 415
-    assert "Content-Encoding: 'gzip' is not read here" in answer.text
 
 
 @pytest.mark.parametrize("encoding", ["Identity", "identity", ""])
@@ -505,9 +428,3 @@ def test_a_very_long_text_takes_no_longer_than_its_first_part(service: TestClien
     answer = service.post("/embed", json={"texts": "east " * 5_000_000})
     assert answer.status_code == 200
     assert time.monotonic() - began < 5
-
-
-def test_the_page_shows_what_is_there(service: TestClient) -> None:
-    page = service.get("/")
-    assert page.headers["content-type"].startswith("text/html")
-    assert "readyz" in page.text

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from ortpacks_service.errors import RequestError
 from ortpacks_service.speech import Segments, WavReader
 
+from tests.component.service.conftest import Told
 from tests.support.service import wav
 
 
@@ -58,61 +58,57 @@ def test_files_as_programs_write_them(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    "body",
     [
-        (b"ID3\x04 an MP3", "does not begin with RIFF and WAVE"),
-        (b"RIFF" + bytes(1 << 16), "does not begin with RIFF and WAVE"),
-        (riff(chunk(b"LIST", b"", 4 << 29), chunk(b"data", b"")), "no samples within 1048576 bytes"),
-        (riff(chunk(b"data", TWO)), "does not state its format"),
-        (riff(chunk(b"fmt ", PLAIN[:10]), chunk(b"data", TWO)), "does not state its format"),
-        (wav(rate=44100), "at 44100 Hz"),
-        (wav(channels=2), "2 channels of 16 bits"),
-        (wav(width=1), "1 channels of 8 bits"),
-        (wav()[:20] + b"\x03" + wav()[21:], "in format 3"),
+        *(
+            b"ID3\x04 an MP3",
+            b"RIFF" + bytes(1 << 16),
+            riff(chunk(b"LIST", b"", 4 << 29), chunk(b"data", b"")),
+        ),
+        *(riff(chunk(b"data", TWO)), riff(chunk(b"fmt ", PLAIN[:10]), chunk(b"data", TWO))),
+        *(wav(rate=44100), wav(channels=2), wav(width=1), wav()[:20] + b"\x03" + wav()[21:]),
+        *(b"", b"RIFF", wav()[:43]),
+    ],
+    ids=[
+        *("MP3", "no WAVE", "no data", "no format", "short format", "44.1 kHz", "stereo", "8 bits", "float"),
+        *("empty", "four bytes", "ends in its header"),
     ],
 )
-def test_audio_of_another_format_is_told(body: bytes, says: str) -> None:
-    with pytest.raises(RequestError, match=says):
-        WavReader().samples(body)
-
-
-@pytest.mark.parametrize("body", [b"", b"RIFF", wav()[:43]])
-def test_a_file_that_ends_in_its_header_is_told(body: bytes) -> None:
+def test_audio_of_another_format_is_told(told: Told, body: bytes) -> None:
     reader = WavReader()
-    reader.samples(body)
-    with pytest.raises(RequestError, match="no whole WAV file"):
-        _ = reader.rate
+    with pytest.raises(RequestError) as refused:
+        assert reader.samples(body).size == reader.rate
+    told(refused.value)
 
 
 SPEECH, UNSURE, SILENCE = 0.9, 0.4, 0.1
 
 
-def segments(*probabilities: Sequence[float], missing: int = 0) -> list[tuple[float, float]]:
+def segments(probabilities: list[float], missing: int) -> list[tuple[float, float]]:
     """Return the segments as start and end in frames of 32 ms, after adding probabilities one by one."""
     rule = Segments(16000, 512)
-    found = [one for part in probabilities for value in part for one in rule.after(value)]
-    return [(one.start / 0.032, one.end / 0.032) for one in [*found, *rule.finish(missing)]]
+    ended = [segment for value in probabilities for segment in rule.after(value)]
+    return [(one.start / 0.032, one.end / 0.032) for one in [*ended, *rule.finish(missing)]]
 
 
 PAD = 0.03 / 0.032
 
 
-def test_speech_ends_after_a_tenth_of_a_second_of_silence() -> None:
-    found = segments([SILENCE] * 10, [SPEECH] * 20, [SILENCE] * 10)
-    assert found == pytest.approx(np.array([(10 - PAD, 30 + PAD)]).reshape(1, 2), abs=0.01)
-
-
-def test_a_short_pause_and_doubt_end_nothing() -> None:
-    found = segments([SPEECH] * 10, [SILENCE] * 3, [SPEECH] * 10, [UNSURE] * 9, [SILENCE] * 10)
-    assert found == pytest.approx(np.array([(0, 32 + PAD)]), abs=0.01)
-
-
-def test_a_click_is_no_speech() -> None:
-    assert segments([SPEECH] * 7, [SILENCE] * 10) == []
-    assert len(segments([SPEECH] * 8, [SILENCE] * 10)) == 1
-
-
-def test_the_end_of_the_audio_ends_the_last_segment() -> None:
-    assert segments([SILENCE] * 5, [SPEECH] * 15, missing=256) == pytest.approx(
-        np.array([(5 - PAD, 19.5)]), abs=0.01
+@pytest.mark.parametrize(
+    ("probabilities", "missing", "said"),
+    [
+        ([SILENCE] * 10 + [SPEECH] * 20 + [SILENCE] * 10, 0, [(10 - PAD, 30 + PAD)]),
+        ([SPEECH] * 10 + [SILENCE] * 3 + [SPEECH] * 10 + [UNSURE] * 9 + [SILENCE] * 10, 0, [(0, 32 + PAD)]),
+        ([SPEECH] * 7 + [SILENCE] * 10, 0, []),
+        ([SPEECH] * 8 + [SILENCE] * 10, 0, [(0, 8 + PAD)]),
+        ([SILENCE] * 5 + [SPEECH] * 15, 256, [(5 - PAD, 19.5)]),
+    ],
+    ids=["after silence", "a short pause and doubt", "a click", "longer than a click", "the audio ends"],
+)
+def test_what_ends_a_segment(
+    probabilities: list[float], missing: int, said: list[tuple[float, float]]
+) -> None:
+    """It is a tenth of a second of silence."""
+    assert np.array(segments(probabilities, missing)).reshape(-1, 2) == pytest.approx(
+        np.array(said).reshape(-1, 2), abs=0.01
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from ortpacks_runtime.providers import ProviderError, chain
 from ortpacks_runtime.settings import Settings, settings
+
+Told = Callable[[object], None]
 
 CONFIG = """\
 [ai]
@@ -65,63 +68,42 @@ def test_the_folders_config_may_have_keys_of_the_application(
     (tmp_path / "config.toml").write_text("[ai]\napi_key = 'x'\nlevel = 'low'\n")
     assert settings({}, {}).level == "low"
     (tmp_path / "config.toml").write_text("[ai]\nprovidr = 'cpu'\n")
-    with pytest.raises(ProviderError, match=r"Did you mean provider\?"):
+    with pytest.raises(ProviderError):
         settings({}, {})
 
 
-def test_the_config_of_the_folder_is_read(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(config.parent)
-    assert settings({}, {}).embedding_dim == 384
-
-
 @pytest.mark.parametrize(
-    ("given", "env", "told"),
+    ("name", "value"),
     [
-        ({"provider": "cudda"}, {}, r"^provider='cudda': 'cudda' is none of .*Did you mean cuda\?$"),
-        ({"provider": 3}, {}, r"^provider=3: a text is wanted$"),
-        ({}, {"EXECUTION_PROVIDER": "tensort"}, r"^EXECUTION_PROVIDER: .*Did you mean tensorrt\?$"),
-        ({}, {"ORTPACKS_LEVEL": "hihg"}, r"^ORTPACKS_LEVEL: .*low, medium, high\. Did you mean high\?$"),
-        ({"device": -1}, {}, r"^device=-1: a GPU's number is wanted, 0 or more, or its UUID"),
-        ({"device": True}, {}, r"^device=True: a GPU's number"),
-        ({}, {"GPU_DEVICE": "first"}, r"^GPU_DEVICE: a GPU's number"),
-        ({}, {"ORTPACKS_STRICT": "maybe"}, r"^ORTPACKS_STRICT: true or false is wanted$"),
-        (
-            {},
-            {"ORTPACKS_EMBEDDING_DIM": "0"},
-            r"^ORTPACKS_EMBEDDING_DIM: a whole number from 1 to 1000000000",
-        ),
-        ({}, {"ORTPACKS_THREADS": "9" * 5000}, r"^ORTPACKS_THREADS: a whole number from 1 to 1024 is wanted"),
-        ({"threads": 1025}, {}, r"^threads=1025: a whole number from 1 to 1024 is wanted"),
-        ({"threads": True}, {}, r"^threads=True: a whole number from 1 to 1024 is wanted"),
-        ({"threads": "\u0663"}, {}, r"a whole number from 1 to 1024 is wanted"),
-        ({"device": "\u0663"}, {}, r"a GPU's number is wanted"),
-        ({}, {"ORTPACKS_MODEL_NAME": "mod\udcff"}, r"^ORTPACKS_MODEL_NAME: a text is wanted"),
-        ({}, {"ORTPACKS_CONFIG": "/no/such.toml"}, r"^ORTPACKS_CONFIG=/no/such.toml: No such file"),
+        *(("provider", value) for value in ("cudda", 3)),
+        *(("device", value) for value in (-1, True, "\u0663")),
+        *(("threads", value) for value in (1025, True, "\u0663")),
+        *(("EXECUTION_PROVIDER", "tensort"), ("ORTPACKS_LEVEL", "hihg"), ("GPU_DEVICE", "first")),
+        *(("ORTPACKS_STRICT", "maybe"), ("ORTPACKS_EMBEDDING_DIM", "0"), ("ORTPACKS_THREADS", "9" * 5000)),
+        *(("ORTPACKS_MODEL_NAME", "mod\udcff"), ("ORTPACKS_CONFIG", "/no/such.toml")),
     ],
+    ids=lambda value: ascii(value)[:20],
 )
-def test_a_wrong_value_is_told_with_where_it_stands(
-    given: dict[str, object], env: dict[str, str], told: str
-) -> None:
-    with pytest.raises(ProviderError, match=told):
+def test_a_wrong_value_is_told_with_where_it_stands(told: Told, name: str, value: object) -> None:
+    given, env = ({name: value}, {}) if name.islower() else ({}, {name: str(value)})
+    with pytest.raises(ProviderError) as refused:
         settings(given, env)
+    told(ascii(str(refused.value)))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("[ai]\ncolour = 'red'\n", r"config.toml: \[ai\]: 'colour' is none of"),
-        ("[ai]\nprovidr = 'cpu'\n", r"config.toml: \[ai\]: 'providr' is none of .*Did you mean provider\?"),
-        ("[ai]\nprovider = 'gpux'\n", r"config.toml: ai.provider = 'gpux': .*Did you mean gpu\?"),
-        ("[ai]\nembedding_dim = '12x'\n", r"config.toml: ai.embedding_dim = '12x': a whole number"),
-        ("ai = 3\n", r"config.toml: ai: a table is wanted"),
-        ("[ai\n", r"config.toml: not TOML: .*line 1"),
+        *("[ai]\ncolour = 'red'\n", "[ai]\nprovidr = 'cpu'\n", "[ai]\nprovider = 'gpux'\n"),
+        *("[ai]\nembedding_dim = '12x'\n", "ai = 3\n", "[ai\n"),
     ],
 )
-def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, told: Told, text: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
-    with pytest.raises(ProviderError, match=told):
+    with pytest.raises(ProviderError) as refused:
         settings({}, {"ORTPACKS_CONFIG": str(file)})
+    told(refused.value)
 
 
 def test_a_byte_order_mark_before_the_file_is_no_error(config: Path) -> None:

@@ -19,6 +19,7 @@ from builder.files.disk import remove
 from tests.doubles.loopback import listening
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, name_of, write_index, write_release
+from tests.support import ROOT
 from tests.support.factories.archives import member
 
 FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 3000}
@@ -92,11 +93,12 @@ def damaged(data: bytes, source: random.Random) -> bytes:
     return bytes(changed)
 
 
-NAMES = (
-    *(text for text in VALUES if isinstance(text, str) and text not in {"\ud800", DEEP}),
-    "lib/../../x", "lib/..", "lib/a.so/b", "LIB/A.SO", "./x", "lib//x", "manifest.json",
-    "gpu-package-info.json",
-)  # fmt: skip
+TABLES = json.loads((ROOT / "tests/data/fuzz/client.json").read_text())
+"""Names, command lines, variables and HTTP headers, most of them hostile."""
+
+TEXTS = tuple(text for text in VALUES if isinstance(text, str) and text not in {"\ud800", DEEP})
+
+NAMES = (*TEXTS, *TABLES["names"])
 """Names for a package's files."""
 
 
@@ -145,9 +147,11 @@ class Field:
 
     def words(self, machine: Machine, source: random.Random) -> Iterator[tuple[str, ...]]:
         """Yield a command line with hostile flags, in a hostile environment."""
-        machine.env = {name: source.choice(WORDS) for name in source.sample(VARIABLES, source.randint(0, 4))}
+        machine.env = {
+            name: source.choice(WORDS) for name in source.sample(TABLES["variables"], source.randint(0, 4))
+        }
         command = source.choice([*COMMANDS, ("select",), ("recommend",), ("detect",), ("list",), ()])
-        flags = [source.choice(FLAGS) for _ in range(source.randint(0, 3))]
+        flags = [source.choice(TABLES["flags"]) for _ in range(source.randint(0, 3))]
         words = [
             word for flag in flags for word in (flag, source.choice(WORDS))[: source.choice((1, 2, 2, 2))]
         ]
@@ -156,32 +160,11 @@ class Field:
         yield (*command, *words)
 
 
-COMMANDS = (
-    ("install",), ("verify",), ("env",), ("env", "--shell", "systemd"), ("env", "--json"),
-    ("list", "--installed"), ("rollback",), ("uninstall",), ("uninstall", "--old"),
-    ("doctor", "--json"), ("doctor",), ("doctor", "--said", "CUDA failure 35"), ("verify", "--json"),
-)  # fmt: skip
+COMMANDS = tuple(map(tuple, TABLES["commands"]))
 
-VARIABLES = (
-    "ORTPACKS_FORCE_CC", "ORTPACKS_FORCE_DRIVER", "ORTPACKS_FORCE_MEMORY", "ORTPACKS_INDEX",
-    "ORTPACKS_LOOK_IN", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_CACHE_PATH",
-    "CUDA_CACHE_MAXSIZE", "TMPDIR", "HOME", "ORT_DYLIB_PATH", "CONDA_PREFIX",
-)  # fmt: skip
 
-FLAGS = (
-    "--json", "--quiet", "--yes", "--variant", "--device", "--layout", "--look-in", "--wheels", "--models",
-    "--index", "--offline", "--mirror", "--try", "--said", "--shell", "--old", "--installed", "--explain",
-    "--trust-unsigned", "--help", "--version", "--reference", "--", "-x", "--no-such",
-)  # fmt: skip
-"""Flags of all commands, but ``--prefix``: a case may write below its home folder only."""
-
-WORDS = (
-    *(text for text in VALUES if isinstance(text, str) and text not in {"\0", "\ud800", DEEP, "a:b"}),
-    "\udcff", "none", "8.6,5.2", "0", "0,1", "-1", "570.133.07", "570." * 2000, "8192", "full", "thin",
-    "fish", "http://[", "ftp://127.0.0.1/", "oci://x", "oci://127.0.0.1:1/a:b", "http://127.0.0.1:x/",
-    "#sha256=1", "file:///x", "~", "~nosuchuser/x", "/dev/null", "GPU-0", "1e9", ";", ":",
-    "\n", "$(x)",
-)  # fmt: skip
+WORDS = (*(text for text in TEXTS if text not in {"\0", "a:b"}), "\udcff", "570." * 2000, *TABLES["words"])
+"""Words behind flags. ``--prefix`` is no flag of ``TABLES``: a case may write below its home folder only."""
 
 
 def spoil_file(prefix: Path, source: random.Random, decoy: Path) -> None:
@@ -259,29 +242,15 @@ def _spoil_member(members: list[tuple[tarfile.TarInfo, bytes]], source: random.R
             }
 
 
-STATUSES = (
-    b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK", b"HTTP/1.1 206 Partial Content", b"HTTP/1.1 204 No Content",
-    b"HTTP/1.1 302 Found", b"HTTP/1.1 304 Not Modified", b"HTTP/1.1 401 No", b"HTTP/1.1 403 No",
-    b"HTTP/1.1 404 No", b"HTTP/1.1 416 No", b"HTTP/1.1 429 Slow", b"HTTP/1.1 503 Busy",
-    b"HTTP/1.1 100 Continue", b"HTTP/9.9 200 OK", b"ICY 200 OK",
-    b"HTTP/1.1 999 \x1b[31m", b"HTTP/1.1 " + b"9" * 5000, b"", bytes(20),
-)  # fmt: skip
+STATUSES = (*(line.encode("latin-1") for line in TABLES["statuses"]), b"HTTP/1.1 " + b"9" * 5000)
 
-LENGTHS = ("{0}", "{0}", "0", "-1", "1", "9" * 30, "abc", "1e3", "{0}, {0}", "\u0665")
 
 HEADERS = (
-    *(("Content-Length", value) for value in LENGTHS),
-    ("Transfer-Encoding", "chunked"), ("Transfer-Encoding", "gzip"), ("Content-Encoding", "gzip"),
-    ("Content-Range", "bytes 0-{0}/{0}"), ("Content-Range", "bytes 5-4/3"), ("Content-Range", "bytes */9"),
-    ("Location", "/"), ("Location", "ftp://127.0.0.1/"), ("Location", "file:///dev/null"),
-    ("Location", "http://["), ("Location", "http://127.0.0.1:1/"), ("Location", "//"),
-    ("Location", "\x1b[31m"),
-    ("Retry-After", "1e999"), ("Retry-After", "-5"), ("Retry-After", "9" * 30),
-    ("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), ("Date", "never"),
-    ("ETag", '"'), ("ETag", 'W/"x"'), ("ETag", '"' + "x" * 9000 + '"'), ("ETag", '"\xff"'),
-    ("Last-Modified", "\xe9"), ("WWW-Authenticate", 'Bearer realm="http://127.0.0.1:1/"'), ("X" * 70_000, ""),
-    ("no colon\r\nX", "y"), (" ", " "), ("Set-Cookie", "a=b"),
-)  # fmt: skip
+    *(("Content-Length", value) for value in TABLES["lengths"]),
+    *map(tuple, TABLES["headers"]),
+    ("ETag", '"' + "x" * 9000 + '"'),
+    ("X" * 70_000, ""),
+)
 
 
 def wrong_answer(content: bytes, source: random.Random) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials, TryOut
-from tests.component.client.commands.hosts import pci, put, real_host
+from tests.component.client.commands.hosts import put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION
 from tests.doubles.library import library as host_library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, Build, write_release
+from tests.doubles.release import FILES, HOST, Build, digest, write_release
 from tests.support.schemas import schema
 
 Written = dict[str, Any]
@@ -135,9 +135,7 @@ def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
     assert (codes(answer), answer.code) == (wanted, 6)
 
 
-def test_no_words_are_no_error_to_explain(home: Machine) -> None:
-    assert home.run("doctor", "--said", " \n") == 2
-    assert "--said: the text is empty" in home.err
+def test_an_error_of_an_application_may_hold_controls(home: Machine) -> None:
     assert home.run("doctor", "--said", "a\x1b[31mb\nc") == 6
     assert "\x1b" not in home.out
 
@@ -148,26 +146,36 @@ def test_cuda_fails_and_nvml_works(home: Machine, tmp_path: Path, driver: dict[s
     assert answer.lines[0].startswith("D024 error: The driver lists 2 GPU(s). CUDA fails: ")
 
 
-def test_docker_without_gpus(home: Machine, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    pci(root, "0000:01:00.0", "0x10de", "0x030200", "0x2335", "nvidia")
-    put(root / ".dockerenv")
-    put(root / "sys/module/nvidia/version", b"570.133.07\n")
-    assert codes(examined(home, root)) == ["D101", "D201"]
+CARD = {"vendor": "0x10de", "class": "0x030000", "device": "0x1b80"}
+"""Files of a GTX 1080 in sysfs."""
+
+CARDS = {f"sys/bus/pci/devices/0000:01:00.0/{name}": f"{value}\n" for name, value in CARD.items()}
+
+MODULE = {"sys/module/nvidia/version": "570.133.07\n"}
 
 
-def test_the_device_file_of_a_group(home: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "root/sys/module/nvidia/version", b"570.133.07\n")
-    put(tmp_path / "root/dev/nvidiactl")
+@pytest.mark.parametrize(
+    ("files", "env", "code"),
+    [
+        ({**CARDS, **MODULE, ".dockerenv": ""}, {}, "D101"),
+        ({**MODULE, "dev/nvidiactl": ""}, {}, "D007"),
+        ({**CARDS, "usr/lib/x86_64-linux-gnu/libcuda.so.590.44.01": ""}, {}, "D010"),
+        ({}, {"ORTPACKS_FORCE_CC": "8.6"}, "D004"),
+    ],
+    ids=["docker without --gpus", "a device file of a group", "driver 590 by its library", "stated GPUs"],
+)
+def test_a_machine_is_known_by_its_files_and_variables(
+    home: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    env: dict[str, str],
+    code: str,
+) -> None:
+    for name, text in files.items():
+        put(tmp_path / "root" / name, text.encode())
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may do anything
-    assert codes(examined(home, tmp_path / "root")) == ["D007", "D201"]
-
-
-def test_a_driver_590_that_ignores_the_card_is_known_by_its_library(home: Machine, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    pci(root, "0000:01:00.0", "0x10de", "0x030000", "0x1b80")
-    put(root / "usr/lib/x86_64-linux-gnu/libcuda.so.590.44.01")
-    assert codes(examined(home, root)) == ["D010", "D201"]
+    assert codes(examined(home, tmp_path / "root", None, **env)) == [code, "D201"]
 
 
 def test_a_transformer_in_a_lean_package(
@@ -216,15 +224,22 @@ def recorded_trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, tmp_path: Path) -> None:
-    assert home.run("doctor", "--try", str(tmp_path / "none.onnx")) == 2
-    assert "none.onnx: no such file, or no regular one. Give a model's path." in home.err
-    text = put(tmp_path / "text.onnx", b"no model")
-    assert home.run("doctor", "--try", str(text)) == 2
-    assert f"{text} is not an ONNX model" in home.err
-    model = put(tmp_path / "model.onnx", ort_calls.model())
-    assert home.run("doctor", "--try", str(model)) == 3
-    assert "no package is installed in which a model could be opened" in home.err
+@pytest.mark.parametrize(
+    ("flag", "word", "code"),
+    [
+        ("--try", "none.onnx", 2),
+        ("--try", "text.onnx", 2),
+        ("--try", "model.onnx", 3),
+        ("--said", " \n", 2),
+    ],
+)
+def test_a_model_and_a_text_for_doctor_have_to_be_there_and_so_has_a_package(
+    home: Machine, tmp_path: Path, told: Callable[[object], None], flag: str, word: str, code: int
+) -> None:
+    put(tmp_path / "text.onnx", b"no model")
+    put(tmp_path / "model.onnx", ort_calls.model())
+    assert home.run("doctor", flag, str(tmp_path / word) if flag == "--try" else word) == code
+    told(home.err.strip())
 
 
 def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) -> None:
@@ -236,36 +251,37 @@ def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) ->
     assert "LICENSE" in answer.lines[0]
 
 
-@pytest.mark.parametrize(
-    "damage", ["dangling", "no manifest", "manifest", "no info", "a loop", "current.txt"]
-)
+DAMAGES: dict[str, Callable[[Path, Path], object]] = {
+    "dangling": lambda folder, prefix: shutil.rmtree(folder),
+    "no manifest": lambda folder, prefix: (folder / "manifest.json").unlink(),
+    "manifest": lambda folder, prefix: put(folder / "manifest.json", b'{"format": 3, "name": "\xff'),
+    "no info": lambda folder, prefix: (folder / "gpu-package-info.json").unlink(),
+    "a loop": lambda folder, prefix: (prefix / "loop").symlink_to("current"),
+    "current.txt": lambda folder, prefix: put(prefix / "current.txt", b"versions/gone-0123456789ab\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Path, damage: str) -> None:
-    folder = install(home, tmp_path / "release")
-    if damage == "dangling":
-        shutil.rmtree(folder)
-    elif damage == "no manifest":
-        (folder / "manifest.json").unlink()
-    elif damage == "manifest":
-        (folder / "manifest.json").write_bytes(b'{"format": 3, "name": "\xff')
-    elif damage == "no info":
-        (folder / "gpu-package-info.json").unlink()
-    elif damage == "current.txt":
-        (home.prefix / "current.txt").write_text("versions/gone-0123456789ab\n")
-    else:
-        (home.prefix / "current").unlink()
-        (home.prefix / "current").symlink_to("current")
+    DAMAGES[damage](install(home, tmp_path / "release"), home.prefix)
+    if damage == "a loop":
+        (home.prefix / "loop").replace(home.prefix / "current")
     answer = examined(home, tmp_path / "root")
     assert (codes(answer), answer.code) == (["D202", "D003"], 6)
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    """Change keys of an installed package's manifest."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, **changes}))
 
 
 def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
     """The host library is the stock CPU wheel's; without a GPU the package runs on the CPU."""
     folder, content = install(home, tmp_path / "release"), real_host().read_bytes()
     (folder / HOST).write_bytes(content)
-    manifest = manifest_in(folder)
-    (entry,) = (entry for entry in manifest["files"] if entry["path"] == HOST)
-    entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    listed = manifest_in(folder)["files"]
+    rewrite(folder, files=[{**file, **(digest(content) if file["path"] == HOST else {})} for file in listed])
     answer = examined(home, tmp_path / "root")
     assert (codes(answer), answer.code) == (["D003"], 0)
     assert answer.lines[0] == "Nothing is wrong."
@@ -275,24 +291,14 @@ def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
 def test_a_package_without_a_host_library_is_not_tried(home: Machine, tmp_path: Path) -> None:
     folder = install(home, tmp_path / "release")
     (folder / HOST).unlink()
-    manifest = manifest_in(folder)
-    manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != HOST]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(folder, files=[file for file in manifest_in(folder)["files"] if file["path"] != HOST])
     answer = examined(home, tmp_path / "root")
     assert (codes(answer), answer.value["trial"]) == (["D003"], None)
 
 
 def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine, tmp_path: Path) -> None:
-    folder = install(home, tmp_path / "release")
-    own: Written = {
-        "provider": "coreml",
-        "sm": [],
-        "cuda": None,
-        "cudnn": None,
-        "driver": None,
-        "capabilities": {},
-    }
-    (folder / "manifest.json").write_text(json.dumps({**manifest_in(folder), **own}))
+    none = dict.fromkeys(("cuda", "cudnn", "driver"))
+    rewrite(install(home, tmp_path / "release"), provider="coreml", sm=[], capabilities={}, **none)
     trial = examined(home, tmp_path / "root").value["trial"]
     assert isinstance(trial, dict)
     assert trial["provider"] == "coreml"
@@ -312,6 +318,9 @@ def test_what_stands_between_the_package_and_an_application(
     answer = examined(home, tmp_path / "root", None, **env)
     assert {"D301", "D302", "D303", "D304", "D307", "D403"} <= set(codes(answer))
     assert "D308" not in codes(answer)
+    home.platform = "macos-arm64"
+    assert "D302" not in codes(examined(home, tmp_path / "root", None, **env)), "only Linux searches it"
+    home.platform = "linux-x64"
     inside = examined(home, tmp_path / "root", ORT_DYLIB_PATH=str(home.lib / "libonnxruntime.so.1"))
     assert "D301" not in codes(inside)
 
@@ -322,18 +331,6 @@ def test_temporary_files_on_noexec(
 ) -> None:
     monkeypatch.setattr(doctor, "mounted_noexec", lambda path: path == Path(place))
     assert "D308" in codes(examined(home, tmp_path / "root", None, **env))
-
-
-def test_only_linux_searches_that_variable(home: Machine, tmp_path: Path) -> None:
-    install(home, tmp_path / "release")
-    home.platform = "macos-arm64"
-    other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
-    assert "D302" not in codes(examined(home, tmp_path / "root", LD_LIBRARY_PATH=str(other.parent)))
-
-
-def test_stated_gpus_are_told(home: Machine, tmp_path: Path) -> None:
-    answer = examined(home, tmp_path / "root", ORTPACKS_FORCE_CC="8.6")
-    assert codes(answer) == ["D004", "D201"]
 
 
 @pytest.mark.parametrize(
@@ -357,28 +354,20 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
     told: str | None,
 ) -> None:
     folder = install(home, tmp_path / "release")
-    manifest = manifest_in(folder)
-    manifest["capabilities"]["9.0"] = "jit"
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(folder, capabilities={**manifest_in(folder)["capabilities"], "9.0": "jit"})
     monkeypatch.setattr(doctor, "is_writable", lambda folder: str(folder) == "/tmp")
     answer = examined(home, tmp_path / "root", driver, **env)
     seen = [line for line in answer.lines if line.startswith("D309")]
     assert [told in line for line in seen] == [True] if told else seen == []
 
 
-def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(pyz: Path, tmp_path: Path) -> None:
+def test_the_one_file_examines_this_machine(pyz: Path, tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-S", str(pyz), "doctor"]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    before = os.times()
     done = subprocess.run(argv, cwd="/", env=env, capture_output=True, text=True, check=False)
-    after = os.times()
-    assert done.stderr == ""
-    assert done.returncode in {0, 6}
+    assert (done.stderr, done.returncode in {0, 6}) == ("", True)
     assert "D201 note: No package is installed." in done.stdout
     assert "  libcuda: " in done.stdout
-    if not Path("/dev/nvidiactl").exists():
-        took = after.children_user + after.children_system - before.children_user - before.children_system
-        assert took < 2
 
 
 def test_json_of_a_package_in_use_holds_the_schema(

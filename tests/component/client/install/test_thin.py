@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,30 +73,18 @@ def test_the_wheels_are_fetched_through_pip_one_after_the_other(
     "inner",
     ["lib/python3.12/site-packages", "lib64/python3.9/site-packages", "lib/python3/dist-packages", "."],
 )
+@pytest.mark.parametrize("linked", [False, True])
 def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, inner: str
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, inner: str, linked: bool
 ) -> None:
-    venv = tmp_path / "torch"
-    unpacked(venv / inner, *WHEELS)
+    """uv fills environments with links into its cache."""
+    venv, cache = tmp_path / "torch", unpacked(tmp_path / "cache", *WHEELS)
+    shutil.copytree(cache, venv / inner, copy_function=os.symlink if linked else shutil.copyfile)
     assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
-    assert installed(machine) == ALL
-    assert pypi.requests == []
-    assert not [path for path in machine.lib.iterdir() if path.is_symlink() or path.stat().st_nlink > 1]
+    assert (installed(machine), pypi.requests) == (ALL, [])
     shutil.rmtree(venv)  # the user may remove the environment
+    shutil.rmtree(cache)
     assert machine.run("verify") == 0
-
-
-def test_verify_sees_damage_in_what_came_from_a_wheel_and_install_cures_it(
-    machine: Machine, release: Path, tmp_path: Path
-) -> None:
-    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
-    machine.run("install", "--index", str(release))
-    library = machine.lib / "libcudnn.so.9"
-    library.write_bytes(b"x" * library.stat().st_size)
-    assert machine.run("verify") == 7
-    assert "lib/libcudnn.so.9: sha256 differs" in machine.out
-    assert machine.run("install", "--index", str(release)) == 0, machine.err
-    assert installed(machine) == ALL
 
 
 def test_look_in_from_the_environment_variable_and_the_running_python(
@@ -107,21 +96,6 @@ def test_look_in_from_the_environment_variable_and_the_running_python(
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert pypi.requests == []
     assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
-
-
-def test_an_environment_in_a_symlink_farm_is_read_through(
-    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
-) -> None:
-    """uv fills environments with links into its cache."""
-    cache = unpacked(tmp_path / "cache", *WHEELS)
-    for wheel in WHEELS:
-        for member in wheel.libraries:
-            link = tmp_path / "venv" / member
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(cache / member)
-    assert machine.run("install", "--index", str(release), "--look-in", str(tmp_path / "venv")) == 0
-    assert pypi.requests == []
-    assert not [path for path in machine.lib.iterdir() if path.is_symlink()]
 
 
 def test_right_name_and_size_with_other_bytes_is_not_taken(
@@ -247,37 +221,40 @@ DAMAGED[90] ^= 255
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    "content",
     [
-        (
-            _with("nvidia/cudnn/lib/libother.so.9", b"other"),
-            "it does not hold nvidia/cudnn/lib/libcudnn.so.9",
-        ),
-        (
-            _with(next(iter(CUDNN.libraries)), b"another build"),
-            "libcudnn.so.9: sha256 differs from the manifest",
-        ),
-        (bytes(DAMAGED), "nvidia/cudnn/lib/libcudnn.so.9 is damaged"),
+        _with("nvidia/cudnn/lib/libother.so.9", b"other"),
+        _with(next(iter(CUDNN.libraries)), b"another build"),
+        bytes(DAMAGED),
     ],
     ids=["no library", "another library", "damaged inside"],
 )
 def test_a_wheel_without_the_library_that_is_promised(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, content: bytes, words: str
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Callable[[object], None], content: bytes
 ) -> None:
     pypi.pages[f"/files/{CUDNN.file}"] = content
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=(_claiming(CUDNN, content),))
-    told = refused(machine, release, 7)
-    assert CUDNN.file in told
-    assert words in told
+    told(refused(machine, release, 7).splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", ["--index-url=http://x", "a b", "a==1 --hash=sha256:0", "../a"])
+def claims(**changes: object) -> Wheel:
+    """Return a wheel of cuDNN with other words in the manifest."""
+    return _claiming(dataclasses.replace(CUDNN, **changes), CUDNN.content)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wheel",
+    [
+        *(claims(name=name) for name in ("--index-url=http://x", "a b", "a==1 --hash=sha256:0", "../a")),
+        Wheel("nvidia-x-cu12", "1", {"../../etc/libx.so": b"x"}),
+    ],
+    ids=["a flag", "two words", "a hash", "a path", "a member outside"],
+)
 def test_a_source_that_pip_could_misread_is_refused(
-    machine: Machine, tmp_path: Path, pypi: PackageIndex, name: str
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, told: Callable[[object], None], wheel: Wheel
 ) -> None:
-    hostile = _claiming(dataclasses.replace(CUDNN, name=name), CUDNN.content)
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(hostile,))
-    assert "names no wheel that pip could be asked for" in refused(machine, release, 7)
+    machine.environments = (tmp_path,)
+    told(refused(machine, write_release(tmp_path / "release", layouts=("thin",), wheels=(wheel,)), 7).strip())
     assert pypi.requests == []
 
 
@@ -296,13 +273,6 @@ def test_a_hash_that_is_a_path_or_words_for_pip_is_refused(
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
     assert "'../../../escaped' for a sha256" in refused(machine, release, 7)
     assert pypi.requests == []
-
-
-def test_a_member_outside_the_environment_is_refused(machine: Machine, tmp_path: Path) -> None:
-    hostile = Wheel("nvidia-x-cu12", "1", {"../../etc/libx.so": b"x"})
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(hostile,))
-    machine.environments = (tmp_path,)
-    assert "../../etc/libx.so" in refused(machine, release, 7)
 
 
 def test_room_for_the_wheels_is_asked_for_before_the_first(

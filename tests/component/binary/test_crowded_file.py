@@ -16,7 +16,9 @@ import pytest
 
 from builder.binary.fatbin_format import BEGIN
 from builder.contents.reading import read_file
+from tests.support import ROOT
 from tests.support.factories.binaries import SASS, container, elf, image, sass
+from tests.support.messages import Told
 
 SECONDS, MIB = 8, 200
 """Limits of processor time (s) and memory (MiB) for one file, with the interpreter's 17 MiB and
@@ -90,59 +92,44 @@ def _a_symbol_again_and_again() -> bytes:
     return bytes(grown)
 
 
-CROWDED: dict[str, tuple[str, Callable[[], bytes], str]] = {
+CROWDED: dict[str, tuple[str, Callable[[], bytes]]] = {
     "15,000 headers over one .rodata": (
         "libonnxruntime_x.so",
         lambda: _headers_again(elf({".rodata": bytes(4 << 20)}), ".rodata", 15_000),
-        "two sections named .rodata",
     ),
     "65,000 headers over one section": (
         "libcudnn_ops.so.9",
         lambda: _headers_again(elf({".ldata": container(SMALL) * 10_000}), ".ldata", HEADERS),
-        "10,000 containers",
     ),
-    "65,000 sections with one long name": (
-        "libdemo.so",
-        _sections_with_a_long_name,
-        "more than 1,048,576 bytes of names",
-    ),
-    "65,000 times one long name needed": (
-        "libdemo.so",
-        _a_name_needed_again_and_again,
-        "more than 1,048,576 bytes of names",
-    ),
-    "1,000,000 symbols with one long name": (
-        "libcudnn_ops.so.9",
-        _a_symbol_again_and_again,
-        "more than 16,777,216 bytes of names",
-    ),
-    "a container of 1,400,000 images": (
-        "demo.fatbin",
-        lambda: container(SMALL * 1_400_000),
-        "more than 262,144 images in a container",
-    ),
-    "300,000 containers": (
-        "demo.fatbin",
-        lambda: container(SMALL) * 300_000,
-        "more than 262,144 images in a file",
-    ),
+    "65,000 sections with one long name": ("libdemo.so", _sections_with_a_long_name),
+    "65,000 times one long name needed": ("libdemo.so", _a_name_needed_again_and_again),
+    "1,000,000 symbols with one long name": ("libcudnn_ops.so.9", _a_symbol_again_and_again),
+    "a container of 1,400,000 images": ("demo.fatbin", lambda: container(SMALL * 1_400_000)),
+    "300,000 containers": ("demo.fatbin", lambda: container(SMALL) * 300_000),
     "a small gap behind each of 100,000 containers": (
         "demo.fatbin",
         lambda: (container(SMALL) + bytes(24)) * 100_000,
-        "100,000 containers",
     ),
     "4,000,000 beginnings at odd places": (
         "libdemo.so",
         lambda: elf({".rodata": b"\xff" + BEGIN * 4_000_000}),
-        "more than 262,144 beginnings of containers that are none",
     ),
     "2,000,000 empty containers": (
         "libdemo.so",
         lambda: elf({".rodata": (BEGIN + bytes(8)) * 2_000_000}),
-        "more than 262,144 beginnings of containers that are none",
     ),
 }
-"""By content: the file's name, the function that makes the file, and the reader's message."""
+"""By content: the file's name, and the function that makes the file."""
+
+
+def _read(file: Path, name: str, told: Told, seconds: float) -> None:
+    """Read the file in a process of its own, whose message goes to the catalogue, within the limits."""
+    argv = [sys.executable, "-c", READ, str(file), name]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    took, message = done.stdout.splitlines()
+    told(message)
+    needed, mebibytes = map(float, took.split())
+    assert (needed < seconds, mebibytes < MIB) == (True, True), took
 
 
 ENDLESS = {
@@ -152,17 +139,12 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_three_gigabytes_of_zeros_take_no_memory(name: str, on_disk: Path, root: Path) -> None:
+def test_three_gigabytes_of_zeros_take_no_memory(name: str, on_disk: Path, told: Told) -> None:
     """The whole file of 3 GB is searched, but no part of its hole is read from the disk."""
     file = on_disk / name
     file.write_bytes(ENDLESS[name])
     os.truncate(file, 3 << 30)
-    argv = [sys.executable, "-c", READ, str(file), name]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True, timeout=60)
-    took, message = done.stdout.splitlines()
-    assert message == "1 containers"
-    seconds, mebibytes = map(float, took.split())
-    assert (seconds < 1, mebibytes < MIB) == (True, True), took
+    _read(file, name, told, 1)
 
 
 def test_containers_behind_holes_are_found(on_disk: Path) -> None:
@@ -179,13 +161,7 @@ def test_containers_behind_holes_are_found(on_disk: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CROWDED)
-def test_a_file_that_asks_for_more_than_its_size(name: str, tmp_path: Path, root: Path) -> None:
-    called, make, said = CROWDED[name]
-    file = tmp_path / called
-    file.write_bytes(make())
-    argv = [sys.executable, "-c", READ, str(file), f"lib/{called}"]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True, timeout=60)
-    took, message = done.stdout.splitlines()
-    seconds, mebibytes = map(float, took.split())
-    assert message.partition(" (at offset ")[0] == said
-    assert (seconds < SECONDS, mebibytes < MIB) == (True, True), took
+def test_a_file_that_asks_for_more_than_its_size(name: str, tmp_path: Path, told: Told) -> None:
+    called, make = CROWDED[name]
+    (tmp_path / called).write_bytes(make())
+    _read(tmp_path / called, f"lib/{called}", told, SECONDS)

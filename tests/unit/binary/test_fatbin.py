@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import struct
 import time
+from collections.abc import Iterable
 
 import pytest
 
@@ -12,7 +13,6 @@ from builder.binary import fatbin, fatbin_format
 from builder.binary.elf_headers import ElfError, read_sections
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
-from builder.binary.payloads import Compression
 from builder.facts.gpu.architectures import Arch
 from tests.support.factories.binaries import (
     BLACKWELL,
@@ -40,6 +40,14 @@ def _read(data: bytes, section: str = ".nv_fatbin") -> tuple[Container, ...]:
     return read_containers(elf({".rodata": b"\xff" * 24, section: data}))
 
 
+def _images(found: Container) -> str:
+    return ", ".join(f"{one.kind.name} {one.arch} {one.compression.name}" for one in found.images)
+
+
+def _places(containers: Iterable[Container]) -> str:
+    return ", ".join(f"{one.section or 'no section'} {one.images[0].arch}" for one in containers)
+
+
 def test_a_container_image_by_image() -> None:
     (found,) = _read(
         container(
@@ -51,14 +59,10 @@ def test_a_container_image_by_image() -> None:
             image(0x40, 75),
         )
     )
-    assert [(one.kind, str(one.arch), one.compression) for one in found.images] == [
-        (Kind.SASS, "60", Compression.NONE),
-        (Kind.SASS, "90a", Compression.LZ4),
-        (Kind.SASS, "120f", Compression.ZSTD),
-        (Kind.PTX, "90", Compression.LZ4),
-        (Kind.LTOIR, "50", Compression.LZ4),
-        (Kind.OTHER, "75", Compression.NONE),
-    ]
+    assert (
+        _images(found)
+        == "SASS 60 NONE, SASS 90a LZ4, SASS 120f ZSTD, PTX 90 LZ4, LTOIR 50 LZ4, OTHER 75 NONE"
+    )
     assert [(one.size, one.unpacked_size) for one in found.images[:2]] == [(32, 32), (33, 4096)]
     assert found.arches(Kind.SASS) == {Arch(6, 0), Arch(9, 0, "a"), Arch(12, 0, "f")}
 
@@ -82,24 +86,15 @@ def test_containers_with_padding_between_and_after() -> None:
 
 
 def test_the_whole_file_is_read_and_each_section_named() -> None:
-    among = (
-        b"cuFFT's way: other data, then containers, then other data again".ljust(72) + sass(90) + b"x" * 40
-    )
+    """cuFFT has other data, then containers, then other data again."""
+    among = b"other data".ljust(72) + sass(90) + b"x" * 40
     library = elf({".nv_fatbin": sass(80), "__nv_relfatbin": sass(86), ".ldata": among + sass(100)})
-    behind_all = b"\0" * (-len(library) % 8) + sass(120)
-    found = read_containers(library + behind_all)
-    assert [(one.section, str(one.images[0].arch)) for one in found] == [
-        (".nv_fatbin", "80"),
-        ("__nv_relfatbin", "86"),
-        (".ldata", "90"),
-        (".ldata", "100"),
-        ("", "120"),
-    ]
+    found = read_containers(library + b"\0" * (-len(library) % 8) + sass(120))
+    assert _places(found) == ".nv_fatbin 80, __nv_relfatbin 86, .ldata 90, .ldata 100, no section 120"
 
 
 def test_a_bare_fatbin() -> None:
-    found = read_containers(sass(50) + sass(90))
-    assert [(one.section, str(one.images[0].arch)) for one in found] == [("", "50"), ("", "90")]
+    assert _places(read_containers(sass(50) + sass(90))) == "no section 50, no section 90"
 
 
 def test_between_two_sections() -> None:
@@ -256,11 +251,7 @@ def test_a_section_within_another_one_is_read_with_it() -> None:
     library = elf({".data": sass(50) + sass(60), ".ldata": bytes(8), ".rodata": sass(70)})
     within = library.index(BEGIN) + 8
     found = read_containers(patched(library, header_of(library, ".ldata") + 24, "<QQ", within, 16))
-    assert [(one.section, str(one.images[0].arch)) for one in found] == [
-        (".data", "50"),
-        (".data", "60"),
-        (".rodata", "70"),
-    ]
+    assert _places(found) == ".data 50, .data 60, .rodata 70"
 
 
 def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
@@ -327,15 +318,9 @@ def test_images_that_are_packed_as_one() -> None:
             image(SASS, 120),
         )
     )
-    assert [(one.kind, str(one.arch), one.runnable) for one in found.images] == [
-        (Kind.PTX, "80", True),
-        (Kind.PTX, "90", False),
-        (Kind.SASS, "80", True),
-        (Kind.SASS, "90a", True),
-        (Kind.SASS, "103", False),
-        (Kind.SASS, "120", True),
-    ]
-    assert {one.compression for one in found.images[:5]} == {Compression.ZSTD}
+    kinds = "PTX 80 ZSTD, PTX 90 ZSTD, SASS 80 ZSTD, SASS 90a ZSTD, SASS 103 ZSTD, SASS 120 NONE"
+    assert _images(found) == kinds
+    assert [one.runnable for one in found.images] == [True, False, True, True, False, True]
     assert found.images[2].unpacked_size == len(CUBIN)
 
 

@@ -20,6 +20,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.finding import Code
 from tests.support.factories.binaries import SASS, A, container, image, sass
 from tests.support.factories.pe import ARM64, X64, X86, linked_pe, pe
+from tests.support.messages import Told
 
 NAMED = pe(
     soname="demo.dll", needed=("cudart64_12.dll", "KERNEL32.dll"), delayed=("cudnn64_9.dll", "KERNEL32.dll")
@@ -136,24 +137,20 @@ def spoiled(at: int, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("library", "why"),
+    "library",
     [
-        (spoiled(0x80, b"NE\0\0"), "not a PE file: no signature where its header says (at offset 0x80)"),
-        (spoiled(0x84, b"\x64\x01"), "not for x64, ARM64 or x86 (machine 0x0164) (at offset 0x84)"),
-        (
-            spoiled(0x86, b"\x61\0"),
-            "97 sections, and Windows loads no file with more than 96 (at offset 0x80)",
-        ),
-        (spoiled(0x98, b"\x07\x01"), "no usable optional header (magic 0x0107) (at offset 0x98)"),
-        (spoiled(0x94, b"\x10\0"), "no usable optional header (magic 0x020b) (at offset 0x98)"),
-        (spoiled(0x98 + 112, b"\0\0\0\x7f"), "the address 0x7f000000 lies in no section (at offset 0x0)"),
-        (spoiled(0x98 + 120, b"\xff\x0f"), "the address 0xfff lies in no section (at offset 0x0)"),
+        spoiled(0x80, b"NE\0\0"),
+        spoiled(0x84, b"\x64\x01"),
+        spoiled(0x86, b"\x61\0"),
+        spoiled(0x98, b"\x07\x01"),
+        spoiled(0x94, b"\x10\0"),
+        spoiled(0x98 + 112, b"\0\0\0\x7f"),
+        spoiled(0x98 + 120, b"\xff\x0f"),
     ],
+    ids=["signature", "machine", "97 sections", "magic", "size", "no section", "headers"],
 )
-def test_headers_that_lie(library: bytes, why: str) -> None:
-    found = read_library("demo.dll", library)
-    assert found.problem is not None
-    assert (found.problem.code, found.problem.message) == (Code.E001, why)
+def test_headers_that_lie(library: bytes, told: Told) -> None:
+    told(read_library("demo.dll", library).problem)
 
 
 def test_imports_without_an_end() -> None:

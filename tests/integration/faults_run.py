@@ -62,13 +62,13 @@ class Run:
             end_session(run._process.pid)
             run.wait()
 
-    def until(self, pattern: str, *, timeout: float = 300) -> None:
+    def until(self, pattern: str, *, timeout: float = 1500) -> None:
         """Wait for a line in which ``pattern`` is found. Raises ``AssertionError`` if none comes."""
         with self._news:
             self._news.wait_for(lambda: self._said(pattern) or self._ended(), timeout)
         assert self._said(pattern), f"no {pattern!r} in {timeout} s:\n{self.text}"
 
-    def wait(self, *, timeout: float = 300) -> int:
+    def wait(self, *, timeout: float = 1500) -> int:
         """Wait for the end of the command and of its output, and return the exit code."""
         code = self._process.wait(timeout)
         self._reader.join(timeout)

@@ -79,14 +79,6 @@ def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module:
     )
 
 
-def test_a_proxy_of_the_environment_is_used(pyz: Path, tmp_path: Path) -> None:
-    with serving(tmp_path) as proxy:
-        url = "http://releases.example.invalid/index.json"
-        done = run(pyz, "list", "--index", url, env={"http_proxy": proxy.url})
-        assert [path for path, _ in proxy.requests] == [url]
-    assert done.returncode == 10, done.stderr
-
-
 def test_the_index_it_was_published_with_is_the_default(tmp_path: Path) -> None:
     index = write_release(tmp_path / "release")
     with serving(index.parent) as server:

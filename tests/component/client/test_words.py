@@ -63,12 +63,6 @@ def test_quiet_leaves_the_answer_and_the_errors(machine: Machine, release: Path,
     assert "No such file" in machine.err
 
 
-def test_json_is_all_that_is_written(machine: Machine, release: Path) -> None:
-    assert machine.run("install", "--index", str(release), "--json") == 0
-    assert json.loads(machine.out)["summary"]
-    assert name_of("legacy") not in machine.err
-
-
 def test_a_first_start_that_takes_minutes_is_told(machine: Machine, release: Path) -> None:
     changed(release, "modern", capabilities={"8.6": "jit"})
     assert machine.run("select", "--index", str(release)) == 0
@@ -126,6 +120,7 @@ def test_help_is_one_screen_and_each_command_says_the_rest(
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
     assert all(any(line.startswith(f"  {name} ") for line in lines) for name in arguments.COMMANDS)
+    assert all(arguments.parsed([name, "--quiet"]).quiet for name in arguments.COMMANDS)
     for argv in (["--reference"], *([name, "--help"] for name in arguments.COMMANDS)):
         assert machine.run(*argv) == 0
         lines = machine.out.splitlines()
@@ -148,7 +143,3 @@ def test_env_speaks_the_platforms_shell(machine: Machine, release: Path, platfor
     machine.platform = platform
     assert machine.run("env") == 0, machine.err
     assert all(line.startswith(start) for line in machine.out.splitlines())
-
-
-def test_every_command_can_be_quiet() -> None:
-    assert all(arguments.parsed([name, "--quiet"]).quiet for name in arguments.COMMANDS)

@@ -113,11 +113,6 @@ def test_a_library_of_the_same_name_in_a_folder_before_the_packages(package: Pat
     assert seen(package, package / "lib", other) == []
 
 
-def test_the_same_bytes_elsewhere_are_no_shadow(package: Path, tmp_path: Path) -> None:
-    put(tmp_path / "other/libcudnn.so.9", OWN[CUDNN])
-    assert seen(package, tmp_path / "other") == []
-
-
 def test_folders_that_are_not_there_and_empty_names_are_passed_over(package: Path, tmp_path: Path) -> None:
     put(tmp_path / "other/libcudnn.so.9", b"x")
     (tmp_path / "loop").symlink_to("loop")
@@ -126,20 +121,23 @@ def test_folders_that_are_not_there_and_empty_names_are_passed_over(package: Pat
     assert seen(package, env={"PATH": "/usr/bin"}) == []
 
 
-def test_a_wheels_library_has_its_wheels_version(package: Path, tmp_path: Path) -> None:
-    site = tmp_path / "venv/lib/python3.12/site-packages"
-    put(site / "nvidia/cudnn/lib/libcudnn.so.9", b"cudnn 9.1")
-    put(site / "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA")
-    put(site / "nvidia_cublas_cu12-12.1.3.1.dist-info/METADATA")
-    (shadow,) = seen(package, site / "nvidia/cudnn/lib")
-    assert (shadow.version, shadow.own) == ("9.1.0.70", "9.10.2.21")
-
-
-def test_a_version_is_of_a_wheel_only_where_wheels_unpack_to(package: Path, tmp_path: Path) -> None:
-    put(tmp_path / "local/cudnn/lib/libcudnn.so.9", b"x")
-    put(tmp_path / "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA")
-    (shadow,) = seen(package, tmp_path / "local/cudnn/lib")
-    assert shadow.version is None
+@pytest.mark.parametrize(
+    ("site", "content", "versions"),
+    [
+        ("venv/lib/python3.12/site-packages/nvidia", b"cudnn 9.1", [("9.1.0.70", "9.10.2.21")]),
+        ("venv/lib/python3.12/site-packages/nvidia", OWN[CUDNN], []),
+        ("local", b"cudnn 9.1", [(None, "9.10.2.21")]),
+    ],
+    ids=["a wheel's", "the same bytes", "where no wheel unpacks to"],
+)
+def test_a_wheels_library_has_its_wheels_version(
+    package: Path, tmp_path: Path, site: str, content: bytes, versions: list[tuple[str | None, str]]
+) -> None:
+    put(tmp_path / site / "cudnn/lib/libcudnn.so.9", content)
+    for wheel in ("nvidia_cudnn_cu12-9.1.0.70", "nvidia_cublas_cu12-12.1.3.1"):
+        put((tmp_path / site).parent / f"{wheel}.dist-info/METADATA")
+    shadows = seen(package, tmp_path / site / "cudnn/lib")
+    assert [(shadow.version, shadow.own) for shadow in shadows] == versions
 
 
 def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
@@ -169,34 +167,23 @@ def test_a_removed_current_folder_has_no_libraries(
 
 
 def test_a_library_whose_version_nothing_tells_is_not_loaded_to_ask_it(package: Path, tmp_path: Path) -> None:
-    tripped = tmp_path / "tripped"
-    source = tmp_path / "trap.c"
-    source.write_text(
-        f'#include <stdio.h>\n__attribute__((constructor)) void go(void) {{ fopen("{tripped}", "w"); }}\n'
-    )
-    (tmp_path / "other").mkdir()
-    library = tmp_path / "other/libcudnn.so.9"
+    trap = f'__attribute__((constructor)) void go(void) {{ fopen("{tmp_path}/tripped", "w"); }}'
+    source = put(tmp_path / "trap.c", f"#include <stdio.h>\n{trap}\n".encode())
+    library = put(tmp_path / "other/libcudnn.so.9")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    (shadow,) = seen(package, tmp_path / "other")
-    assert shadow.version is None
-    assert not tripped.exists()
+    assert [shadow.version for shadow in seen(package, tmp_path / "other")] == [None]
+    assert not (tmp_path / "tripped").exists()
 
 
 def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:
     site = tmp_path / "venv/lib/python3.12/site-packages"
-    for name in (
-        "onnxruntime-1.20.1",
-        "onnxruntime_gpu-1.23.2",
-        "onnxruntime_extensions-0.14.0",
-        "onnx-1.17.0",
-        "onnxruntime",
-    ):
+    others = ("onnxruntime_extensions-0.14.0", "onnx-1.17.0", "onnxruntime")
+    for name in ("onnxruntime-1.20.1", "onnxruntime_gpu-1.23.2", *others):
         put(site / f"{name}.dist-info/METADATA")
-    expected = [
+    assert list(distributions([tmp_path / "venv", site, tmp_path / "none"])) == [
         Distribution("onnxruntime", "1.20.1", str(site)),
         Distribution("onnxruntime-gpu", "1.23.2", str(site)),
     ]
-    assert list(distributions([tmp_path / "venv", site, tmp_path / "none"])) == expected
 
 
 def test_a_wheel_of_ours_is_read_with_what_it_requires_of_nvidia_and_does_not_find(tmp_path: Path) -> None:
@@ -215,10 +202,9 @@ def test_a_wheel_of_ours_is_read_with_what_it_requires_of_nvidia_and_does_not_fi
 
 
 def test_where_this_user_may_write(tmp_path: Path) -> None:
+    file = put(tmp_path / "file")
     assert is_writable(tmp_path / "not" / "made" / "yet")
-    assert not is_writable(put(tmp_path / "file"))
-    assert not is_writable(tmp_path / "file" / "below")
-    assert not is_writable(tmp_path / ("x" * 300))
+    assert not any(map(is_writable, (file, file / "below", tmp_path / ("x" * 300))))
 
 
 def test_an_environment_is_read_once_under_lib_and_lib64(tmp_path: Path) -> None:
@@ -253,16 +239,11 @@ def test_the_model_is_what_onnx_itself_would_write() -> None:
     onnx.checker.check_model(onnx.load_from_string(ort_calls.model()), full_check=True)
 
 
-def test_a_session_runs_in_a_real_onnx_runtime() -> None:
-    tried = TRIALS.compute(real_host(), "cpu")
-    assert (tried.provider, tried.failure) == ("cpu", None)
-
-
-def test_a_provider_that_is_not_there_fails_where_the_cpu_runs() -> None:
+@pytest.mark.parametrize(("provider", "fails", "on_cpu"), [("cpu", False, None), ("cuda", True, True)])
+def test_a_session_in_a_real_onnx_runtime(provider: str, *, fails: bool, on_cpu: bool | None) -> None:
     """The CPU wheel has no CUDA provider library."""
-    tried = TRIALS.compute(real_host(), "cuda")
-    assert tried.failure is not None
-    assert (tried.code, tried.on_cpu) == (None, True)
+    tried = TRIALS.compute(real_host(), provider)
+    assert (tried.provider, tried.failure is not None, tried.on_cpu) == (provider, fails, on_cpu)
 
 
 CUDA_35 = (

@@ -33,6 +33,10 @@ ROOM = 400 * KIB
 COMMANDS = ["install", "rollback", "uninstall"]
 
 
+def run(machine: Quick, command: str, index: Path) -> int:
+    return machine.run(command, *(["--index", str(index)] if command == "install" else []))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Disk:
     """A file system of its own."""
@@ -90,8 +94,7 @@ def test_a_disk_that_is_full_to_the_brim_lets_rollback_and_uninstall_through_or_
     machine = ground.machine(disk.place)
     require_cured(machine, str(ground.newer))
     disk.change(f"size={disk.used}")
-    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
-    code = machine.run(*argv)
+    code = run(machine, command, ground.older)
     assert code in {0, 11}, machine.err
     if (machine.prefix / "current").exists():
         require_usable(machine, {OLD, NEW})
@@ -108,8 +111,7 @@ def test_a_disk_that_is_read_only_is_named_and_what_is_there_works(
     machine = ground.machine(disk.place)
     require_cured(machine, str(ground.newer))
     disk.change("ro")
-    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
-    assert machine.run(*argv) == 11, machine.err
+    assert run(machine, command, ground.older) == 11, machine.err
     assert "Read-only file system" in machine.err
     require_usable(machine, {NEW})
     disk.change("rw")
@@ -183,8 +185,7 @@ def test_a_process_number_that_comes_again_meets_no_leftovers(
             (parts / name / "lib").mkdir(parents=True, exist_ok=True)
     (parts / "current-7").symlink_to("nowhere")
     (parts / "history-7").write_text("half")
-    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
-    assert machine.run(*argv) == 0, machine.err
+    assert run(machine, command, ground.older) == 0, machine.err
     assert not (machine.prefix / "current.txt").exists(), "links can be made here"
     assert machine.litter() == []
     require_cured(machine, str(ground.newer))

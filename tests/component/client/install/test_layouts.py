@@ -31,24 +31,35 @@ def without_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decompression, "require_zstd", missing)
 
 
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """Return the index of a release with both layouts."""
+    return write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
+
+
+@pytest.fixture
+def here(machine: Machine, tmp_path: Path) -> Path:
+    """Return the environment of the machine's Python, which has NVIDIA's libraries."""
+    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
+    return tmp_path / "site-packages"
+
+
 def fetched(server: Server) -> list[str]:
     return [path.lstrip("/") for path, _ in server.requests if not path.endswith("index.json")]
 
 
 def test_full_where_nothing_of_nvidias_is_here_and_thin_is_not_even_looked_at(
-    machine: Machine, tmp_path: Path
+    machine: Machine, both: Path
 ) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS).parent
-    with serving(release) as server:
+    with serving(both.parent) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         assert fetched(server) == [f"{FULL}.tar.zst"]
     assert "Layout full: not all of NVIDIA's libraries are on this machine." in machine.out
 
 
-def test_thin_where_they_are_all_here_and_full_is_not_fetched(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS).parent
-    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
-    with serving(release) as server:
+@pytest.mark.usefixtures("here")
+def test_thin_where_they_are_all_here_and_full_is_not_fetched(machine: Machine, both: Path) -> None:
+    with serving(both.parent) as server:
         assert machine.run("install", "--index", f"{server.url}/", "--json") == 0, machine.err
         assert fetched(server) == [f"{THIN}.tar.zst"], "once: what was fetched to decide is what is installed"
     answer = json.loads(machine.out)
@@ -57,36 +68,32 @@ def test_thin_where_they_are_all_here_and_full_is_not_fetched(machine: Machine, 
     assert {path.name for path in machine.lib.iterdir()} >= {"libcublas.so.12", "libcudnn.so.9"}
 
 
-def test_full_where_one_byte_of_one_library_differs(machine: Machine, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS).parent
-    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
-    (library,) = (tmp_path / "site-packages").rglob("libcudnn.so.9")
+def test_full_where_one_byte_of_one_library_differs(machine: Machine, both: Path, here: Path) -> None:
+    (library,) = here.rglob("libcudnn.so.9")
     library.write_bytes(b"!" + library.read_bytes()[1:])
-    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("install", "--index", str(both)) == 0, machine.err
     assert (machine.prefix / "current").resolve().name.startswith(FULL)
     assert (machine.lib / "libcudnn.so.9").read_bytes() == libraries(WHEELS)["lib/libcudnn.so.9"]
     assert machine.litter() == []
 
 
 @pytest.mark.parametrize("layout", BOTH)
-def test_what_was_asked_for_is_taken(machine: Machine, tmp_path: Path, layout: str) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
+def test_what_was_asked_for_is_taken(machine: Machine, both: Path, layout: str) -> None:
     with indexing() as pypi:
         machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip
-        assert machine.run("install", "--index", str(release), "--layout", layout) == 0, machine.err
+        assert machine.run("install", "--index", str(both), "--layout", layout) == 0, machine.err
     assert f"Layout {layout}: as asked with --layout." in machine.out
     assert machine.run("verify") == 0
     assert "7 files" in machine.out
 
 
 def test_the_other_layout_of_the_same_package_is_linked_from_the_one_before(
-    machine: Machine, tmp_path: Path
+    machine: Machine, both: Path
 ) -> None:
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
-    assert machine.run("install", "--index", str(release), "--layout", "full") == 0
-    assert machine.run("install", "--index", str(release), "--layout", "thin") == 0, machine.err
+    assert machine.run("install", "--index", str(both), "--layout", "full") == 0
+    assert machine.run("install", "--index", str(both), "--layout", "thin") == 0, machine.err
     assert (machine.lib / "libcudnn.so.9").stat().st_nlink == 2
-    assert machine.run("install", "--index", str(release)) == 0
+    assert machine.run("install", "--index", str(both)) == 0
     assert "Already installed" in machine.out, "auto is content with either"
     assert (machine.prefix / "current").resolve().name.startswith(THIN)
 
@@ -112,10 +119,9 @@ def test_select_shows_a_package_once(machine: Machine, tmp_path: Path) -> None:
     assert "it runs too" not in machine.out
 
 
-def test_variant_takes_the_full_one_for_a_machine_without_gpu(machine: Machine, tmp_path: Path) -> None:
+def test_variant_takes_the_full_one_for_a_machine_without_gpu(machine: Machine, both: Path) -> None:
     machine.env = {}
-    release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
-    assert machine.run("install", "--index", str(release), "--variant", "legacy") == 0, machine.err
+    assert machine.run("install", "--index", str(both), "--variant", "legacy") == 0, machine.err
     assert (machine.prefix / "current").resolve().name.startswith(name_of("legacy"))
 
 

@@ -23,6 +23,13 @@ ERROR_126 = "Error loading onnxruntime_providers_cuda.dll which depends on cubla
 PROVIDER = "onnxruntime_providers_cuda.dll"
 
 
+def script(folder: Path, text: str) -> str:
+    """Write a program in the place of a Python and return its path."""
+    (folder / "python").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "python").chmod(0o755)
+    return str(folder / "python")
+
+
 def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     return str(write_release(folder, version=version, files={**FILES, HOST: host}))
 
@@ -57,9 +64,7 @@ def test_a_package_that_does_not_load_changes_nothing(
 def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: Path) -> None:
     """glibc's message on a file system that is mounted with ``noexec``."""
     said = '{"failed": "lib/libonnxruntime.so.1: failed to map segment from shared object"}'
-    (tmp_path / "python").write_text(f"#!/bin/sh\necho '{said}'\n")
-    (tmp_path / "python").chmod(0o755)
-    machine.python = str(tmp_path / "python")
+    machine.python = script(tmp_path, f"echo '{said}'")
     assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 12
     assert "noexec: choose another place with --prefix." in machine.err
 
@@ -79,45 +84,33 @@ def test_windows_loader_is_heard_where_only_the_log_has_its_words(
     log = f"\x1b[1;31m2026-11-24 [E:onnxruntime:ortpacks, provider_bridge_ort.cc:2002 x] {said}\n\x1b[m\n"
     (tmp_path / "log").write_bytes(log.encode(encoding))
     answer = '{"failed": "OrtSessionOptionsAppendExecutionProvider_Cuda: Failed to load shared library"}'
-    (tmp_path / "python").write_text(f"#!/bin/sh\ncat {tmp_path}/log >&2\necho '{answer}'\n")
-    (tmp_path / "python").chmod(0o755)
-    machine.python = str(tmp_path / "python")
+    machine.python = script(tmp_path, f"cat {tmp_path}/log >&2\necho '{answer}'")
     assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 12
     assert said.rstrip(".") in machine.err
     assert "Visual C++ Redistributable (x64)" in machine.err
-
-
-def test_a_package_that_loads_says_so(machine: Machine, tmp_path: Path) -> None:
-    assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 0
-    assert "Its libraries load here: ONNX Runtime 1.23.2." in machine.out
 
 
 def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_path: Path) -> None:
     """The package is the same and the system has changed: a child process dies."""
     index = release(tmp_path / "release", FILES[HOST])
     assert machine.run("install", "--index", index) == 0
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    python.chmod(0o755)
-    machine.python = str(python)
+    assert "Its libraries load here: ONNX Runtime 1.23.2." in machine.out
+    machine.python = script(tmp_path, "kill -SEGV $$")
     assert machine.run("install", "--index", index) == 12
     assert "the process died of SIGSEGV" in machine.err
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("text", "words"),
     [
         (None, "cannot be started"),
         ("echo \"ModuleNotFoundError: No module named '_ctypes'\" >&2; exit 1", "has no ctypes"),
     ],
 )
 def test_where_nothing_can_be_tried_the_install_stands_and_says_so(
-    machine: Machine, tmp_path: Path, script: str | None, words: str
+    machine: Machine, tmp_path: Path, text: str | None, words: str
 ) -> None:
-    machine.python = str(tmp_path / "python")
-    if script is not None:
-        Path(machine.python).write_text(f"#!/bin/sh\n{script}\n")
-        Path(machine.python).chmod(0o755)
+    machine.python = script(tmp_path, text) if text else str(tmp_path / "python")
     assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 0, machine.err
-    assert f"Not tried out: {machine.python if script is None else 'this Python'} {words}" in machine.out
+    assert f"Not tried out: {'this Python' if text else machine.python} {words}" in machine.out
     assert machine.run("verify") == 0

@@ -52,6 +52,8 @@ def test_a_lean_package_of_before_installs_and_says_what_fails(machine: Machine,
 
 def test_it_gives_way_to_the_full_one_with_a_sentence_why(machine: Machine, before: str, today: str) -> None:
     machine.run("install", "--index", before)
+    said = machine.answer("install", "--index", before)
+    assert (said["installed"]["fresh"], said["installed"]["upgrade"]) == (False, None)
     assert machine.run("install", "--index", today) == 0, machine.err
     assert in_use(machine) == FULL_NAME
     assert f"{LEAN_NAME} is replaced by {FULL_NAME}. {FAILS}" in machine.out
@@ -69,12 +71,6 @@ def test_install_again_does_nothing_and_rollback_goes_back(machine: Machine, bef
     back = machine.answer("install", "--index", today)
     assert (back["installed"]["fresh"], in_use(machine)) == (False, FULL_NAME)
     assert "is replaced" in back["installed"]["upgrade"]
-
-
-def test_a_release_that_has_only_the_lean_one_keeps_it(machine: Machine, before: str) -> None:
-    machine.run("install", "--index", before)
-    said = machine.answer("install", "--index", before)
-    assert (said["installed"]["fresh"], said["installed"]["upgrade"]) == (False, None)
 
 
 def test_of_both_the_full_one_is_taken_and_the_lean_one_by_its_name(machine: Machine, both: str) -> None:

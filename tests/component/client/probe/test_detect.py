@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from pathlib import Path
 
 import pytest
@@ -32,15 +31,6 @@ def test_nothing_at_all_is_no_gpu_with_every_probes_reason(tmp_path: Path) -> No
     assert {probe.outcome for probe in found.replies.values()} == {Outcome.MISSING}
     assert "libno-such-cuda.so" in said["libcuda"].detail
     assert "libno-such-nvml.so" in said["NVML"].detail
-
-
-def test_a_machine_without_a_driver_answers_within_half_a_second(tmp_path: Path) -> None:
-    around, taken = machine(tmp_path), []
-    for _ in range(3):  # the best of three: other work on this machine may slow one down
-        began = time.perf_counter()
-        detect(around)
-        taken.append(time.perf_counter() - began)
-    assert min(taken) < 0.5
 
 
 def test_a_hanging_nvidia_smi_is_stopped_with_its_children(
@@ -116,16 +106,17 @@ def test_the_driver_file_gives_the_version_alone(tmp_path: Path, line: str) -> N
     assert (found.devices, found.driver) == ((), "570.133.07")
 
 
-def test_the_kernel_module_says_its_version_where_proc_is_hidden(tmp_path: Path) -> None:
-    write(tmp_path / "sys/module/nvidia/version", "580.95.05\n")
+@pytest.mark.parametrize(
+    ("text", "driver", "outcome"),
+    [("580.95.05", "580.95.05", Outcome.FOUND), ("unknown", None, Outcome.FAILED)],
+)
+def test_the_kernel_module_says_its_version_where_proc_is_hidden(
+    tmp_path: Path, text: str, driver: str | None, outcome: Outcome
+) -> None:
+    write(tmp_path / "sys/module/nvidia/version", f"{text}\n")
     found = detect(machine(tmp_path))
-    assert (found.driver, probes(found)["proc"].outcome) == ("580.95.05", Outcome.MISSING)
-
-
-def test_a_kernel_file_without_a_version_is_a_failed_probe(tmp_path: Path) -> None:
-    write(tmp_path / "sys/module/nvidia/version", "unknown\n")
-    found = detect(machine(tmp_path))
-    assert (found.driver, probes(found)["sys"].outcome) == (None, Outcome.FAILED)
+    assert (found.driver, probes(found)["sys"].outcome) == (driver, outcome)
+    assert probes(found)["proc"].outcome is Outcome.MISSING
 
 
 def test_the_users_word_comes_first(tmp_path: Path) -> None:
@@ -137,16 +128,22 @@ def test_the_users_word_comes_first(tmp_path: Path) -> None:
     assert detect(machine(tmp_path, smi=(smi,), env={"ORTPACKS_FORCE_CC": "none"})).devices == ()
 
 
-@pytest.mark.parametrize(("stated", "memory"), [("8192", [8192, 8192]), ("8192, 4000", [8192, 4000])])
-def test_stated_memory_is_for_all_gpus_or_for_each(tmp_path: Path, stated: str, memory: list[int]) -> None:
-    env = {"ORTPACKS_FORCE_CC": "8.6,5.2", "ORTPACKS_FORCE_MEMORY": stated}
-    assert [card.memory_mib for card in detect(machine(tmp_path, env=env)).devices] == memory
-
-
-def test_stated_memory_goes_before_what_the_driver_says(tmp_path: Path) -> None:
-    around = machine(tmp_path, smi=(program(tmp_path, TWO_CARDS),), env={"ORTPACKS_FORCE_MEMORY": "2000"})
-    assert [card.memory_mib for card in detect(around).devices] == [2000, 2000]
-    assert detect(machine(tmp_path, env={"ORTPACKS_FORCE_MEMORY": "2000"})).devices == ()
+@pytest.mark.parametrize(
+    ("stated", "capabilities", "memory"),
+    [
+        ("8192", "8.6,5.2", [8192, 8192]),
+        ("8192, 4000", "8.6,5.2", [8192, 4000]),
+        ("2000", None, [2000, 2000]),
+        ("2000", "none", []),
+    ],
+)
+def test_stated_memory_goes_before_what_the_driver_says_for_all_gpus_or_for_each(
+    tmp_path: Path, stated: str, capabilities: str | None, memory: list[int]
+) -> None:
+    env = {"ORTPACKS_FORCE_MEMORY": stated}
+    env |= {"ORTPACKS_FORCE_CC": capabilities} if capabilities else {}
+    found = detect(machine(tmp_path, smi=(program(tmp_path, TWO_CARDS),), env=env))
+    assert [card.memory_mib for card in found.devices] == memory
 
 
 @pytest.mark.parametrize(

@@ -48,50 +48,6 @@ def test_list_has_every_verb(copied: Place) -> None:
     assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == VERBS
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
-        ("--help buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
-        (
-            "build --varient legacy",
-            "'--varient' is no flag of build. Did you mean --variant? ./run build --help has its flags.",
-        ),
-        (
-            "build legacy",
-            "'legacy' is no verb. Did you mean --variant legacy? ./run build --help has its flags.",
-        ),
-        (
-            "build --from one --from two",
-            "--from is given twice. It takes one value. ./run build --help has its flags.",
-        ),
-        (
-            "build --jobs 2 --jobs 2",
-            "--jobs is given twice. It takes one value. ./run build --help has its flags.",
-        ),
-        ("--hlp", "'--hlp' is no flag. Did you mean --help? ./run --list has the verbs."),
-        ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
-        (
-            "render --builder x",
-            "'--builder' is no flag of render. Did you mean --widen? ./run render --help has its flags.",
-        ),
-        ("--list --list-format xml", "--list-format 'xml' is none of flat, nested, json."),
-        ("--list build", "--list takes no word like 'build'. ./run --list has the verbs."),
-        ("--list --list-depth x", "--list-depth and --command-timeout take whole numbers"),
-        ("build --jobs", "--jobs needs a value. ./run build --help has its flags."),
-        (
-            "mirror",
-            (
-                "'mirror' did not receive required positional arguments: 'to'. "
-                "./run mirror --help has its flags."
-            ),
-        ),
-    ],
-)
-def test_a_wrong_word_is_told_with_the_nearest(copied: Place, words: str, said: str) -> None:
-    assert copied.fails(2, *words.split()) == f"error: {said}\n"
-
-
 def test_the_completion_of_bash_knows_verbs_and_flags() -> None:
     script = """
         eval "$("$PYTHON" -m builder.build.verbs.command_line --print-completion-script bash)"

@@ -99,10 +99,3 @@ def test_an_error_leaves_standard_output_empty(copied: Place, tmp_path: Path, wo
     assert done.returncode > 1
     assert done.stdout == ""
     assert done.stderr.rpartition("error: ")[2]
-
-
-def test_verify_writes_a_page_or_a_document(copied: Place, tmp_path: Path) -> None:
-    (tmp_path / "some.tar.zst").write_bytes(b"")
-    asked = ("--json", "--card", "all", "--grid", "page.md", "some.tar.zst")
-    said = copied.fails(2, "verify", *asked, "--dist", str(tmp_path))
-    assert said.startswith("error: --json and --grid ask for different things.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from builder.config.load import parse_lock, render_lock
 from builder.config.toolkits import DATA, MISSING
 from builder.config.variants import Project, all_inputs, python_wheel_requirements
 from builder.errors import (
+    BuilderError,
     CheckFailedError,
     CommandError,
     ConfigError,
@@ -22,6 +24,7 @@ from builder.errors import (
     TransferError,
     ValidationError,
 )
+from builder.formats.package_names import Host
 from builder.io.process import Completed
 from builder.io.wiring import Wiring
 from tests.support.factories.binaries import elf, sass
@@ -37,6 +40,7 @@ from tests.support.factories.intake import (
     Listing,
     take,
     unlocked,
+    use,
 )
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine, reported
 
@@ -48,8 +52,8 @@ def with_pythons(project: Project) -> list[str]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
-    return unlocked(tmp_path, root, monkeypatch)
+def shop(tmp_path: Path, root: Path) -> Wiring:
+    return unlocked(tmp_path, root)
 
 
 def pins(shop: Wiring) -> Lock:
@@ -76,20 +80,18 @@ def test_a_link_to_the_lock_stays_one(shop: Wiring) -> None:
     assert GIT in elsewhere.read_text()
 
 
-def test_a_second_lock_changes_no_byte_and_fetches_nothing(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_lock_changes_no_byte_and_fetches_nothing(shop: Wiring) -> None:
     pinning.lock_inputs(shop, refresh=False)
     before = shop.lock_file.read_bytes()
-    again = take(monkeypatch, shop, Intake())
+    again = take(shop, Intake())
     pinning.lock_inputs(shop, refresh=False)
     assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
 
 
-def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_refresh_takes_everything_in_anew(shop: Wiring) -> None:
     pinning.lock_inputs(shop, refresh=False)
     (shop.root / DATA).parent.mkdir(parents=True)
-    again = take(monkeypatch, shop, Intake(sha256="2" * 64))
+    again = take(shop, Intake(sha256="2" * 64))
     pinning.lock_inputs(shop, refresh=True)
     wanted = all_inputs(shop.project, pins(shop))
     assert len(again.taken) == len(wanted) - 3  # a git tag and two images have no bytes here
@@ -121,7 +123,7 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
     ],
 )
 def test_a_wheel_that_cannot_be_read_does_not_serve_every_gpu(
-    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: dict[str, bytes], told: str
+    shop: Wiring, tmp_path: Path, contents: dict[str, bytes], told: str
 ) -> None:
     """Defect: libraries that could not be read were skipped, and the wheel recorded as one for all GPUs."""
 
@@ -133,7 +135,7 @@ def test_a_wheel_that_cannot_be_read_does_not_serve_every_gpu(
                 (folder / name).write_bytes(data)
             return folder
 
-    take(monkeypatch, shop, Unread()).folder = tmp_path / "unpacked"
+    take(shop, Unread()).folder = tmp_path / "unpacked"
     (shop.root / DATA).parent.mkdir(parents=True)
     with pytest.raises(CheckFailedError, match=r"==\S+ serves is not known, so nothing is re") as caught:
         pinning.lock_inputs(shop, refresh=True)
@@ -149,10 +151,10 @@ def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
     assert "dropped wheel:gone==1: no variant needs it any more" in reported(shop)
 
 
-def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring) -> None:
     old = render_lock(Lock(pins={IMAGE: Pin(revision=DIGEST)}))
     shop.lock_file.write_text(old, encoding="utf-8")
-    take(monkeypatch, shop, Intake(reachable=3))
+    take(shop, Intake(reachable=3))
     with pytest.raises(TransferError, match="no route to host"):
         pinning.lock_inputs(shop, refresh=False)
     assert shop.lock_file.read_text(encoding="utf-8") == old
@@ -173,12 +175,10 @@ def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring, broken: bytes, 
 UNREACHABLE = CommandError("git exited with 128", tail=["Could not resolve host"])
 
 
-def test_what_is_out_of_reach_stays_open_is_an_error_and_is_tried_again(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_out_of_reach_stays_open_is_an_error_and_is_tried_again(shop: Wiring) -> None:
     git, engine = shop.runner, shop.engine
-    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": UNREACHABLE}))
+    use(shop, engine=FakeEngine())
+    use(shop, runner=FakeRunner(answers={"git": UNREACHABLE}))
     with pytest.raises(CheckFailedError) as caught:
         pinning.lock_inputs(shop, refresh=False)
     opened = [GIT, IMAGE, "image:ubuntu:22.04"]
@@ -187,21 +187,21 @@ def test_what_is_out_of_reach_stays_open_is_an_error_and_is_tried_again(
     ]
     assert [key for key, pin in pins(shop).pins.items() if pin == Pin()] == opened
     assert (shop.root / DATA).exists() is False
-    monkeypatch.setitem(shop.__dict__, "engine", engine)
-    monkeypatch.setitem(shop.__dict__, "runner", git)
+    use(shop, engine=engine)
+    use(shop, runner=git)
     pinning.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE].revision) == (COMMIT, DIGEST)
 
 
-def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring) -> None:
     """Defect: a refresh replaced pins that only another machine can make by null."""
     pinning.lock_inputs(shop, refresh=False)
     before = pins(shop).pins
     (shop.root / DATA).parent.mkdir(parents=True)
-    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
+    use(shop, engine=FakeEngine())
     unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": unreachable}))
-    take(monkeypatch, shop, Intake(sha256="2" * 64))
+    use(shop, runner=FakeRunner(answers={"git": unreachable}))
+    take(shop, Intake(sha256="2" * 64))
     pinning.lock_inputs(shop, refresh=True)
     for key in (GIT, IMAGE):
         assert pins(shop).pins[key] == before[key]
@@ -209,17 +209,15 @@ def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring, monkeypatch: pytest.M
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
 
 
-def test_missing_pins_only_what_has_none_and_is_in_reach(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pins_only_what_has_none_and_is_in_reach(shop: Wiring) -> None:
     pinning.lock_inputs(shop, refresh=False)
     whole = dict(pins(shop).pins)
     stale = {"wheel:gone==1": Pin(filename="g", size=1, sha256="3" * 64)}
     holes = {**whole, **stale, GIT: Pin(), IMAGE: Pin()}
     del holes[CUDNN]
     shop.lock_file.write_text(render_lock(Lock(pins=holes)))
-    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
-    intake = take(monkeypatch, shop, Intake(reachable=0))
+    use(shop, engine=FakeEngine())
+    intake = take(shop, Intake(reachable=0))
     with pytest.raises(CheckFailedError) as caught:
         pinning.lock_missing(shop)
     assert caught.value.exit_code == 6
@@ -234,21 +232,19 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(
     assert [finding.split()[0] for finding in caught.value.findings] == [IMAGE]
 
 
-def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring) -> None:
     text = render_lock(Lock(pins={IMAGE: Pin()})).replace("  ", " ")
     shop.lock_file.write_text(text)
-    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": CommandError("git exited")}))
-    take(monkeypatch, shop, Intake(reachable=0))
+    use(shop, engine=FakeEngine())
+    use(shop, runner=FakeRunner(answers={"git": CommandError("git exited")}))
+    take(shop, Intake(reachable=0))
     with pytest.raises(CheckFailedError):
         pinning.lock_missing(shop)
     assert shop.lock_file.read_text() == text
 
 
-def test_the_archives_of_a_tag_are_held_to_the_sha1_of_its_own_list(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    intake = take(monkeypatch, shop, Intake())
+def test_the_archives_of_a_tag_are_held_to_the_sha1_of_its_own_list(shop: Wiring) -> None:
+    intake = take(shop, Intake())
     pinning.lock_inputs(shop, refresh=False)
     assert {key: sha1 for key, sha1 in intake.sha1.items() if sha1} == {
         f"url:{url}": "0123" * 10 for url in FILES
@@ -256,43 +252,41 @@ def test_the_archives_of_a_tag_are_held_to_the_sha1_of_its_own_list(
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome"),
+    ("answer", "outcome", "kind"),
     [
-        (UNREACHABLE, "out of reach"),
-        (Completed(code=0, stdout="", stderr=""), "not there"),
-        (Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr=""), "unreadable"),
+        (UNREACHABLE, "out of reach", TransferError),
+        (Completed(code=0, stdout="", stderr=""), "not there", ValidationError),
+        (Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr=""), "unreadable", ParseError),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_why_an_input_stays_open_is_one_of_three(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch, answer: Completed | CommandError, outcome: str
+    shop: Wiring,
+    told: Callable[[object], None],
+    answer: Completed | CommandError,
+    outcome: str,
+    kind: type[BuilderError],
 ) -> None:
-    """A host that does not answer, a tag that it does not have, and a source that cannot be read."""
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": answer}))
-    take(monkeypatch, shop, Intake()).listed = "no list;\n"
-    with pytest.raises(CheckFailedError) as caught:
-        pinning.lock_missing(shop)
-    (found,) = caught.value.findings
-    assert found.startswith(f"{GIT} is {outcome}: ")
+    """A host that does not answer, a tag that it does not have, and a source that cannot be read.
 
-
-@pytest.mark.parametrize(
-    ("listing", "kind", "told"),
-    [
-        ("", ValidationError, "has no tag v1.23.2"),
-        (f"{COMMIT}\trefs/tags/v1.23.2\n", ParseError, "deps.txt:1"),
-    ],
-)
-def test_a_part_that_is_not_there_or_cannot_be_read_ends_lock_with_nothing_written(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch, listing: str, kind: type[ConfigError], told: str
-) -> None:
-    """Only what is out of reach may stay open: no other machine can pin these."""
+    ``lock`` lets only what is out of reach stay open: no other machine can pin the others. A build's own pins
+    are made of all parts or of none.
+    """
     shop.lock_file.write_text(before := render_lock(Lock(pins={IMAGE: Pin(revision=DIGEST)})))
-    answer = Completed(code=0, stdout=listing, stderr="")
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": answer}))
-    take(monkeypatch, shop, Intake()).listed = "no list;\n"
-    with pytest.raises(kind, match=told):
-        pinning.lock_inputs(shop, refresh=False)
+    use(shop, runner=FakeRunner(answers={"git": answer}))
+    take(shop, Intake()).listed = "no list;\n"
+    with pytest.raises(kind) as caught:
+        pinning.pin_base(shop, "redist", shop.reporter, Host.WHEEL)
+    told(caught.value)
     assert shop.lock_file.read_text() == before
+    with pytest.raises(CheckFailedError if kind is TransferError else kind) as ended:
+        pinning.lock_inputs(shop, refresh=False)
+    assert (shop.lock_file.read_text() == before) == (kind is not TransferError)
+    with pytest.raises(CheckFailedError) as open_still:
+        pinning.lock_missing(shop)
+    (found,) = open_still.value.findings
+    assert found.startswith(f"{GIT} is {outcome}: ")
+    told(ended.value)
 
 
 def test_a_base_is_checked_by_its_own_inputs(root: Path) -> None:
@@ -316,8 +310,8 @@ def test_a_project_that_compiles_all_of_onnxruntime_locks_no_gpu_wheel(shop: Wir
     assert gpu == ["wheel:onnxruntime-gpu==1.21.0@win-x64", "wheel:onnxruntime-gpu==1.23.2@win-x64"]
 
 
-def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(shop.__dict__, "engine", NoEngine())
+def test_without_an_engine_images_stay_open(shop: Wiring) -> None:
+    use(shop, engine=NoEngine())
     with pytest.raises(CheckFailedError, match="No Docker engine answers"):
         pinning.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,61 +22,25 @@ def test_without_an_engine_nothing_is_fetched_or_made(place: Place) -> None:
     assert place.made() == set()
 
 
-def test_without_an_engine_several_variants_are_told_one_by_one(place: Place) -> None:
-    cause, advice = NO_ENGINE_MESSAGE.removeprefix("error: ").rstrip().split(" Start ", 1)
+def test_without_an_engine_several_variants_are_told_one_by_one(
+    place: Place, told: Callable[[object], None]
+) -> None:
     chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
-    first, *each, last = place.fails(4, "build", *chosen, "--force", "--base", "assembled").splitlines()
-    assert first == "error: not made: 3 of 3 variants"
-    assert each == [
-        line
-        for name in ("legacy", "modern", "latest")
-        for line in (f"  not made  {name:<8} {cause}", f"{'':21}Start {advice}")
-    ]
-    again = "./run build --variant legacy --variant modern --variant latest --base assembled"
-    assert last == f"What was made and compiled is kept. Go on with: {again}"
+    told(place.fails(4, "build", *chosen, "--force", "--base", "assembled"))
     assert place.made() == set()
 
 
-def test_without_an_engine_a_package_without_cuda_is_planned(place: Place) -> None:
-    done = place.run("plan", "--variant", "directml")
-    assert done.stdout.splitlines()[:4] == [
-        "• plan directml",
-        "  base     none: nothing is compiled",
-        "  origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
-        "  ort      1.23.0, as released",
-    ]
+@pytest.mark.parametrize("words", ["directml", "legacy --origin source"])
+def test_without_an_engine_is_planned(place: Place, told: Callable[[object], None], words: str) -> None:
+    done = place.run("plan", "--variant", *words.split())
+    told("\n".join(done.stdout.splitlines()[:4]))
     assert (done.returncode, done.stderr) == (0, "")
     assert place.made() == set()
 
 
-def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(place: Place) -> None:
+def test_a_package_without_cuda_has_no_dockerfile(place: Place) -> None:
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
-    said = place.fails(3, "image", "--variant", "directml")
-    assert said == (
-        "error: directml has no runtime image for win-x64: images are for Linux, those for directml "
-        "for win-x64. Variant cpu has one for linux-x64 and one for linux-arm64.\n"
-    )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
-
-
-def test_without_an_engine_a_plan_is_the_assembled_bases(place: Place) -> None:
-    done = place.run("plan", "--variant", "legacy", "--origin", "source")
-    assert done.stdout.splitlines()[:4] == [
-        "• plan legacy",
-        "  base     assembled: nvidia lacks a part: no Docker engine answers",
-        "  origin   source: asked for",
-        "  ort      1.21.0, profile full, host wheel",
-    ]
-    assert (done.returncode, done.stderr) == (0, "")
-    assert place.made() == set()
-
-
-def test_offline_names_the_input_that_is_not_in_the_cache(copied: Place) -> None:
-    said = copied.fails(10, "plan", "--variant", "modern", "--offline")
-    assert said == (
-        f"error: wheel:onnxruntime-gpu==1.21.0 is not in the cache ({copied.folder / 'cache'}) and --offline "
-        "was given. Run the same command once without --offline.\n"
-    )
 
 
 def test_a_program_reads_what_is_missing(copied: Place) -> None:
@@ -137,42 +102,16 @@ esac
 
 
 @pytest.mark.parametrize(
-    ("flags", "code", "said"),
-    [
-        (
-            ("--context", "fra"),
-            2,
-            (
-                "error: --context 'fra' is none of default, far. Did you mean far? "
-                "`docker context ls` lists the contexts.\n"
-            ),
-        ),
-        (
-            ("--builder", "default,frm"),
-            2,
-            (
-                "error: --builder 'frm' is none of default, farm. Did you mean farm? "
-                "`docker buildx ls` lists the builders.\n"
-            ),
-        ),
-        (
-            ("--context", "far,default"),
-            4,
-            (
-                "error: Builder far does not answer: Cannot connect to the Docker daemon at tcp://far:2376. "
-                "Start it, or leave it out. `docker buildx ls` shows which are running.\n"
-            ),
-        ),
-    ],
+    ("code", "flags"), [(2, "--context fra"), (2, "--builder default,frm"), (4, "--context far,default")]
 )
 def test_builders_that_are_not_there_are_told_before_anything_is_made(
-    copied: Place, tmp_path: Path, flags: tuple[str, str], code: int, said: str
+    copied: Place, tmp_path: Path, told: Callable[[object], None], code: int, flags: str
 ) -> None:
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)
     here = Place(copied.folder)
     here.env["PATH"] = f"{tmp_path}:{here.env['PATH']}"
-    assert here.fails(code, "build", "--variant", "legacy", "--dist", str(tmp_path / "dist"), *flags) == said
+    told(here.fails(code, "build", "--variant", "legacy", f"--dist={tmp_path / 'dist'}", *flags.split()))
     assert [path.name for path in tmp_path.iterdir()] == ["docker"]
 
 

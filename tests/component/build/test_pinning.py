@@ -10,17 +10,16 @@ from builder.build.pinning import pin_base, unpack_pinned
 from builder.config.inputs import Input, Lock, Pin, ort_wheel
 from builder.config.load import parse_lock, render_lock
 from builder.config.variants import open_inputs
-from builder.errors import BuilderError, CommandError, ParseError, TransferError, ValidationError
+from builder.errors import TransferError
 from builder.formats.package_names import Host
-from builder.io.process import Completed
 from builder.io.wiring import Wiring
-from tests.support.factories.intake import COMMIT, DIGEST, FILES, GIT, IMAGE, Intake, take, unlocked
+from tests.support.factories.intake import COMMIT, DIGEST, FILES, GIT, IMAGE, Intake, take, unlocked, use
 from tests.support.fakes.ports import FakeEngine, FakeRunner, reported
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
-    return unlocked(tmp_path, root, monkeypatch)
+def shop(tmp_path: Path, root: Path) -> Wiring:
+    return unlocked(tmp_path, root)
 
 
 def written(shop: Wiring) -> Lock:
@@ -49,74 +48,45 @@ def test_the_wheel_of_the_host_library_is_a_part(shop: Wiring, host: Host, is_pi
     assert (ort_wheel("1.23.2").key in written(shop).pins) is is_pinned
 
 
-def test_a_base_that_is_pinned_asks_nobody(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_that_is_pinned_asks_nobody(shop: Wiring) -> None:
     shop.lock_file.write_text(render_lock(Lock({})))
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
-    intake, text = take(monkeypatch, shop, Intake(reachable=0)), shop.lock_file.read_bytes()
+    intake, text = take(shop, Intake(reachable=0)), shop.lock_file.read_bytes()
     said = len(reported(shop))
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
     assert (intake.taken, shop.lock_file.read_bytes(), len(reported(shop))) == ([], text, said)
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (CommandError("git exited with 128", tail=["Could not resolve host"]), TransferError),
-        (Completed(code=0, stdout="", stderr=""), ValidationError),
-        (Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr=""), ParseError),
-    ],
-)
-def test_a_part_that_cannot_be_pinned_is_named_and_nothing_is_written(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch, answer: Completed | CommandError, kind: type[BuilderError]
-) -> None:
-    shop.lock_file.write_text(render_lock(Lock({})))
-    take(monkeypatch, shop, Intake()).listed = "no list;\n"
-    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": answer}))
-    text = shop.lock_file.read_bytes()
-    with pytest.raises(kind) as caught:
-        pin_base(shop, "redist", shop.reporter, Host.WHEEL)
-    assert caught.value.what.startswith(f"{GIT} has no pin, and cannot be given one here: ")
-    assert shop.lock_file.read_bytes() == text
-    assert shop.lock == Lock({})
-
-
 @pytest.mark.parametrize("base", ["nvidia", "redist"])
-def test_offline_asks_no_host_for_a_pin(shop: Wiring, monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+def test_offline_asks_no_host_for_a_pin(shop: Wiring, base: str) -> None:
     """Defect: with ``--offline`` a git host and an image registry were asked for the open pins of a base."""
     shop.lock_file.write_text(render_lock(Lock({})))
-    intake, runner, engine = take(monkeypatch, shop, Intake()), FakeRunner(), FakeEngine()
-    for name, value in (("runner", runner), ("engine", engine), ("offline", True)):
-        monkeypatch.setitem(shop.__dict__, name, value)
+    intake, runner, engine = take(shop, Intake()), FakeRunner(), FakeEngine()
+    use(shop, runner=runner, engine=engine, offline=True)
     with pytest.raises(TransferError, match=r" has no pin, .*--offline asks no host.*without it"):
         pin_base(shop, base, shop.reporter, Host.SOURCE)
     assert (intake.taken, runner.calls) == ([], [])
 
 
-def test_an_image_that_the_engine_holds_needs_no_registry(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_the_engine_holds_needs_no_registry(shop: Wiring) -> None:
     shop.lock_file.write_text(render_lock(Lock({})))
     held = {"nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04"}
-    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine(images=held))
+    use(shop, engine=FakeEngine(images=held))
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
     assert open_inputs(shop.project, "nvidia", written(shop)) == [IMAGE, "image:ubuntu:22.04"]
 
 
-def test_an_image_that_the_engine_holds_is_pinned_where_its_registry_answers(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_the_engine_holds_is_pinned_where_its_registry_answers(shop: Wiring) -> None:
     """Defect: after `docker pull ubuntu:22.04` the base had no revision, and its packages no release."""
     shop.lock_file.write_text(render_lock(Lock({})))
     digests = {IMAGE.removeprefix("image:"): "sha256:" + "a" * 64, "ubuntu:22.04": "sha256:" + "b" * 64}
     engine = FakeEngine(images=set(digests), digests=digests)
-    monkeypatch.setitem(shop.__dict__, "engine", engine)
+    use(shop, engine=engine)
     pin_base(shop, "nvidia", shop.reporter, Host.WHEEL)
     assert open_inputs(shop.project, "nvidia", written(shop)) == []
 
 
-def test_pins_that_another_process_made_meanwhile_are_kept(
-    shop: Wiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pins_that_another_process_made_meanwhile_are_kept(shop: Wiring) -> None:
     shop.lock_file.write_text(render_lock(Lock({})))
     assert shop.lock == Lock({})  # read before
     other = {IMAGE: Pin(revision=f"sha256:{'e' * 64}")}

@@ -26,7 +26,6 @@ from builder.publish.prepare import PublishOptions
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
-from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import COMMIT
 from tests.support.factories.workplace import Site, with_tools
 from tests.support.fakes.ports import NoEngine
@@ -209,11 +208,3 @@ def test_a_release_of_thin_packages_alone_holds_no_file_of_nvidias(site: Site) -
         "command"
     ]
     assert command == "./run build --variant legacy --base assembled --release"
-
-
-def test_mixed_versions_are_no_release(copied: Place) -> None:
-    said = copied.fails(2, "build", "--all", "--mixed", "--release")
-    assert said == (
-        "error: --mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), "
-        "so it does not go with --release. Leave one of them out.\n"
-    )

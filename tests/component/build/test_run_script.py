@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,6 @@ from builder.config.variants import Project
 from builder.io.wiring import SECRETS
 from tests.component.build.run_machine import PYTHON, Machine
 from tests.support import ROOT
-
-REFUSAL = "Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu one is installed (without "
-
-REMEDY = f"{REFUSAL}--no-engine-install).\n"
 
 
 @pytest.fixture
@@ -127,37 +124,9 @@ def test_an_installation_that_failed_is_tried_again(machine: Machine) -> None:
     assert machine.run("--list").returncode == 0
 
 
-def test_an_old_python_is_refused(machine: Machine) -> None:
+def test_an_old_python_is_refused(machine: Machine, told: Callable[[object], None]) -> None:
     machine.stub("python3", "exit 1")
-    assert machine.refuses("--list") == (
-        "run: Python 3.11 or newer is needed and not on PATH. On Debian and Ubuntu: apt-get install "
-        "python3-venv; Ubuntu 22.04 has but a release candidate of 3.11: take a newer system, or a Python "
-        "from elsewhere.\n"
-    )
-
-
-@pytest.mark.parametrize("verb", ["build", "bundle", "check", "verify", "image", "test"])
-def test_an_engine_is_refused_when_told_so(machine: Machine, verb: str) -> None:
-    machine.no_engine()
-    assert machine.refuses(verb, "--no-engine-install").endswith(f"run: no Docker engine answers. {REMEDY}")
-
-
-def test_an_engine_named_by_docker_host_is_respected(machine: Machine) -> None:
-    machine.no_engine()
-    said = machine.refuses("build", DOCKER_HOST="ssh://builder")
-    assert f"run: no Docker engine answers at ssh://builder. {REMEDY}" in said
-
-
-@pytest.mark.parametrize("env", [{"DOCKER_CONTEXT": "remote"}, {}], ids=["variable", "docker context use"])
-def test_an_engine_named_by_a_context_is_respected(machine: Machine, env: dict[str, str]) -> None:
-    machine.no_engine("default" if env else "remote")
-    assert f"run: no Docker engine answers at remote. {REMEDY}" in machine.refuses("build", **env)
-
-
-def test_only_root_installs(machine: Machine) -> None:
-    machine.no_engine()
-    machine.stub("id", "echo 1000")
-    assert machine.refuses("build").endswith(f"run: no Docker engine answers. {REMEDY}")
+    told(machine.refuses("--list"))
 
 
 @pytest.mark.parametrize(
@@ -190,29 +159,48 @@ OLD = (
 )
 
 
-@pytest.mark.parametrize("user", ["0", "1000"])
+def absent(context: str = "default") -> str:
+    """Return a docker program without an engine."""
+    return f'case "$1" in version) exit 1 ;; context) echo {context} ;; esac'
+
+
+def speaking(*lines: str) -> str:
+    """Return a docker program whose engine refuses with these lines."""
+    said = "; ".join(f'echo "{line}" >&2' for line in lines)
+    return f'case "$1" in version) echo Client: 20.10; {said}; exit 1 ;; esac; echo default'
+
+
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("docker", "user", "words", "env"),
     [
-        (DENIED, f"run: Docker does not let this user in: {DENIED}. Join its group (usermod -aG docker NAME"),
-        (OLD, f"run: the program docker and the engine do not fit: {OLD}. Update the older of the two.\n"),
+        *(
+            pytest.param(absent(), "0", f"{verb} --no-engine-install", {}, id=verb)
+            for verb in ("build", "bundle", "check", "verify", "image", "test")
+        ),
+        pytest.param(absent(), "0", "build", {"DOCKER_HOST": "ssh://builder"}, id="host"),
+        pytest.param(absent(), "0", "build", {"DOCKER_CONTEXT": "remote"}, id="variable"),
+        pytest.param(absent("remote"), "0", "build", {}, id="docker context use"),
+        pytest.param(absent(), "1000", "build", {}, id="user"),
+        pytest.param(speaking("a warning", "no space left"), "1000", "build", {}, id="last line"),
+        *(
+            pytest.param(speaking(said), user, "build --variant legacy", {}, id=f"{name}-{user}")
+            for name, said in (("denied", DENIED), ("old", OLD))
+            for user in ("0", "1000")
+        ),
     ],
 )
-def test_an_engine_that_refuses_gets_no_second_one(
-    machine: Machine, user: str, said: str, words: str
+def test_where_no_engine_is_installed_it_is_told_why(
+    machine: Machine,
+    told: Callable[[object], None],
+    docker: str,
+    user: str,
+    words: str,
+    env: dict[str, str],
 ) -> None:
+    """An engine that somebody named is respected, and one that refuses gets no second one."""
+    machine.stub("docker", docker)
     machine.stub("id", f"echo {user}")
-    machine.stub(
-        "docker", f'case "$1" in version) echo Client: 20.10; echo "{said}" >&2; exit 1 ;; esac; echo default'
-    )
-    assert words in machine.refuses("build", "--variant", "legacy")
-
-
-def test_dockers_own_last_line_is_shown(machine: Machine) -> None:
-    machine.stub("id", "echo 1000")
-    machine.stub("docker", 'case "$1" in version) printf "a warning\\nno space left\\n" >&2; exit 1 ;; esac')
-    said = machine.refuses("build")
-    assert said.endswith(f"run: no Docker engine answers (no space left). {REMEDY}")
+    told(machine.refuses(*words.split(), **env))
 
 
 @pytest.mark.parametrize("user", ["0", "1000"])

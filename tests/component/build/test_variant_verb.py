@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.factories.project_copy import Place
 
 ADD = ("variant", "add", "tiny", "--base", "assembled", "--origin", "source", "--offline")
@@ -49,20 +47,3 @@ def test_a_file_of_another_encoding_is_told(place: Place) -> None:
     path = place.folder / "variants.yaml"
     path.write_bytes(path.read_bytes() + "# f\u00fcr".encode("latin-1"))
     assert "variants.yaml cannot be read: 'utf-8' codec" in place.fails(2, *ADD, "--sm", "75")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((*ADD, "--sm", "75,91"), "error: variants.yaml (not written):"),
-        ((*ADD, "--sm", "101"), "variants.tiny.sm: C013 no code for 11.0 (Jetson Thor)"),
-        (ADD, "error: variant add needs --sm. Like --sm 75,86,90a.\n"),
-        (("variant", "drop", "tiny"), "error: variant 'drop' is not add."),
-        (("variant", "add"), "error: "),
-    ],
-)
-def test_what_is_refused_leaves_the_file_as_it_was(copied: Place, words: tuple[str, ...], said: str) -> None:
-    path = copied.folder / "variants.yaml"
-    before = path.read_bytes()
-    assert said in copied.fails(2, *words)
-    assert path.read_bytes() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,53 +124,27 @@ def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int,
     assert compile_work(planned(), TABLE).minutes(jobs) == minutes
 
 
-def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -> None:
-    (line,) = estimate_lines(planned(Profile.FULL), TABLE, 2)
-    assert line == (
-        "time     about 87 min with 2 jobs (8,400 CPU s); --profile lean takes about 44 min and "
-        "cannot run transformer models at the default optimisation level"
-    )
-
-
-@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
-def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
-    (line,) = estimate_lines(planned(profile), TABLE, 2)
-    assert "--profile" not in line
-
-
 @pytest.mark.parametrize(
-    ("host", "jobs", "told"),
+    ("plan", "jobs"),
     [
-        (
-            Host.SOURCE,
-            2,
-            "about 44 min with 2 jobs (3,200 CPU s without the host library, whose cost was not measured)",
-        ),
-        (Host.WHEEL, None, "about 3,200 CPU s; on how many cores is not known here"),
+        pytest.param(planned(Profile.FULL), 2, id="full"),
+        pytest.param(planned(Profile.LEAN), 2, id="lean"),
+        pytest.param(planned(Profile.MINIMAL), 2, id="minimal"),
+        pytest.param(planned(host=Host.SOURCE), 2, id="host-source"),
+        pytest.param(planned(), None, id="cores-unknown"),
+        pytest.param(packages.official(), 2, id="repacked"),
+        pytest.param(latest("nvidia", "1.23.2", widen=False), 2, id="could-be-widened"),
+        pytest.param(widened(latest("nvidia", "1.23.2", widen=True)), 2, id="widened"),
     ],
 )
-def test_what_is_not_known_is_said_to_be_left_out(host: Host, jobs: int | None, told: str) -> None:
-    assert list(estimate_lines(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
-
-
-def test_where_nothing_is_compiled_nothing_is_told() -> None:
-    assert list(estimate_lines(packages.official(), TABLE, 2)) == []
-
-
-def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
-    """Two architectures join four.
+def test_what_is_known_of_the_time_is_told(
+    told: Callable[[object], None], plan: BuildPlan, jobs: int | None
+) -> None:
+    """By widening, two architectures join four.
 
     Of 2,626 s for the weight 3.5, 12 s are the host compiler's: 747 s per architecture.
     """
-    lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, 2))
-    assert lines[1:] == [
-        "widen    --widen adds sm_103, sm_121: about 1,500 CPU s and 100 MB in the CUDA provider more"
-    ]
-
-
-def test_what_widening_costs_is_told_where_it_is_done() -> None:
-    lines = list(estimate_lines(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, 2))
-    assert lines[1:] == ["widen    sm_103, sm_121: about 1,500 CPU s and 100 MB in the CUDA provider of it"]
+    told("\n".join(estimate_lines(plan, TABLE, jobs)))
 
 
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:

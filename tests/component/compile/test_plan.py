@@ -17,6 +17,7 @@ from builder.config.load import load_project
 from builder.config.variants import Origin, Project, Variant
 from builder.contents.reading import needed_libraries
 from builder.errors import (
+    BuilderError,
     CompatibilityError,
     IntegrityError,
     ToolMissingError,
@@ -133,70 +134,101 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None:
-    wheel = Input.wheel("onnxruntime-directml==1.23.0", "win-x64")
-    directml = Variant("directml", (), (), provider="directml", platform="win-x64", wheel=wheel)
-    decided = desk.plan(directml, engine=NoEngine(), base="nvidia", profile=Profile.LEAN)
-    assert (decided.base, decided.origin, decided.profile) == ("none", Origin.WHEEL, None)
-    assert (decided.ort_version, decided.ort_wheel) == ("1.23.0", wheel)
-    assert desk.reporter.lines == [
-        "base     none: nothing is compiled",
-        "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
-        "ort      1.23.0, as released",
-        "note     --profile: no effect, because directml is not compiled",
-    ]
-    assert desk.read == []
+DIRECTML = Variant(
+    name="directml",
+    sm=(),
+    generations=(),
+    provider="directml",
+    platform=WINDOWS,
+    wheel=Input.wheel("onnxruntime-directml==1.23.0", WINDOWS),
+)
+
+ACCELERATED = replace(LATEST, sm=tuple(map(Arch.parse, ("89", "90", "120a"))))
+
+PULLED = FakeEngine(digests={IMAGE: "sha256:" + "a" * 64})
+
+AWAY = Refusing(error=TransferError("the registry is offline"))
+
+
+def shown(value: object) -> str | None:
+    """Return the id of a parameter."""
+    if isinstance(value, Variant):
+        return value.name
+    if isinstance(value, dict):
+        return " ".join(f"{key}={wish}" for key, wish in value.items())
+    return type(value).__name__ if isinstance(value, FakeEngine) else None
 
 
 @pytest.mark.parametrize(
-    ("engine", "plan_options", "base", "reason"),
+    ("variant", "engine", "plan_options", "decided"),
     [
-        (FakeEngine(images={IMAGE}), {}, "nvidia", f"{IMAGE} is on this engine"),
-        (FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}), {}, "nvidia", f"{IMAGE} can be pulled"),
-        (Refusing(), {}, "assembled", f"nvidia lacks a part: {IMAGE} cannot be resolved: no such host"),
-        (
-            Refusing(error=TransferError("the registry is offline")),
-            {},
-            "assembled",
-            "nvidia lacks a part: the registry is offline",
-        ),
-        (NoEngine(), {}, "assembled", "nvidia lacks a part: no Docker engine answers"),
-        (Untouchable(), {"base": "assembled"}, "assembled", "asked for"),
-        (Offline(images={IMAGE}), {"offline": True}, "nvidia", f"{IMAGE} is on this engine"),
-        (
-            Offline(),
-            {"offline": True},
-            "assembled",
-            f"nvidia lacks a part: {IMAGE} is not on this engine: --offline asks no registry",
-        ),
+        (MODERN, FakeEngine(images={IMAGE}), {}, "nvidia wheel 1.23.2"),
+        (MODERN, PULLED, {}, "nvidia wheel 1.23.2"),
+        (MODERN, Refusing(), {}, "assembled wheel 1.21.0"),
+        (MODERN, AWAY, {}, "assembled wheel 1.21.0"),
+        (MODERN, NoEngine(), {}, "assembled wheel 1.21.0"),
+        (MODERN, Untouchable(), {"base": "assembled"}, "assembled wheel 1.21.0"),
+        (MODERN, Offline(images={IMAGE}), {"offline": True}, "nvidia wheel 1.23.2"),
+        (MODERN, Offline(), {"offline": True}, "assembled wheel 1.21.0"),
+        (MODERN, None, {"base": "assembled", "mixed": True}, "assembled wheel 1.23.2"),
+        (LEGACY, None, {}, "nvidia source 1.23.2"),
+        (LEGACY, Refusing(), {}, "assembled source 1.21.0"),
+        (LEGACY, None, {"base": "assembled", "mixed": True}, "assembled source 1.21.0"),
+        (LATEST, None, {"base": "nvidia"}, "nvidia source 1.23.2"),
+        (LATEST, None, {"base": "assembled", "profile": Profile.FULL}, "assembled source 1.21.0"),
+        (LATEST, None, {"base": "assembled", "profile": Profile.LEAN}, "assembled source 1.21.0"),
+        (LATEST, None, {"base": "assembled", "profile": Profile.MINIMAL}, "assembled source 1.21.0"),
+        (LATEST, None, {"base": "assembled", "host": Host.SOURCE}, "assembled source 1.21.0"),
+        (replace(LATEST, widen=True), None, {"base": "assembled"}, "assembled source 1.21.0"),
+        (CPU, None, {}, "none wheel 1.23.2"),
+        (CPU, Refusing(), {}, "none wheel 1.21.0"),
+        (CPU, NoEngine(), {}, "none wheel 1.21.0"),
+        (CPU, NoEngine(), {"base": "nvidia"}, "none wheel 1.23.2"),
+        (CPU, None, {"base": "assembled", "mixed": True}, "none wheel 1.23.2"),
+        (DIRECTML, NoEngine(), {"base": "nvidia", "profile": Profile.LEAN}, "none wheel 1.23.0"),
     ],
+    ids=shown,
 )
-def test_the_base_and_why(
-    desk: Desk, engine: FakeEngine, plan_options: dict[str, Any], base: str, reason: str
+def test_what_is_decided_and_why(
+    desk: Desk,
+    told: Callable[[object], None],
+    variant: Variant,
+    engine: FakeEngine | None,
+    plan_options: dict[str, Any],
+    decided: str,
 ) -> None:
-    decided = desk.plan(MODERN, engine=engine, **plan_options)
-    assert (decided.base, decided.base_reason) == (base, reason)
+    made = desk.plan(variant, engine=engine, **plan_options)
+    assert f"{made.base} {made.origin.value} {made.ort_version}" == decided
+    assert made.added == ()
+    told("\n".join(desk.reporter.lines))
 
 
-def test_nvidia_that_was_insisted_on_never_falls_back(desk: Desk) -> None:
-    with pytest.raises(TransferError) as caught:
-        desk.plan(LEGACY, engine=Refusing(), base="nvidia")
-    assert caught.value.exit_code == 10
-    assert caught.value is REFUSED
-    assert desk.reporter.lines == []
-
-
-def test_without_an_engine_nvidia_that_was_insisted_on_is_an_error(desk: Desk) -> None:
-    with pytest.raises(ToolMissingError, match=r"^No Docker engine answers\.$") as caught:
-        desk.plan(MODERN, engine=NoEngine(), base="nvidia")
-    assert caught.value.exit_code == 4
-    assert desk.reporter.lines == []
-
-
-def test_offline_and_nvidia_without_its_image_is_an_error_that_says_what_to_do(desk: Desk) -> None:
-    with pytest.raises(TransferError) as caught:
-        desk.plan(MODERN, engine=Offline(), base="nvidia", offline=True)
-    assert str(caught.value) == (f"{IMAGE} is not on this engine: --offline asks no registry. Pull it first.")
+@pytest.mark.parametrize(
+    ("variant", "engine", "plan_options", "code"),
+    [
+        (LEGACY, Refusing(), {"base": "nvidia"}, 10),
+        (MODERN, NoEngine(), {"base": "nvidia"}, 4),
+        (MODERN, Offline(), {"base": "nvidia", "offline": True}, 10),
+        (LEGACY, None, {"base": "nvidai"}, 2),
+        (LEGACY, None, {"origin": Origin.WHEEL}, 2),
+        (ACCELERATED, None, {"base": "assembled", "origin": Origin.SOURCE}, 2),
+        (replace(LEGACY, name="windows", platform=WINDOWS), None, {}, 2),
+    ],
+    ids=shown,
+)
+def test_what_cannot_be_decided_is_told(
+    desk: Desk,
+    told: Callable[[object], None],
+    variant: Variant,
+    engine: FakeEngine | None,
+    plan_options: dict[str, Any],
+    code: int,
+) -> None:
+    """A base that was insisted on is never replaced; nothing is compiled for Windows."""
+    with pytest.raises(BuilderError) as caught:
+        desk.plan(variant, engine=engine, **plan_options)
+    assert caught.value.exit_code == code
+    told(caught.value)
 
 
 def test_auto_repacks_the_wheel_where_it_serves_the_whole_set(desk: Desk) -> None:
@@ -207,13 +239,6 @@ def test_auto_repacks_the_wheel_where_it_serves_the_whole_set(desk: Desk) -> Non
     assert decided.ort_wheel == Input.wheel("onnxruntime-gpu==1.23.2")
     assert desk.read == [desk.store.folder / "onnxruntime-gpu==1.23.2" / PROVIDERS_IN_WHEELS[LINUX]]
     assert desk.reporter.lines[-1] == "ort      1.23.2, as released"
-
-
-def test_auto_compiles_where_the_wheel_lacks_one_and_names_it(desk: Desk) -> None:
-    decided = desk.plan(LEGACY)
-    assert decided.origin is Origin.SOURCE
-    assert decided.origin_reason == "onnxruntime-gpu==1.23.2 lacks native code for sm_50, sm_52, sm_61"
-    assert (decided.profile, decided.host) == (Profile.LEAN, Host.WHEEL)
 
 
 class Pinner:
@@ -267,27 +292,6 @@ def test_a_repacked_wheel_asks_for_no_pin_of_a_source(desk: Desk) -> None:
     assert desk.plan(LEGACY, pin=pinner, mixed=True).base == "assembled"
 
 
-def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
-    desk.plan(LEGACY, engine=Refusing())
-    told = [line for line in desk.reporter.lines if not line.startswith("! ")]
-    assert told == [
-        f"base     assembled: nvidia lacks a part: {IMAGE} cannot be resolved: no such host",
-        "origin   source: onnxruntime-gpu==1.21.0 lacks native code for sm_50, sm_52, sm_61",
-        "ort      1.21.0, profile lean, host wheel",
-    ]
-    assert [line[:15] for line in desk.reporter.lines[3:]] == ["! warning C006 ", "! warning C011 "]
-
-
-def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk) -> None:
-    with pytest.raises(CompatibilityError) as caught:
-        desk.plan(LEGACY, origin=Origin.WHEEL)
-    assert caught.value.exit_code == 2
-    assert str(caught.value) == (
-        "variant legacy: --origin wheel is impossible: onnxruntime-gpu==1.23.2 lacks native code for sm_50, "
-        "sm_52, sm_61. It holds sm_60, sm_70, sm_75, sm_80, sm_86, sm_90. Use --origin source (or auto)."
-    )
-
-
 @pytest.mark.parametrize(
     ("variant", "plan_options", "decided", "reason"),
     [
@@ -332,36 +336,6 @@ def test_the_projects_own_origin_and_profile_are_the_default(desk: Desk) -> None
     assert (decided.origin, decided.profile, decided.host) == (Origin.SOURCE, Profile.FULL, Host.SOURCE)
 
 
-def test_a_suffix_is_beyond_the_assembled_bases_tools(desk: Desk) -> None:
-    accelerated = replace(LATEST, sm=tuple(map(Arch.parse, ("89", "90", "120a"))))
-    with pytest.raises(CompatibilityError) as caught:
-        desk.plan(accelerated, base="assembled", origin=Origin.SOURCE)
-    assert caught.value.exit_code == 2
-    assert str(caught.value) == (
-        "error C004 variants.latest.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release notes), "
-        "ptxas 12.9.86 adds sm_100 101 103 120 121 without a suffix\n"
-        "    wanted: a base with nvcc 12.8 (--base nvidia), or the set 89 90\n"
-        "    got:    sm_120a"
-    )
-
-
-@pytest.mark.parametrize(("profile", "warned"), [(Profile.FULL, []), (Profile.MINIMAL, ["C011"])])
-def test_less_than_the_full_profile_is_warned_of(desk: Desk, profile: Profile, warned: list[str]) -> None:
-    desk.plan(LATEST, base="assembled", profile=profile)
-    assert warnings(desk) == warned
-
-
-def test_the_plan_says_what_the_package_will_not_run(desk: Desk) -> None:
-    desk.plan(LATEST, base="assembled", profile=Profile.LEAN)
-    (told,) = (line for line in desk.reporter.lines if line.startswith("! warning C011 "))
-    assert "9 of ai.onnx, 65 of com.microsoft, 1 of com.ms.internal.nhwc" in told
-    assert "Transformer models fail at ONNX Runtime's default optimisation level" in told
-    assert "--profile full, or set ORT_ENABLE_BASIC in the application\n" in told
-    desk.plan(LATEST, base="assembled", profile=Profile.LEAN, host=Host.SOURCE)
-    assert "Transformer" not in desk.reporter.lines[-1]
-    assert "com.microsoft operators (Attention" in desk.reporter.lines[-1]
-
-
 def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "native_sm", lambda _: LATEST.sm)
     decided = desk.plan(LATEST, base="assembled", origin=Origin.WHEEL)
@@ -404,21 +378,6 @@ def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
     assert desk.plan(MODERN, of=patched, base="nvidia").origin is Origin.WHEEL
 
 
-def test_mixed_repacks_the_newer_wheel_where_it_serves_and_compiles_the_bases_version(desk: Desk) -> None:
-    versions = [desk.plan(one, base="assembled", mixed=True).ort_version for one in (LEGACY, MODERN, CPU)]
-    assert versions == ["1.21.0", "1.23.2", "1.23.2"]
-
-
-def test_the_package_for_the_cpu_has_the_version_of_the_base_that_is_found(desk: Desk) -> None:
-    assert desk.plan(CPU).ort_wheel == Input.wheel("onnxruntime==1.23.2")
-    assert desk.plan(CPU, engine=Refusing()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
-    assert desk.plan(CPU, engine=NoEngine()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
-
-
-def test_of_a_base_that_was_named_the_package_for_the_cpu_needs_no_engine(desk: Desk) -> None:
-    assert desk.plan(CPU, engine=NoEngine(), base="nvidia").ort_version == "1.23.2"
-
-
 BLACKWELL = (*OFFICIAL, "120a")
 """Architectures of wheels from 1.28 on (pull request 29711)."""
 
@@ -431,12 +390,6 @@ def warnings(desk: Desk) -> list[str]:
     return [line[10:14] for line in desk.reporter.lines if line.startswith("! warning ")]
 
 
-def test_a_set_that_orts_cmake_narrows_is_warned_of(desk: Desk) -> None:
-    decided = desk.plan(LATEST, base="nvidia")
-    assert warnings(desk) == ["C011", "C012"]
-    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
-
-
 @pytest.mark.parametrize("flag", [True, False])
 def test_a_set_is_widened_by_its_flag_or_by_its_key(desk: Desk, flag: bool) -> None:
     decided = desk.plan(replace(LATEST, widen=not flag), base="nvidia", widen=flag)
@@ -446,12 +399,6 @@ def test_a_set_is_widened_by_its_flag_or_by_its_key(desk: Desk, flag: bool) -> N
     assert [line for line in desk.reporter.lines if line.startswith("widen ")] == [
         "widen    sm_103, sm_121 added: ONNX Runtime's CMake narrows the set to its own GPUs"
     ]
-
-
-def test_on_the_assembled_base_nothing_is_added(desk: Desk) -> None:
-    decided = desk.plan(replace(LATEST, widen=True), base="assembled")
-    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
-    assert "C012" not in warnings(desk)
 
 
 def test_a_wheel_that_narrows_the_set_is_warned_of(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,22 +515,6 @@ def test_the_dlls_that_the_provider_for_windows_imports_are_compared_too(
         desk.plan(windows, of=with_cuda13(root), mixed=True)
     assert caught.value.cause.endswith(imports[0])
     assert "onnxruntime-gpu for CUDA 12.9" in caught.value.advice
-
-
-def test_an_official_wheel_that_does_not_serve_its_set_is_refused_with_what_it_lacks(desk: Desk) -> None:
-    """Nothing is compiled for Windows."""
-    windows = replace(LEGACY, name="windows", platform=WINDOWS)
-    with pytest.raises(
-        CompatibilityError, match=r"^variants\.windows\.sm: .* does not serve this set"
-    ) as caught:
-        desk.plan(windows)
-    assert "sm_50, sm_52, sm_61 and holds " in caught.value.cause
-    assert caught.value.advice == "Nothing is compiled for windows: change the set."
-
-
-def test_a_base_that_is_none_is_told_with_the_nearest(desk: Desk) -> None:
-    with pytest.raises(ValidationError, match=r"^--base 'nvidai' is none of auto, .* Did you mean nvidia\?$"):
-        desk.plan(LEGACY, base="nvidai")
 
 
 def test_a_provider_that_cannot_be_read_is_told(desk: Desk) -> None:

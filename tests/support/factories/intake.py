@@ -7,8 +7,6 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from builder.config.inputs import Input, InputKind, Pin
 from builder.errors import TransferError
 from builder.io.process import Completed
@@ -101,22 +99,29 @@ class Listing:
         return {Input(InputKind.WHEEL, f"{requirement}@{python}"): pin for python in PYTHONS}
 
 
-def unlocked(folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
+def unlocked(folder: Path, root: Path) -> Wiring:
     """Return the wiring of the project in ``root``, copied without its lock, with hosts that answer."""
     shutil.copy(root / "variants.yaml", folder)
     made = Wiring(folder, reporter=FakeReporter())
     images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
-    engine = FakeEngine(digests=dict.fromkeys(images, DIGEST))
     git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
-    runner = FakeRunner(answers={"git": git})
-    for name, value in (("engine", engine), ("runner", runner), ("package_index", Listing())):
-        monkeypatch.setitem(made.__dict__, name, value)
-    take(monkeypatch, made, Intake())
+    use(
+        made,
+        engine=FakeEngine(digests=dict.fromkeys(images, DIGEST)),
+        runner=FakeRunner(answers={"git": git}),
+        package_index=Listing(),
+    )
+    take(made, Intake())
     return made
 
 
-def take(monkeypatch: pytest.MonkeyPatch, shop: Wiring, intake: Intake) -> Intake:
+def use(shop: Wiring, **parts: object) -> None:
+    """Let the wiring have these parts in place of its own."""
+    shop.__dict__.update(parts)
+
+
+def take(shop: Wiring, intake: Intake) -> Intake:
     """Let the wiring have this store."""
-    monkeypatch.setattr(shop, "store", lambda *_: intake)
+    use(shop, store=lambda *_: intake)
     intake.folder = shop.root.parent / "unpacked"
     return intake

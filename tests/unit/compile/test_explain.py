@@ -6,6 +6,7 @@ Official options are those of 1.21.0's packaging scripts and wheels; each differ
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -128,123 +129,42 @@ def test_every_official_setting_names_where_it_was_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "ours", "official"),
+    ("version", "base", "sm", "widen"),
     [
-        ("1.21.0", "89 90 100 120", "60 70 75 80 86 90, PTX 90"),
-        ("1.23.2", "89 90a 100a 120a", "60 70 75 80 86 90a, PTX 90"),
+        ("1.21.0", "nvidia", "89 90 100 120", False),
+        ("1.21.0", "nvidia", "50 52 70", False),
+        ("1.22.0", "nvidia", "89 90 100 120", False),
+        ("1.22.0", "assembled", "89 90 100 120", False),
+        ("1.23.2", "nvidia", "89 90 100 120", False),
+        ("1.23.2", "nvidia", "89 90 100 120", True),
+        ("1.23.2", "nvidia", "60 70 75 80 86 90", False),
+        ("1.23.2", "nvidia", "120f", False),
+        ("1.23.2", "assembled", "89 90 100 120", False),
+        ("1.40.0", "nvidia", "89 90 100 120", False),
     ],
 )
-def test_both_lists_are_what_comes_out(project: Project, version: str, ours: str, official: str) -> None:
-    first = explain(planned(project, version)).differences[0]
-    assert (first.option, first.ours, first.official) == ("CMAKE_CUDA_ARCHITECTURES", ours, official)
-    assert "variants.latest.sm" in first.reason
+def test_what_is_shown(
+    project: Project, told: Callable[[object], None], version: str, base: str, sm: str, widen: bool
+) -> None:
+    """1.22 launches flash attention on every device from 8.0 on; CMake replaces 90 by 90a from 1.23 on.
 
-
-def test_the_official_set_differs_in_its_ptx_alone(project: Project) -> None:
-    sm = tuple(Arch.parse(number) for number in ("60", "70", "75", "80", "86", "90"))
-    plan = planned(project, "1.23.2")
-    same = replace(plan, variant=replace(plan.variant, sm=sm))
-    (difference,) = [one for one in explain(same).differences if one.option == "CMAKE_CUDA_ARCHITECTURES"]
-    assert difference.ours == "60 70 75 80 86 90a"
-    assert difference.official == "60 70 75 80 86 90a, PTX 90"
-
-
-def test_what_an_architecture_becomes_and_loses(project: Project) -> None:
-    notes = explain(planned(project, "1.23.2")).notes
-    assert "sm_90 becomes sm_90a, which runs on 9.0" in notes
-    assert "sm_100 becomes sm_100a, which runs on 10.0 alone, not on 10.3" in notes
-    assert "sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1" in notes
-    assert not [note for note in explain(planned(project, "1.22.0")).notes if "becomes" in note]
-
-
-def test_what_1_21_would_never_launch_is_told_with_the_line_that_says_so(project: Project) -> None:
-    notes = explain(planned(project, "1.21.0")).notes
-    flash, experts = (next(note for note in notes if note.startswith(name)) for name in ("flash", "mixture"))
-    assert "compiled for 89 90: nothing else launches it" in flash
-    assert "flash_attention/flash_api.cc line 413" in flash
-    assert "compiled for 89: " in experts
-    shared = [note for note in notes if "compute_80's PTX" in note]
-    assert shared == [
-        f"{units} attention: SASS for sm_{arch} is made from compute_80's PTX, which is the same"
-        for units in ("flash", "lean")
-        for arch in (89, 90)
-    ]
-    plan = planned(project, "1.21.0")
-    old = replace(plan, variant=replace(plan.variant, sm=tuple(map(Arch.parse, ("50", "52", "70")))))
-    told = explain(old).notes
-    assert any(note.startswith("flash attention is left out") for note in told)
-    assert "SASS for sm_52 is made from the PTX of compute_50: no source asks for more than that" in told
-
-
-def test_what_ptxas_makes_of_compute_90_is_not_said_to_be_of_other_ptx(project: Project) -> None:
-    """1.22 launches flash attention on every device from 8.0 on, so its units have sm_100 and sm_120 too.
-
-    nvcc 12.4 has no PTX newer than compute_90's, of which the newer ptxas makes both.
+    Of base assembled, whose nvcc ends at sm_90, CMake sees no newer architecture.
+    The official lists are those of the wheels' containers.
     """
-    told = explain(planned(project, "1.22.0", base="assembled")).notes
-    assert [note for note in told if note.startswith("flash attention: SASS")] == [
-        f"flash attention: SASS for sm_{arch} is made from compute_80's PTX, which is the same"
-        for arch in ("89", "90")
-    ]
+    plan = planned(project, version, base=base)
+    variant = replace(plan.variant, sm=tuple(map(Arch.parse, sm.split())))
+    asked = replace(plan, variant=variant)
+    told(shown(widened(asked) if widen else asked))
 
 
-def test_an_unknown_version_is_said_to_be_unknown(project: Project) -> None:
-    notes = explain(planned(project, "1.40.0")).notes
-    (told,) = [note for note in notes if note.startswith("C007")]
-    assert "1.40.0" in told
-    assert "1.23" in told
-
-
-def test_a_refused_family_is_told_and_nothing_is_said_of_what_it_becomes(project: Project) -> None:
-    plan = planned(project, "1.23.2")
-    family = replace(plan, variant=replace(plan.variant, sm=(Arch(12, 0, "f"),)))
-    explained = explain(family)
-    assert explained.differences[0].ours == "120f"
-    assert [note[:4] for note in explained.notes if note.startswith("C")] == ["C008"]
-
-
-def test_what_widening_adds_is_told_behind_what_is_lost(project: Project) -> None:
-    notes = explain(widened(planned(project, "1.23.2"))).notes
-    assert notes[1:4] == (
-        "sm_100 becomes sm_100a, which runs on 10.0 alone, not on 10.3",
-        "sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1",
-        "added for the GPUs that this loses (widen): sm_103, sm_121",
-    )
-
-
-def test_what_ptxas_makes_is_not_rewritten(project: Project) -> None:
-    """CMake sees only 89 and 90: the assembled base's nvcc ends at sm_90."""
-    explained = explain(planned(project, "1.23.2", base="assembled"))
-    assert explained.differences[0].ours == "89 90a 100 120"
-    assert [note for note in explained.notes if " becomes " in note] == [
-        "sm_90 becomes sm_90a, which runs on 9.0"
-    ]
-
-
-def test_repacked_is_the_official_build_itself(project: Project) -> None:
-    explained = explain(planned(project, "1.23.2", variant="modern", profile=None))
+def test_repacked_is_the_official_build_itself(project: Project, told: Callable[[object], None]) -> None:
+    plan = planned(project, "1.23.2", variant="modern", profile=None)
+    explained = explain(plan)
     assert (explained.differences, explained.notes) == ((), ())
-    assert explained.title == "modern: the official build of ONNX Runtime 1.23.2 itself, repacked"
+    told(shown(plan, plan))
 
 
-def test_what_is_shown(project: Project) -> None:
+def shown(*plans: BuildPlan) -> str:
     stream = io.StringIO()
-    plans = [planned(project, "1.23.2"), planned(project, "1.23.2", variant="modern", profile=None)]
     show_explanation(Console(env={}, stream=stream), plans)
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == (
-        "latest: profile full on base nvidia, against the official build of ONNX Runtime 1.23.2"
-    )
-    assert lines[1] == (
-        "  CMAKE_CUDA_ARCHITECTURES: 89 90a 100a 120a, official 60 70 75 80 86 90a, PTX 90: "
-        "variants.latest.sm; theirs is the wheel's for CUDA 12, the archive's is 60 70 75 80 90a, PTX 90"
-    )
-    assert (
-        "  onnxruntime_BUILD_UNIT_TESTS: OFF, official ON: they need a GPU to run, and are in no package"
-        in lines
-    )
-    assert "  note: sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1" in lines
-    assert lines[-2:] == [
-        "modern: the official build of ONNX Runtime 1.23.2 itself, repacked",
-        "  no option differs",
-    ]
+    return stream.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,6 @@ from builder.errors import CompatibilityError, ConfigError, SchemaError, Validat
 from tests.unit.config.config_cases import SAMPLE, Case, changed, error_of, read_cases
 
 CASES = read_cases("variants-messages.txt")
-
-SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, check, bundle, image, publish, models"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -34,36 +33,24 @@ def test_the_messages_in_the_guide_are_those_that_are_printed(root: Path) -> Non
     assert [line for line in shown if line not in printed] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", f"1: the file: the file is empty (allowed: {SECTIONS})"),
-        ("# nothing but this\n", f"1: the file: the file is empty (allowed: {SECTIONS})"),
-        ("{}", f"1: the file: the file is empty (allowed: {SECTIONS})"),
-        ("- 1\n- 2\n", f"1: the file: a mapping is wanted (found a list; allowed: {SECTIONS})"),
-        ("hello", f"1: the file: a mapping is wanted (found hello; allowed: {SECTIONS})"),
-    ],
-)
-def test_a_file_that_is_something_else_gets_one_line(text: str, message: str) -> None:
-    assert error_of(text) == (SchemaError, [message])
+@pytest.mark.parametrize("text", ["", "# nothing but this\n", "{}", "- 1\n- 2\n", "hello"])
+def test_a_file_that_is_something_else_gets_one_line(told: Callable[[object], None], text: str) -> None:
+    kind, [line] = error_of(text)
+    assert kind is SchemaError
+    told(line)
 
 
-def test_a_placeholder_in_angle_brackets_is_a_key_as_others() -> None:
+def test_a_placeholder_in_angle_brackets_is_a_key_as_others(told: Callable[[object], None]) -> None:
     """Defect: a key that began with ``<`` was lost from the place, and at the top ended in a traceback."""
     kind, lines = error_of(changed(("variants:\n", "variants:\n  <name>: 1\n")) + "<name>: 1\n")
-    told = [line.partition(": ")[2] for line in lines]
     assert kind is SchemaError
-    assert told[0].startswith('variants["<name>"]: ')
-    assert told[-1].startswith('["<name>"]: unknown key (allowed: format, ')
+    told("\n".join(lines))
 
 
-def test_another_format_is_the_only_problem_that_is_told() -> None:
-    text = changed(("format: 1", "format: 2"), ("bundle:", "bundles:"))
-    message = (
-        "1: format: another format (found 2; allowed: 1). "
-        "This program reads format 1: use the release of ortpacks that the file is for."
-    )
-    assert error_of(text) == (ValidationError, [message])
+def test_another_format_is_the_only_problem_that_is_told(told: Callable[[object], None]) -> None:
+    kind, [line] = error_of(changed(("format: 1", "format: 2"), ("bundle:", "bundles:")))
+    assert kind is ValidationError
+    told(line)
 
 
 def test_a_syntax_error_is_told_alone() -> None:
@@ -71,12 +58,10 @@ def test_a_syntax_error_is_told_alone() -> None:
     assert (kind.__name__, len(lines)) == ("ParseError", 1)
 
 
-def test_a_long_value_is_cut() -> None:
+def test_a_long_value_is_cut(told: Callable[[object], None]) -> None:
     kind, [line] = error_of(changed(("1000000", "9" * 5000)))
-    assert (kind, len(line)) == (
-        SchemaError,
-        len(f"61: bundle.budget: a whole number is wanted (found {'9' * 120})"),
-    )
+    assert kind is SchemaError
+    told(line)
 
 
 @pytest.mark.parametrize(
@@ -120,32 +105,20 @@ def test_the_class_is_that_of_the_most_basic_problem(
 
 
 @pytest.mark.parametrize(
-    ("changes", "start", "facts"),
+    ("old", "new", "old_pin", "new_pin"),
     [
-        (
-            [('"12.9"', '"13.0"'), ("==12.9.79", "==13.0.48")],
-            "54: variants.legacy.sm: C002 ",
-            ["CUDA 13.0", "sm_50, sm_60"],
-        ),
-        (
-            [("9.10.2.21\n", "9.11.0.98\n"), ("==9.10.2.21", "==9.11.0.98")],
-            "54: variants.legacy.sm: C001 ",
-            ["cuDNN 9.11.0.98", "sm_50, sm_60"],
-        ),
-        (
-            [('"12.9"', '"12.4"'), ("==12.9.79", "==12.4.127")],
-            "57: variants.latest.sm: C003 ",
-            ["CUDA 12.4", "sm_120"],
-        ),
+        ('"12.9"', '"13.0"', "==12.9.79", "==13.0.48"),
+        ("9.10.2.21\n", "9.11.0.98\n", "==9.10.2.21", "==9.11.0.98"),
+        ('"12.9"', '"12.4"', "==12.9.79", "==12.4.127"),
     ],
+    ids=["C002", "C001", "C003"],
 )
 def test_what_the_libraries_dropped_is_told_at_the_sets_line(
-    changes: list[tuple[str, str]], start: str, facts: list[str]
+    told: Callable[[object], None], old: str, new: str, old_pin: str, new_pin: str
 ) -> None:
-    kind, [line] = error_of(changed(*changes))
+    kind, [line] = error_of(changed((old, new), (old_pin, new_pin)))
     assert kind is CompatibilityError
-    assert line.startswith(start)
-    assert all(fact in line for fact in facts)
+    told(line)
 
 
 def test_windows_line_ends_count_as_one_line() -> None:
@@ -153,13 +126,11 @@ def test_windows_line_ends_count_as_one_line() -> None:
     assert line.startswith("57: variants.latest.sm[0]: ")
 
 
-def test_no_variant_at_all() -> None:
+def test_no_variant_at_all(told: Callable[[object], None]) -> None:
     head, rest = SAMPLE.split("variants:\n")
-    text = f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}"
-    assert error_of(text) == (
-        ValidationError,
-        ["52: variants: at least one item is needed (found an empty mapping)"],
-    )
+    kind, [line] = error_of(f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}")
+    assert kind is ValidationError
+    told(line)
 
 
 @pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish", "sword#fish", "sword fish"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,24 +58,20 @@ OF_VERBS = (MODELS, WHEELS, "atlas", "inspect", "rebuild")
 
 
 @pytest.mark.parametrize(
-    ("name", "sm", "kind", "said"),
+    ("name", "sm", "kind"),
     [
-        ("legacy", "75", ValidationError, "v.yaml: a package is called legacy already"),
-        ("cpu", "75", ValidationError, "v.yaml: a package is called cpu already"),
-        ("Tiny", "75", ValidationError, "variants.Tiny: not a variant's name"),
-        ("a: b", "75", ValidationError, "not a variant's name"),
-        *((name, "75", ValidationError, "not a variant's name") for name in OF_VERBS),
-        ("tiny", "91", ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
-        ("tiny", "88", CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),
+        *((name, "75", ValidationError) for name in ("legacy", "cpu", "Tiny", "a: b", *OF_VERBS)),
+        ("tiny", "91", ValidationError),
+        ("tiny", "88", CompatibilityError),
     ],
 )
 def test_what_the_file_would_be_refused_for_is_refused(
-    name: str, sm: str, kind: type[ConfigError], said: str, root: Path
+    root: Path, told: Callable[[object], None], name: str, sm: str, kind: type[ConfigError]
 ) -> None:
     text = (root / "variants.yaml").read_text(encoding="utf-8")
     with pytest.raises(kind) as caught:
         with_variant(text, "v.yaml", name, architectures(sm))
-    assert said in caught.value.problems[0]
+    told(caught.value)
 
 
 def test_a_file_in_one_line_is_left_to_its_author(root: Path) -> None:

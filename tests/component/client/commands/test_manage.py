@@ -75,22 +75,20 @@ def test_an_install_with_a_history_that_says_nothing_removes_no_version(
     assert folders(machine) == {"1.22.0", "1.23.2"}
 
 
-def test_what_was_rolled_back_from_is_not_what_the_next_rollback_goes_to(
-    machine: Machine, releases: dict[str, Path]
+@pytest.mark.parametrize(
+    ("before", "versions", "after"),
+    [(["rollback"], ["1.24.0"], "1.22.0"), ([], ["1.23.2", "1.22.0"], "1.23.2")],
+    ids=["not to what was rolled back from", "the same again, and back and forth"],
+)
+def test_the_next_rollback_goes_to_what_was_in_use_before(
+    machine: Machine, releases: dict[str, Path], before: list[str], versions: list[str], after: str
 ) -> None:
-    machine.run("rollback")
-    assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
+    for command in before:
+        machine.run(command)
+    for version in versions:
+        assert machine.run("install", "--index", str(releases[version])) == 0, machine.err
     assert machine.run("rollback") == 0, machine.err
-    assert version_in_use(machine) == "1.22.0"
-
-
-def test_the_same_again_and_back_and_forth_keep_one_way_back(
-    machine: Machine, releases: dict[str, Path]
-) -> None:
-    machine.run("install", "--index", str(releases["1.23.2"]))
-    machine.run("install", "--index", str(releases["1.22.0"]))
-    assert machine.run("rollback") == 0, machine.err
-    assert version_in_use(machine) == "1.23.2"
+    assert version_in_use(machine) == after
 
 
 def test_a_damaged_version_before_is_not_gone_back_to(machine: Machine) -> None:

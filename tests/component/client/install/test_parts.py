@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -52,14 +52,22 @@ def test_parts_in_a_folder_are_joined_and_stay(machine: Machine, release: Path) 
     assert {path.name: path.read_bytes() for path in release.iterdir()} == before
 
 
+def spoilt(part: Path) -> None:
+    data = part.read_bytes()
+    part.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+
+
+@pytest.mark.parametrize(("damage", "code"), [(Path.unlink, 10), (spoilt, 7)], ids=["missing", "damaged"])
 @pytest.mark.parametrize("local", [True, False])
-def test_a_missing_part_is_named(machine: Machine, release: Path, local: bool) -> None:
-    lost = parts_of(release)[1]
-    lost.unlink()
+def test_a_part_that_is_missing_or_damaged_is_named_and_nothing_is_unpacked(
+    machine: Machine, release: Path, local: bool, damage: Callable[[Path], None], code: int
+) -> None:
+    part = parts_of(release)[1]
+    damage(part)
     with serving(release) as server:
-        index = str(release) if local else f"{server.url}/"
-        assert machine.run("install", "--index", index) == 10
-    assert lost.name in machine.err
+        assert machine.run("install", "--index", str(release) if local else f"{server.url}/") == code
+    assert part.name in machine.err
+    assert not list((machine.prefix / "versions").iterdir())
 
 
 def test_an_interrupt_ends_a_part_that_stalls(pyz: Path, release: Path, tmp_path: Path) -> None:
@@ -85,20 +93,6 @@ def test_an_interrupt_ends_a_part_that_stalls(pyz: Path, release: Path, tmp_path
     assert taken < 5
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_a_damaged_part_is_named_and_nothing_is_unpacked(
-    machine: Machine, release: Path, local: bool
-) -> None:
-    spoilt = parts_of(release)[1]
-    data = spoilt.read_bytes()
-    spoilt.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    with serving(release) as server:
-        index = str(release) if local else f"{server.url}/"
-        assert machine.run("install", "--index", index) == 7
-    assert spoilt.name in machine.err
-    assert not list((machine.prefix / "versions").iterdir())
-
-
 def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, release: Path) -> None:
     names = [path.name for path in parts_of(release)]
 
@@ -122,23 +116,15 @@ def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, 
     assert whole(machine)
 
 
-def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release: Path) -> None:
-    """A kill came while a part was appended."""
+@pytest.mark.parametrize("half", [True, False], ids=["half of the next part", "a damaged beginning"])
+def test_what_a_kill_left_of_the_archive_is_written_over(machine: Machine, release: Path, half: bool) -> None:
     joined = killed_after(1, machine, release)
-    joined.write_bytes(joined.read_bytes() + b"half of the next part")
+    joined.write_bytes(joined.read_bytes() + b"half of the next part" if half else b"?" * 300)
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        asked = [path.lstrip("/") for path, _ in server.requests[1:]]
-    assert sorted(asked) == sorted(path.name for path in parts_of(release)[1:]), (
-        "each once, and the first not again"
-    )
-    assert whole(machine)
-
-
-def test_a_damaged_beginning_is_thrown_away_once(machine: Machine, release: Path) -> None:
-    killed_after(1, machine, release).write_bytes(b"?" * 300)
-    with serving(release) as server:
-        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+        asked = sorted(path.lstrip("/") for path, _ in server.requests[1:])
+    if half:  # each once, and the first not again
+        assert asked == sorted(path.name for path in parts_of(release)[1:])
     assert whole(machine)
 
 

@@ -26,18 +26,17 @@ def test_durations_are_read_at_a_glance(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_rate_and_time_left_by_hand() -> None:
-    """60 MiB in 30 s are 2 MiB/s; the other 40 of 100 MiB take 20 s."""
-    assert progress_line(60 * MIB, 100 * MIB, 60 * MIB, 30) == " 60 % of 100.0 MiB, 2.0 MiB/s, 20 s left"
-
-
-def test_what_was_there_before_does_not_count_for_the_rate() -> None:
-    """10 MiB came in 10 s; the other 50 MiB were there before."""
-    assert progress_line(60 * MIB, 100 * MIB, 10 * MIB, 10) == " 60 % of 100.0 MiB, 1.0 MiB/s, 40 s left"
-
-
-def test_the_end_says_how_long_it_took() -> None:
-    assert progress_line(100 * MIB, 100 * MIB, 100 * MIB, 50) == "100 % of 100.0 MiB, 2.0 MiB/s in 50 s"
+@pytest.mark.parametrize(
+    ("done", "since", "seconds", "line"),
+    [
+        (60, 60, 30, " 60 % of 100.0 MiB, 2.0 MiB/s, 20 s left"),  # the other 40 MiB take 20 s
+        (60, 10, 10, " 60 % of 100.0 MiB, 1.0 MiB/s, 40 s left"),  # 50 MiB were there before
+        (100, 100, 50, "100 % of 100.0 MiB, 2.0 MiB/s in 50 s"),
+        (1, 1, 1, "  1 % of 100.0 MiB"),  # no rate before it has settled
+    ],
+)
+def test_rate_and_time_left_by_hand(done: int, since: int, seconds: int, line: str) -> None:
+    assert progress_line(done * MIB, 100 * MIB, since * MIB, seconds) == line
 
 
 def test_a_download_of_unknown_size_has_no_percentage_and_ends_its_line(tmp_path: Path) -> None:
@@ -50,10 +49,6 @@ def test_a_download_of_unknown_size_has_no_percentage_and_ends_its_line(tmp_path
     fetch(WantedFile("http://mirror/ortpacks.pyz"), tmp_path / "part", web)
     assert written[0].strip() == "0.1 MiB", "the first 128 KiB"
     assert written[-1].strip(" \r") == "100 % of 1.0 MiB".ljust(79) + "\n"
-
-
-def test_no_rate_before_it_has_settled() -> None:
-    assert progress_line(MIB, 100 * MIB, MIB, 1) == "  1 % of 100.0 MiB"
 
 
 def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +60,8 @@ def client(pyz: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 asking = pytest.mark.usefixtures("client")
 
+Told = Callable[[object], None]
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -91,7 +93,7 @@ def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
 
     assert threads(open_session(model, "cpu")) == 0  # in ONNX Runtime, 0 means one thread for each core
     assert threads(open_session(model, "cpu", threads=3)) == 3
-    with pytest.raises(ProviderError, match="threads=0: a whole number from 1 to 1024 is wanted"):
+    with pytest.raises(ProviderError, match=r"^threads=0: "):
         open_session(model, "cpu", threads=0)
 
 
@@ -132,33 +134,44 @@ def test_a_provider_that_this_build_has_not_is_refused_for_the_cpu_with_the_reas
 
 
 def test_strict_is_an_error_that_says_why(model: Path) -> None:
-    with pytest.raises(
-        ProviderError, match=r"^CUDA requested but not available: onnxruntime .* built without"
-    ):
+    with pytest.raises(ProviderError, match=r"^CUDA requested but not available: "):
         open_session(model, "gpu", strict=True)
     assert open_session(model, "auto", strict=True).report.provider == "cpu", "auto asked for nothing else"
 
 
-def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"gone\.onnx: no such file"):
-        open_session(tmp_path / "gone.onnx", "cpu")
+LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 90405214\n".encode()
+"""What git leaves in a model's place without LFS: a clone's of Hugging Face, with another hash."""
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("gone.onnx", None, FileNotFoundError),
+        (os.fsdecode(b"caf\xe9.onnx"), ONE_NODE, ValueError),
+        ("model.onnx", LFS, ValueError),
+        *((odd, None, TypeError) for odd in (None, b"model.onnx", 3)),
+    ],
+    ids=["gone", "not UTF-8", "pointer", "None", "bytes", "number"],
+)
+def test_what_is_no_model_is_told(
+    tmp_path: Path,
+    told: Told,
+    name: Any,  # noqa: ANN401 - a caller may pass any value
+    data: bytes | None,
+    error: type[Exception],
+) -> None:
+    path = tmp_path / name if isinstance(name, str) else name
+    if data:
+        path.write_bytes(data)
+    with pytest.raises(error) as refused:
+        open_session(path, "cpu")
+    told(refused.value)
+
+
+def test_a_text_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no model")
     with pytest.raises(Exception, match=r"text\.onnx"):
         open_session(tmp_path / "text.onnx", "cpu")
-    odd = tmp_path / os.fsdecode(b"caf\xe9.onnx")
-    odd.write_bytes(ONE_NODE)
-    with pytest.raises(ValueError, match=r"caf\\udce9\.onnx: the path is not UTF-8\. Rename it"):
-        open_session(odd, "cpu")
-
-
-def test_what_git_leaves_in_a_models_place_without_lfs(tmp_path: Path) -> None:
-    """The text is that of a clone of a model's repository on Hugging Face, with another hash."""
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 90405214\n"
-    (tmp_path / "model.onnx").write_text(pointer)
-    with pytest.raises(
-        ValueError, match=r"model\.onnx: a pointer of Git LFS, not the model\. Run git lfs pull"
-    ):
-        open_session(tmp_path / "model.onnx", "cpu")
 
 
 @asking
@@ -167,12 +180,10 @@ def test_empty_inputs_are_refused_where_onnx_runtime_would_end_the_process(tmp_p
     lstm = write_model(tmp_path / "lstm.onnx", graph % "LSTM <hidden_size = 1> (x, w, w)", '"" : 14')
     nothing = {"x": np.zeros((2, 0, 1), np.float32)}
     session = open_session(lstm, "cpu")
-    with pytest.raises(ValueError, match=r"^x: no item, with which ONNX Runtime's LSTM and GRU end"):
-        session.run(None, nothing)
-    with pytest.raises(ValueError, match=r"^x: no item"):
-        session.run(None, {"x": onnxruntime.OrtValue.ortvalue_from_numpy(nothing["x"])})
-    with pytest.raises(ValueError, match=r"^x: no item"):
-        session.run(None, {"x": [[], []]})
+    empties: list[Any] = [nothing["x"], onnxruntime.OrtValue.ortvalue_from_numpy(nothing["x"]), [[], []]]
+    for empty in empties:
+        with pytest.raises(ValueError, match=r"^x: no item"):
+            session.run(None, {"x": empty})
     with pytest.raises(RuntimeError, match="given input list"):
         session.run(None, {"x": [[[1.0]], []]})
     with pytest.raises(ValueError, match=r"^x: no item"):
@@ -195,10 +206,8 @@ def test_an_opset_that_onnx_runtime_does_not_know_is_told_before_the_model_loads
         open_session(tmp_path / "new.onnx", provider, report=report)
     known = str(refused.value).partition("till opset ")[2].partition(".")[0]
     (note,) = report.notes
-    assert note == (
-        f"new.onnx asks for opset 99 of ai.onnx, onnxruntime {onnxruntime.__version__} knows {known} and "
-        f"older. Export it with opset_version={known}, or use a newer onnxruntime."
-    )
+    assert note.startswith("new.onnx asks for opset 99 of ai.onnx, ")
+    assert f"Export it with opset_version={known}, " in note
     assert caplog.messages[0] == note
 
 
@@ -235,36 +244,26 @@ MINIMAL: tuple[dict[str, Any], ...] = tuple(
 """``cannot_run`` of two packages."""
 
 
-CURE = "Install the full package, the one with neither -lean nor -minimal in its name."
-
-
 @asking
 def test_operators_that_a_package_lacks_are_told_before_the_model_loads(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, told: Told, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "require", lambda _: None)
     monkeypatch.setattr(session_module, "prepare", lambda *_: Place("ours", cannot_run=LEAN))
     open_session(relu_and(tmp_path, "com.microsoft.Gelu"), "cuda")
-    says = "for com.microsoft.Gelu of model.onnx: such nodes run on the CPU, if it has a kernel."
-    assert caplog.messages[0] == f"ours was made without CUDA kernels {says} {CURE}"
+    told(caplog.messages[0])
 
 
 @pytest.mark.parametrize(
-    ("cannot_run", "opset", "says"),
-    [
-        (LEAN[:1], 13, "LayerNormalization of m.onnx: such nodes run on the CPU, if it has a kernel."),
-        (LEAN[:1], 17, "some operators (2 of ai.onnx): nodes that ONNX Runtime fuses may run on the CPU."),
-        (MINIMAL, 17, "any operator: nothing runs on the GPU."),
-    ],
+    ("cannot_run", "opset"), [(LEAN[:1], 13), (LEAN[:1], 17), (MINIMAL, 17)], ids=["13", "17", "minimal"]
 )
 def test_an_operator_that_a_package_lacks_in_one_version_is_found_by_the_model_s_opset(
-    cannot_run: tuple[dict[str, Any], ...], opset: int, says: str
+    told: Told, cannot_run: tuple[dict[str, Any], ...], opset: int
 ) -> None:
     """ONNX has LayerNormalization from opset 17 on, ONNX Runtime one of its own before."""
     operators = (("ai.onnx", "LayerNormalization"), ("com.microsoft", "Gelu"))
     needs = Needs("m.onnx", {"ai.onnx": opset, "com.microsoft": 1}, operators)
-    wanted = f"ours was made without CUDA kernels for {says} {CURE}"
-    assert limit_of_package("ours", cannot_run, needs) == wanted
+    told(limit_of_package("ours", cannot_run, needs))
 
 
 def test_the_file_of_the_level_is_opened(model: Path) -> None:
@@ -454,9 +453,13 @@ def test_the_callers_fault_is_told_by_its_class(model: Path, monkeypatch: pytest
         on_gpu(gpu, model).run(None, {"x": ROWS})
 
 
-def test_where_the_cpu_does_not_open_it_either_the_gpus_failure_is_raised(model: Path) -> None:
-    session = on_gpu(Gpu(0, DEAD), model)
-    model.unlink()
+@pytest.mark.parametrize("strict", [False, True])
+def test_where_the_cpu_may_not_or_cannot_open_it_the_gpus_failure_is_raised(
+    model: Path, strict: bool
+) -> None:
+    session = on_gpu(Gpu(0, DEAD), model, strict=strict)
+    if not strict:
+        model.unlink()
     with pytest.raises(RuntimeError, match="CUDA failure 700"):
         session.run(None, {"x": ROWS})
 
@@ -502,21 +505,8 @@ def test_a_record_that_a_full_disk_cut_short_costs_no_session(
     assert (session.report.proved, session.report.nodes) == (True, {})
 
 
-@pytest.mark.parametrize("given", [None, b"model.onnx", 3])
-def test_what_is_no_path_is_told(given: Any) -> None:  # noqa: ANN401 - a caller may pass any value
-    with pytest.raises(TypeError, match="the path of an ONNX file is wanted"):
-        open_session(given, "cpu")
-
-
-def test_a_device_that_the_cpu_does_not_use_is_told(model: Path) -> None:
-    assert open_session(model, "cpu", device=7).report.notes == [
-        "device 7 is not used: cpu has no choice of devices"
-    ]
-
-
-def test_with_strict_the_failure_is_raised(model: Path) -> None:
-    with pytest.raises(RuntimeError, match="CUDA failure 700"):
-        on_gpu(Gpu(0, DEAD), model, strict=True).run(None, {"x": ROWS})
+def test_a_device_that_the_cpu_does_not_use_is_told(model: Path, told: Told) -> None:
+    told(open_session(model, "cpu", device=7).report.notes)
 
 
 def test_a_wrong_input_is_no_failure_of_the_gpu(model: Path) -> None:
@@ -528,8 +518,7 @@ def test_a_wrong_input_is_no_failure_of_the_gpu(model: Path) -> None:
 
 def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
     """ONNX Runtime's Python code raises a plain ValueError that quotes the names it was given."""
-    opened = open_session(model, "cpu")
-    session = on_gpu(opened.inner, model)
+    session = on_gpu(open_session(model, "cpu").inner, model)
     with pytest.raises(ValueError, match="out of memory"):
         session.run(None, {"CUDA failure 2: out of memory": ROWS})
     assert session.report.provider == "cuda"
@@ -634,28 +623,22 @@ def test_libraries_and_devices_are_asked_for_at_once(monkeypatch: pytest.MonkeyP
         places.prepare("cuda", Settings())
 
 
-def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
-    """The loader itself finds a symbol of the file under a name that is on no search path."""
-    math = next(
-        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line
-    )
-    load_as("libortpacks-test-alias.so", Path(math))
-    found = ctypes.CDLL("libortpacks-test-alias.so")
-    found.fabs.restype, found.fabs.argtypes = ctypes.c_double, [ctypes.c_double]
-    assert found.fabs(-27.0) == 27.0
+@pytest.mark.parametrize("folder", [b"plain", b"M\xfcller"])
+def test_an_alias_is_what_the_loader_finds_under_its_name(tmp_path: Path, folder: bytes) -> None:
+    """The loader itself finds a symbol of the file under a name that is on no search path.
 
-
-def test_an_alias_leads_to_a_path_that_is_not_utf8(tmp_path: Path) -> None:
-    """Defect: CUDA was refused with a message of Python's codec, and sessions went on with the CPU."""
-    math = next(
-        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line
-    )
-    folder = Path(os.fsdecode(bytes(tmp_path) + b"/M\xfcller"))
-    folder.mkdir()
-    shutil.copy(math, folder / "libm.so")
-    load_as("libortpacks-test-latin-1.so", folder / "libm.so")
-    found = ctypes.CDLL("libortpacks-test-latin-1.so")
-    assert hasattr(found, "fabs")
+    Defect: of a path that is not UTF-8, CUDA was refused with a message of Python's codec.
+    """
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    math = next(line.split()[-1] for line in lines if "/libm.so.6" in line)
+    place = tmp_path / os.fsdecode(folder)
+    place.mkdir()
+    shutil.copy(math, place / "libm.so")
+    name = f"libortpacks-test-{len(folder)}.so"
+    load_as(name, place / "libm.so")
+    loaded = ctypes.CDLL(name)
+    loaded.fabs.restype, loaded.fabs.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert loaded.fabs(-27.0) == 27.0
 
 
 @asking
@@ -678,9 +661,7 @@ def test_doctor_needs_no_temporary_folder_for_a_model_that_is_named(
     assert main(["doctor", "--provider", "cpu", "--model", str(model)]) == 0
     assert "cpu: taken: has run, without a record of its nodes" in capsys.readouterr().out
     assert main(["doctor", "--provider", "cpu"]) == 1
-    assert capsys.readouterr().err.startswith(
-        "ortpacks_runtime: [Errno 2] No such file or directory: '/proc/"
-    )
+    assert capsys.readouterr().err.startswith("ortpacks_runtime: [Errno 2] No such file")
 
 
 def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
@@ -689,9 +670,8 @@ def test_doctor_prints_a_name_that_the_encoding_of_stdout_lacks(
     (tmp_path / "Größe.onnx").write_bytes(ONE_NODE)
     out = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))
-    assert (
-        main(["doctor", "--model", str(tmp_path / "Größe.onnx"), "--provider", "cpu", "--level", "low"]) == 0
-    )
+    argv = ["doctor", "--model", str(tmp_path / "Größe.onnx"), "--provider", "cpu", "--level", "low"]
+    assert main(argv) == 0
     assert rb"there is no Gr\xf6\xdfe_int8.onnx" in out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,20 +34,18 @@ def test_cards_by_name_and_all_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cards", "driver", "grid", "words"),
+    ("cards", "driver", "grid"),
     [
-        (["8.4"], None, None, "--card 8.4: no NVIDIA GPU has this compute capability. There are 5.0, 5.2"),
-        (["RTX"], None, None, "--card: 'RTX' is not a compute capability like 8.6, nor all."),
-        (["8.6"], "new", None, "--driver: 'new' is not a driver version like 525.60.13."),
-        ([], "535.54", None, "--driver 535.54 is about a card: name one with --card"),
-        (["8.6"], None, "x.md", "--grid x.md is a page of all cards. Ask for them: --card all."),
+        *((["8.4"], None, None), (["RTX"], None, None), (["8.6"], "new", None)),
+        *(([], "535.54", None), (["8.6"], None, "x.md")),
     ],
 )
-def test_what_is_no_card(cards: list[str], driver: str | None, grid: str | None, words: str) -> None:
+def test_what_is_no_card(
+    told: Callable[[object], None], cards: list[str], driver: str | None, grid: str | None
+) -> None:
     with pytest.raises(ValidationError) as error:
         card_request(cards, driver, grid)
-    assert words in str(error.value)
-    assert error.value.exit_code == 2
+    told(error.value)
 
 
 def test_a_package_that_is_older_than_a_card_states_no_support(monkeypatch: pytest.MonkeyPatch) -> None:

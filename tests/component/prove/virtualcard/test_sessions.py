@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,7 @@ def test_a_model_that_never_comes_to_an_end_is_given_up(tmp_path: Path) -> None:
     lib = libraries(tmp_path, library("1.21.0", hangs=[CREATE_SESSION]), NEEDS)
     asked = [ModelToOpen(model=tmp_path / name, seconds=1) for name in ("a.onnx", "b.onnx")]
     seen = list(open_models(lib, asked, CARD, runtime=runtime()))
-    assert [one.error for one in seen] == [
-        "it took longer than 1 s on the virtual card, whose kernels compute nothing"
-    ] * 2
+    assert ["longer than 1 s" in one.error for one in seen] == [True, True]
 
 
 def test_a_session_s_own_words(tmp_path: Path) -> None:
@@ -52,36 +51,25 @@ def test_a_session_s_own_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "needed", "words"),
+    ("host", "needed", "arm"),
     [
-        (b"<html>", NEEDS, "libonnxruntime.so.1 does not load: "),
-        (
-            library("1.21.0"),
-            ["libcudart.so.14"],
-            "needs libcudart.so.14: the virtual card stands in for CUDA 12 and 13. Take a package",
-        ),
-        (library("1.21.0"), ["libc.so.6"], "needs nothing of CUDA: the virtual card stands in for"),
+        (b"<html>", NEEDS, False),
+        (library("1.21.0"), ["libcudart.so.14"], False),
+        (library("1.21.0"), ["libc.so.6"], False),
+        (library("1.21.0"), NEEDS, True),
     ],
+    ids=["no library", "CUDA 14", "no CUDA", "for ARM"],
 )
 def test_libraries_that_are_no_onnx_runtime_for_cuda_12_or_13(
-    tmp_path: Path, host: bytes, needed: list[str], words: str
+    tmp_path: Path, told: Callable[[object], None], host: bytes, needed: list[str], arm: bool
 ) -> None:
+    """Defect: a package for ARM was to be built again, because its host library does not load here."""
     lib = libraries(tmp_path, host, needed)
+    for file in lib.iterdir() if arm else ():
+        file.write_bytes(for_arm(file.read_bytes()))
     with pytest.raises(LoadError) as error:
         list(open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
-    assert words in str(error.value)
-
-
-def test_libraries_for_arm_are_named_as_such(tmp_path: Path) -> None:
-    """Defect: the package for ARM was to be built again, because its host library does not load here."""
-    lib = libraries(tmp_path, for_arm(library("1.21.0")), NEEDS)
-    (lib / PROVIDER).write_bytes(for_arm((lib / PROVIDER).read_bytes()))
-    with pytest.raises(LoadError) as error:
-        list(open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
-    assert str(error.value) == (
-        f"{PROVIDER} is for aarch64: the virtual card runs libraries for x86-64 only. "
-        "Take a package for linux-x64."
-    )
+    told(error.value)
 
 
 def for_arm(x86: bytes) -> bytes:

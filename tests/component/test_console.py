@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,19 +23,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def console(
-    env: Mapping[str, str] | None = None, stream: io.StringIO | None = None
-) -> tuple[Console, io.StringIO]:
+Env = Mapping[str, str]
+
+
+def console(env: Env | None = None, stream: io.StringIO | None = None) -> tuple[Console, io.StringIO]:
     """Return a console whose steps take 1.5 s each, and the stream that it writes to."""
     written = stream or io.StringIO()
-    return Console(env=env or {}, stream=written, clock=seconds().__next__), written
-
-
-def seconds() -> Iterator[float]:
-    now = 0.0
-    while True:
-        yield now
-        now += 1.5
+    return Console(env=env or {}, stream=written, clock=count(0.0, 1.5).__next__), written
 
 
 def test_a_step_is_its_title_what_happens_and_its_seconds() -> None:
@@ -72,11 +67,7 @@ def test_on_github_a_step_is_a_log_group_with_its_mark_outside() -> None:
     shown, written = console(GITHUB)
     with pytest.raises(CommandError), shown.step("compile legacy"):
         raise CommandError("nvcc exited with 1")
-    assert written.getvalue().splitlines() == [
-        "::group::compile legacy",
-        "::endgroup::",
-        "✗ compile legacy 1.5 s",
-    ]
+    assert written.getvalue() == "::group::compile legacy\n::endgroup::\n✗ compile legacy 1.5 s\n"
 
 
 def test_groups_of_variants_side_by_side_would_mix_so_there_are_none() -> None:
@@ -92,28 +83,20 @@ def test_a_prefix_stands_on_every_line() -> None:
     beside.say("one")
     beside.warn("three")
     beside.show("four\nfive")
-    assert written.getvalue().splitlines() == [
-        "modern     one",
-        "modern     ! three",
-        "modern   four",
-        "modern   five",
-    ]
+    rows = ("modern     one", "modern     ! three", "modern   four", "modern   five")
+    assert tuple(written.getvalue().splitlines()) == rows
 
 
 def test_lines_of_parallel_variants_stay_whole() -> None:
     shown, written = console()
-    names = ("legacy", "modern", "latest")
 
     def talk(name: str) -> None:
         beside = shown.prefixed(name)
         for number in range(200):
             beside.show(f"{name} {number}\n{name}")
 
-    threads = [threading.Thread(target=talk, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(talk, ("legacy", "modern", "latest")))
     lines = written.getvalue().splitlines()
     assert len(lines) == 1200
     assert all(line.split()[0] == line.split()[1] for line in lines)
@@ -127,9 +110,7 @@ def test_lines_of_parallel_variants_stay_whole() -> None:
         (GITHUB, "legacy", "disk is nearly full", "::warning::legacy   disk is nearly full\n"),
     ],
 )
-def test_a_warning_is_marked_and_on_github_a_command(
-    env: dict[str, str], prefix: str, line: str, written: str
-) -> None:
+def test_a_warning_is_marked_and_on_github_a_command(env: Env, prefix: str, line: str, written: str) -> None:
     shown, stream = console(env)
     (shown.prefixed(prefix) if prefix else shown).warn(line)
     assert stream.getvalue() == written
@@ -145,9 +126,7 @@ def test_a_warning_is_marked_and_on_github_a_command(
     ],
     ids=["terminal", "no-color", "no-color-empty", "pipe"],
 )
-def test_colour_is_for_terminals_that_want_it(
-    env: dict[str, str], stream: io.StringIO, coloured: bool
-) -> None:
+def test_colour_is_for_terminals_that_want_it(env: Env, stream: io.StringIO, coloured: bool) -> None:
     shown, written = console(env, stream)
     with shown.step("plan"):
         pass
@@ -203,7 +182,10 @@ def test_a_name_in_a_progress_cannot_write_to_the_terminal(kind: str) -> None:
     assert "\x1b[2J" not in written.getvalue()
 
 
-def test_the_step_summary_grows(tmp_path: Path) -> None:
+def test_the_step_summary_grows_on_github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    console()[0].summary("## legacy")
+    assert list(tmp_path.iterdir()) == []
     target = tmp_path / "summary.md"
     shown, written = console({"GITHUB_STEP_SUMMARY": str(target)})
     shown.summary("## legacy ✓")
@@ -212,16 +194,10 @@ def test_the_step_summary_grows(tmp_path: Path) -> None:
     assert written.getvalue() == ""
 
 
-def test_without_github_there_is_no_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    console()[0].summary("## legacy")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_stream_that_knows_no_marks_gets_other_signs() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="latin-1")
-    with Console(env={}, stream=stream, clock=seconds().__next__).step("plan"):
+    with Console(env={}, stream=stream, clock=count(0.0, 1.5).__next__).step("plan"):
         pass
     assert raw.getvalue() == b"? plan\n? plan 1.5 s\n"
 
@@ -232,7 +208,6 @@ def test_on_github_only_the_console_itself_writes_commands() -> None:
         shown.say("a\n::error::x")
         shown.warn("b\n::error::x")
         shown.show("::error::x\n##[error]x")
-    told = [
-        line for line in written.getvalue().splitlines() if line.lstrip().startswith("::") or "##[" in line
-    ]
+    lines = written.getvalue().splitlines()
+    told = [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
     assert [line.split("::")[1] for line in told] == ["group", "warning", "endgroup"]

@@ -171,43 +171,48 @@ def test_units_with_several_ptx_do_not_wait_for_other_variants_units() -> None:
 def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
     """Of 100 CPU s for an architecture, 75 are the PTX, and 60 % of the units need none for 8.6."""
     [[made]] = in_pieces([[Planned("b.cu.o", 0, 80, each=100, ptx=own("80", "86"))]])
-    assert [sum(step.seconds for step in piece) for piece in made.pieces] == [
-        100,
-        pytest.approx(75 * 0.46 + 25),
-    ]
+    seconds = [sum(step.seconds for step in piece) for piece in made.pieces]
+    assert seconds == pytest.approx([100, 75 * 0.46 + 25])
 
 
-def test_the_simulator_finds_what_builds_took() -> None:
-    """The expected values are those of cold builds on two cores (docs/scaling.md)."""
-    known = costs.read(ROOT / "builder/farm/costs.tsv")
+Measured = tuple[dict[str, costs.Cost], Wiring]
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    """Return the costs of the repository's table, and the project."""
     wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+    return costs.read(ROOT / "builder/farm/costs.tsv"), wiring
+
+
+def test_the_simulator_finds_what_builds_took(measured: Measured) -> None:
+    """The expected values are those of cold builds on two cores (docs/scaling.md)."""
+    known, wiring = measured
     _, _, builds = (ROOT / "docs/results/scaling-builds.txt").read_text(encoding="utf-8").partition("\n\n")
-    measured = [Build.parse(line) for line in builds.splitlines()]
-    found = [simulated(build, planned(wiring, known, build.profile)) for build in measured]
+    took = [Build.parse(line) for line in builds.splitlines()]
+    found = [simulated(build, planned(wiring, known, build.profile)) for build in took]
     assert len(found) >= 3
-    assert found == [pytest.approx(build.seconds, rel=0.15) for build in measured]
+    assert found == [pytest.approx(build.seconds, rel=0.15) for build in took]
     full = next(rows(planned(wiring, known, "full")))
     assert 2 * full.bound == pytest.approx(14_092, rel=0.05), "CPU seconds of --all (docs/building.md)"
 
 
-def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slots() -> None:
+def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slots(measured: Measured) -> None:
     """On 32 cores with 64 GiB; without the memory that attention gives back, 0.40 and 81 %."""
-    known = costs.read(ROOT / "builder/farm/costs.tsv")
-    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+    known, wiring = measured
     found = next(row for row in rows(planned(wiring, known, "full")) if row.name == "32, 64")
     assert found.after.wall <= 0.35 * found.before.wall
     assert found.after.taken >= 0.85
 
 
-def test_a_unit_as_it_was_measured_has_the_measured_seconds() -> None:
-    known = costs.read(ROOT / "builder/farm/costs.tsv")
-    wiring = Wiring(ROOT, dist=ROOT / "dist", reporter=FakeReporter())
+def test_a_unit_as_it_was_measured_has_the_measured_seconds(measured: Measured) -> None:
+    known, wiring = measured
     legacy, modern, _ = planned(wiring, known, "full")
-    for units, ptx, measured in ((legacy, ["50", "50", "60", "60", "70"], 3.5), (modern, ["80"], 1)):
+    for units, ptx, number in ((legacy, ["50", "50", "60", "60", "70"], 3.5), (modern, ["80"], 1)):
         those = [
             unit
             for unit in units
-            if [*map(str, unit.ptx.values())] == ptx and known[unit.output].architectures == measured
+            if [*map(str, unit.ptx.values())] == ptx and known[unit.output].architectures == number
         ]
         assert those
         assert [unit.whole for unit in those] == pytest.approx([known[unit.output].cpu for unit in those])

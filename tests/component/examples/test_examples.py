@@ -132,23 +132,19 @@ def test_the_unit_is_one_and_its_drop_in_names_the_libraries(
     assert "current/lib" in unit["Service"]["Environment"]
 
 
-def test_the_unit_s_user_may_read_where_its_comment_installs() -> None:
-    """``/root`` has mode 700 and is where root installs by default; ``DynamicUser`` is another user."""
+def test_the_unit_s_user_may_read_packages_and_write_kernels_and_engines() -> None:
+    """``/root`` has mode 700 and is where root installs by default; ``DynamicUser`` is another user.
+
+    Its home is ``/``, and ``ProtectSystem=strict`` leaves little else to write to.
+    """
     unit = (EXAMPLES / "systemd/my-application.service").read_text()
     assert "DynamicUser=yes" in unit
     commands = re.findall(r"ortpacks\.pyz (\w+)(.*)", unit)
     assert [name for name, _ in commands] == ["install", "env"]
     assert all("--prefix /opt/ortpacks" in rest for _, rest in commands)
-
-
-def test_the_unit_s_user_may_write_where_kernels_and_engines_are_kept() -> None:
-    """The home of ``DynamicUser`` is ``/``, and ``ProtectSystem=strict`` leaves little else to write to."""
-    unit = (EXAMPLES / "systemd/my-application.service").read_text()
     (folder,) = re.findall("^CacheDirectory=(.+)", unit, re.MULTILINE)
-    assert re.findall(r"\b(\w+)=(%C\S*)", unit) == [
-        ("CUDA_CACHE_PATH", f"%C/{folder}"),
-        ("XDG_CACHE_HOME", f"%C/{folder}"),
-    ]
+    kept = re.findall(r"\b(\w+)=(%C\S*)", unit)
+    assert kept == [(name, f"%C/{folder}") for name in ("CUDA_CACHE_PATH", "XDG_CACHE_HOME")]
 
 
 CARGO = shutil.which("cargo")

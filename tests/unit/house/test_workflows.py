@@ -51,32 +51,16 @@ def scripts(name: str) -> Iterator[str]:
         yield from (str(step["run"]) for step in steps(name, job) if "run" in step)
 
 
-def uses(job: str) -> list[str]:
-    found = (str(step["uses"]).partition("@")[0] for step in steps("release", job) if "uses" in step)
-    return list(found)
-
-
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_action_is_pinned_by_commit_with_its_version_beside_it(name: str) -> None:
-    used = [line.strip(" -") for line in text(name).splitlines() if "uses:" in line]
-    assert used
-    assert [line for line in used if PINNED.fullmatch(line) is None] == []
-
-
-def test_an_action_has_one_pin_everywhere() -> None:
+def test_every_action_has_one_pin_by_commit_with_its_version_beside_it() -> None:
     used = {line.strip(" -") for name in WORKFLOWS for line in text(name).splitlines() if "uses:" in line}
-    assert len({line.partition("@")[0] for line in used}) == len(used)
+    assert [line for line in used if PINNED.fullmatch(line) is None] == []
+    assert len({line.partition("@")[0] for line in used}) == len(used) > 0
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_nothing_is_permitted_but_what_a_job_asks_for(name: str) -> None:
+def test_nothing_is_permitted_but_what_a_job_asks_for_and_every_job_has_an_end(name: str) -> None:
     assert workflow(name)["permissions"] == {}
-    assert all("permissions" in job for job in jobs(name).values())
-
-
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_job_has_an_end(name: str) -> None:
-    assert all("timeout-minutes" in job for job in jobs(name).values())
+    assert all({"permissions", "timeout-minutes"} <= job.keys() for job in jobs(name).values())
 
 
 def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled() -> None:
@@ -192,22 +176,6 @@ def test_a_release_is_public_only_after_each_package_was_attested() -> None:
 def test_the_signing_key_is_a_secret_of_the_environment_that_publishes() -> None:
     given = {job for job in jobs() if "ORTPACKS_SIGNING_KEY" in str(jobs()[job])}
     assert given == {job for job in jobs() if jobs()[job].get("environment") == "release"} == {"publish"}
-
-
-def test_a_build_has_a_builder_before_it_begins() -> None:
-    assert uses("build") == [
-        "actions/checkout",
-        "docker/setup-buildx-action",
-        "actions/download-artifact",
-        "actions/upload-artifact",  # what was compiled
-        "actions/upload-artifact",  # the log, if it failed
-        "actions/upload-artifact",
-    ]
-    assert uses("attest") == [
-        "actions/download-artifact",
-        "actions/attest-build-provenance",
-        *["actions/attest"] * 8,
-    ]
 
 
 def test_packages_and_their_provenance_are_attested_as_they_were_built() -> None:
@@ -333,10 +301,6 @@ def test_each_night_every_base_compiles_and_the_official_wheel_is_read() -> None
     builds = [script for script in scripts("canary") if "./run build" in script]
     assert "--origin source" in builds[0]
     assert "--mixed" in builds[1]
-
-
-def test_somebody_has_to_agree_to_a_publication() -> None:
-    assert jobs()["publish"]["environment"] == "release"
 
 
 def test_publishing_waits_for_every_build_and_for_no_more() -> None:

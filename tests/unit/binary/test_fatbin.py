@@ -59,10 +59,8 @@ def test_a_container_image_by_image() -> None:
             image(0x40, 75),
         )
     )
-    assert (
-        _images(found)
-        == "SASS 60 NONE, SASS 90a LZ4, SASS 120f ZSTD, PTX 90 LZ4, LTOIR 50 LZ4, OTHER 75 NONE"
-    )
+    kinds = "SASS 60 NONE, SASS 90a LZ4, SASS 120f ZSTD, PTX 90 LZ4, LTOIR 50 LZ4, OTHER 75 NONE"
+    assert _images(found) == kinds
     assert [(one.size, one.unpacked_size) for one in found.images[:2]] == [(32, 32), (33, 4096)]
     assert found.arches(Kind.SASS) == {Arch(6, 0), Arch(9, 0, "a"), Arch(12, 0, "f")}
 

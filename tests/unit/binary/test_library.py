@@ -26,10 +26,8 @@ def test_a_provider() -> None:
     assert (found.kind, found.problem) == (FileKind.LIBRARY, None)
     assert found.elf is not None
     assert (found.elf.soname, found.elf.needed) == ("libprovider.so", ("libcudart.so.12",))
-    assert [(one.section, len(one.images)) for one in found.containers] == [
-        (".nv_fatbin", 1),
-        (".nv_fatbin", 2),
-    ]
+    assert {one.section for one in found.containers} == {".nv_fatbin"}
+    assert [len(one.images) for one in found.containers] == [1, 2]
     held = found.coverage
     assert held is not None
     assert (held.path, held.containers, held.specialised) == (PROVIDER, 2, False)

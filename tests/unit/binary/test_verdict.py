@@ -81,10 +81,9 @@ def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> 
 
 
 def test_each_question_mark_of_alternatives_has_its_reason_in_a_note(told: Told) -> None:
-    told("\n".join(map(": ".join, parts_notes([CUDA_118, CUDA_128, CUDA_130], 2))))
-    told(
-        "\n".join(map(": ".join, parts_notes([CUDA_118, replace(CUDA_118, name="b/libbits_cuda120.so")], 2)))
-    )
+    alike = replace(CUDA_118, name="b/libbits_cuda120.so")
+    for libraries in ([CUDA_118, CUDA_128, CUDA_130], [CUDA_118, alike]):
+        told("\n".join(map(": ".join, parts_notes(libraries, 2))))
 
 
 def test_code_for_exact_architectures_takes_nothing_from_the_rest() -> None:

@@ -9,32 +9,24 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from builder.formats.ed25519 import verify
+from tests.support import ROOT
 
-VECTORS = [
-    (
-        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
-        "",
-        (
-            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46b"
-            "d25bf5f0595bbe24655141438e7a100b"
-        ),
-    ),
-    (
-        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
-        "af82",
-        (
-            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc659"
-            "4a7c15e9716ed28dc027beceea1ec40a"
-        ),
-    ),
-]
-"""RFC 8032, section 7.1, tests 1 and 3: public key, message, signature."""
+
+def listed(kind: str) -> list[list[str]]:
+    """Return the words of the lines of this kind."""
+    lines = (ROOT / "tests/data/formats/ed25519.txt").read_text().splitlines()
+    return [line.replace(" -", " ").split(" ")[1:] for line in lines if line.startswith(f"{kind} ")]
+
+
+VECTORS = listed("vector")
+
+SMALL_ORDER, OTHER_FORMS = ([point for (point,) in listed(kind)] for kind in ("small", "other"))
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 
 
 @pytest.mark.parametrize("vector", VECTORS)
-def test_the_vectors_of_the_rfc(vector: tuple[str, str, str]) -> None:
+def test_the_vectors_of_the_rfc(vector: list[str]) -> None:
     key, message, signature = map(bytes.fromhex, vector)
     assert verify(key, message, signature)
     assert not verify(key, message + b"\0", signature)
@@ -69,29 +61,6 @@ def test_other_lengths_are_no_signature(cut: int) -> None:
     key, message, signature = map(bytes.fromhex, VECTORS[0])
     assert not verify(key, message, (signature * 2)[:cut])
     assert not verify((key * 3)[: cut + (cut == 32)], message, signature)
-
-
-SMALL_ORDER = [
-    "0100000000000000000000000000000000000000000000000000000000000000",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "0000000000000000000000000000000000000000000000000000000000000000",
-    "0000000000000000000000000000000000000000000000000000000000000080",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
-]
-"""The eight points whose order divides 8, each in its one canonical form."""
-
-OTHER_FORMS = [
-    "0100000000000000000000000000000000000000000000000000000000000080",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-]
-"""Other bytes that implementations without RFC 8032's checks read as points of small order."""
 
 
 @pytest.mark.parametrize("key", [*SMALL_ORDER, *OTHER_FORMS])

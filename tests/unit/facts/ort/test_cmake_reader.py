@@ -6,6 +6,7 @@ import pytest
 
 from builder.errors import ParseError
 from builder.facts.ort.cmake_reader import commands_in, reached
+from tests.support import ROOT
 
 
 def messages(files: dict[str, str], settings: dict[str, str] | None = None, *unknown: str) -> dict[str, bool]:
@@ -34,39 +35,18 @@ def test_what_is_no_cmake_is_refused_with_its_place(text: str) -> None:
         commands_in(text, "x.cmake")
 
 
-CONDITIONS = {
-    "ON": True,
-    "OFF": False,
-    "NOT OFF": True,
-    "UNIX AND NOT WIN32": True,
-    "WIN32 OR APPLE": False,
-    "GIVEN": True,
-    "REFUSED": False,
-    "OPEN": None,
-    "NOT OPEN": None,
-    "OPEN AND OFF": False,
-    "OPEN OR ON": True,
-    "OPEN AND ON": None,
-    "NOT (OFF OR OFF) AND ON": True,
-    'CMAKE_SYSTEM_NAME STREQUAL "Linux"': True,
-    'CMAKE_SYSTEM_NAME STREQUAL "Emscripten"': False,
-    'CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64)$"': True,
-    '"${GIVEN}" STREQUAL "ON"': True,
-    'OPEN STREQUAL "x"': None,
-    "TARGET something": None,
-    "found_by_a_module": None,
-    "ort_never_set": False,
-    "CMAKE_VERSION VERSION_LESS 3.28": None,
-}
-"""Conditions with what is known of them, by CMake's manual of ``if``."""
+_LINES = (ROOT / "tests/data/cmake/conditions.txt").read_text().splitlines()
+
+CONDITIONS = [line.split(maxsplit=1) for line in _LINES if not line.startswith("#")]
 
 
-@pytest.mark.parametrize(("condition", "holds"), CONDITIONS.items())
-def test_a_condition_holds_or_not_or_nobody_knows(condition: str, holds: bool | None) -> None:
+@pytest.mark.parametrize(("known", "condition"), CONDITIONS)
+def test_a_condition_holds_or_not_or_nobody_knows(known: str, condition: str) -> None:
     text = f"project(ort)\nif({condition})\nmessage(then)\nelse()\nmessage(otherwise)\nendif()\n"
-    wanted = {True: {"then": True}, False: {"otherwise": True}, None: {"then": False, "otherwise": False}}
+    both = {"then": False, "otherwise": False}
+    wanted = {"holds": {"then": True}, "fails": {"otherwise": True}, "open": both}
     settings = {"GIVEN": "ON", "REFUSED": "OFF"}
-    assert messages({"CMakeLists.txt": text}, settings, "OPEN") == wanted[holds]
+    assert messages({"CMakeLists.txt": text}, settings, "OPEN") == wanted[known]
 
 
 def test_of_several_branches_the_first_that_holds_runs() -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from xdist.scheduler import LoadFileScheduling
 from builder.config.inputs import ort_wheel
 from builder.config.load import load_project
 from builder.config.variants import Project
+from builder.errors import BuilderError
 from builder.io.wiring import Wiring
 from tests.support import ROOT, messages
 from tests.support.fakes.verbs import build
@@ -137,6 +139,20 @@ def told(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[messages.To
     yield compare
     if writes and seen:
         messages.write(page, {key: seen})
+
+
+@pytest.fixture
+def refused(told: messages.Told) -> messages.Refused:
+    """Return a context whose code raises an error of exactly this class, with the text of the catalogue."""
+
+    @contextmanager
+    def context(kind: type[BuilderError]) -> Iterator[pytest.ExceptionInfo[BuilderError]]:
+        with pytest.raises(kind) as caught:
+            yield caught
+        assert caught.type is kind
+        told(caught.value)
+
+    return context
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import pytest
         ("client/install/test_faults_disk.py", 35),
         ("client/install/test_faults_kill.py", 58),
         ("client/install/test_faults_tar.py", 52),
-        ("publish/test_mirror_faults.py", 12),
+        ("publish/test_mirror_faults.py", 21),
         ("publish/test_publish_faults.py", 274),
+        ("publish/test_publish_kill.py", 3),
         ("publish/test_signing_faults.py", 18),
     ],
 )

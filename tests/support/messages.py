@@ -10,8 +10,12 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
+
+from builder.errors import BuilderError
 from tests.support import ROOT
 
 PAGES = ROOT / "tests/golden/messages"
@@ -23,6 +27,9 @@ _HEAD = """\
 
 Told = Callable[[object], None]
 """The fixture ``told``: it compares a text with the catalogue."""
+
+Refused = Callable[[type[BuilderError]], AbstractContextManager[pytest.ExceptionInfo[BuilderError]]]
+"""The fixture ``refused``: code in its context raises this error, which goes to the catalogue."""
 
 Entries = dict[tuple[str, str], list[str]]
 """The messages by names of module and test, with its parameters, in the order of the test."""

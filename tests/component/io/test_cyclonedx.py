@@ -18,6 +18,7 @@ from builder.formats.package_names import Layout
 from builder.io.cyclonedx import bom_problems, render_bom
 from tests.support.factories.documents import manifest, members, name, wheels
 from tests.support.factories.packages import lock, official, plan
+from tests.support.messages import Told
 
 SBOM = "sbom.cdx.json"
 
@@ -144,41 +145,30 @@ def test_it_speaks_of_no_machine_and_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        (lambda bom: bom.update(colour="red"), "Additional properties are not allowed ('colour'"),
-        (lambda bom: bom.pop("bomFormat"), '"bomFormat" is a required property'),
-        (lambda bom: bom.update(serialNumber="1"), "$.serialNumber"),
-        (lambda bom: bom["components"][0].pop("name"), '"name" is a required property'),
-        (lambda bom: bom["components"][0]["hashes"][0].update(content="xyz"), "$.components[0].hashes[0]"),
-        (lambda bom: bom["components"][0].update(type="wheel"), "$.components[0].type"),
-        (
-            lambda bom: bom["components"][0].update(externalReferences=[NO_ADDRESS]),
-            "externalReferences[0].url",
-        ),
-        (lambda bom: bom.update(specVersion="1.4"), "$.specVersion: 1.6 is wanted, found '1.4'"),
+        lambda bom: bom.update(colour="red"),
+        lambda bom: bom.pop("bomFormat"),
+        lambda bom: bom.update(serialNumber="1"),
+        lambda bom: bom["components"][0].pop("name"),
+        lambda bom: bom["components"][0]["hashes"][0].update(content="xyz"),
+        lambda bom: bom["components"][0].update(type="wheel"),
+        lambda bom: bom["components"][0].update(externalReferences=[NO_ADDRESS]),
+        lambda bom: bom.update(specVersion="1.4"),
     ],
 )
-def test_what_is_not_strictly_valid_is_told_by_key(change: Callable[[Json], object], told: str) -> None:
+def test_what_is_not_strictly_valid_is_told_by_key(told: Told, change: Callable[[Json], object]) -> None:
     document = json.loads(render_bom(bom()))
     change(document)
-    assert told in "\n".join(bom_problems(json.dumps(document).encode()))
+    problems = bom_problems(json.dumps(document).encode())
+    assert problems
+    told("\n".join(problems))
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        b"",
-        b"{",
-        b"\xff",
-        b"null",
-        b"[]",
-        b'"x"',
-        b"[" * 100_000,
-        b'{"x":' * 900 + b"0" + b"}" * 900,
-        b'["\\ud800"]',
-    ],
-)
+DEEP = (b"[" * 100_000, b'{"x":' * 900 + b"0" + b"}" * 900)
+
+
+@pytest.mark.parametrize("document", [b"", b"{", b"\xff", b"null", b"[]", b'"x"', b'["\\ud800"]', *DEEP])
 def test_what_is_no_document_at_all_is_told_and_never_a_traceback(document: bytes) -> None:
     assert bom_problems(document)
 

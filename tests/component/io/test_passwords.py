@@ -64,15 +64,15 @@ def test_the_mirrors_of_archives_and_of_debian(address: str, tmp_path: Path) -> 
     assert all("fish" not in one and "…@" in one for one in said), said
 
 
+def env_of_pip(index: str, **more: str) -> dict[str, str]:
+    quiet = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0"}
+    return {"PATH": os.environ["PATH"], "PIP_INDEX_URL": index, **quiet, **more}
+
+
 @pytest.mark.parametrize("password", ["swordfish", "sword/fish", "sword@fish"])
 def test_pips_index(password: str, host: str, tmp_path: Path) -> None:
     """With real pip, which prints what is wrong with its addresses."""
-    env = {
-        "PATH": os.environ["PATH"],
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_RETRIES": "0",
-        "PIP_INDEX_URL": f"http://ada:{password}@{host}/simple",
-    }
+    env = env_of_pip(f"http://ada:{password}@{host}/simple")
     lines: list[str] = []
     index = PackageIndex(ProcessRunner(env), env, sys.executable, lines.append)
     with pytest.raises(BuilderError) as caught:
@@ -101,14 +101,7 @@ def test_a_proxy_of_downloads(tmp_path: Path) -> None:
 
 
 def test_a_proxy_of_git_and_pip(proxy: str, tmp_path: Path) -> None:
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "HTTPS_PROXY": proxy,
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_RETRIES": "0",
-        "PIP_INDEX_URL": "https://index.invalid/simple",
-    }
+    env = env_of_pip("https://index.invalid/simple", HOME=str(tmp_path), HTTPS_PROXY=proxy)
     runner = ProcessRunner(env)
     index = PackageIndex(runner, env, sys.executable, lambda _: None)
     for work in (

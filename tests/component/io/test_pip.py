@@ -37,20 +37,22 @@ NAMES = [
 ITEM = Input.wheel("gpu-thing==1.0")
 
 
+def pin(name: str) -> Pin:
+    return Pin(filename=name, size=1, sha256="0" * 64)
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("index")
+    metadata = "".join(
+        f"{line}\n"
+        for line in ("Metadata-Version: 2.1", "Name: gpu-thing", "Version: 1.0", "Requires-Dist: absent")
+    )
     for name in NAMES:
+        tags = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {name}\n"
         with ZipFile(folder / name, "w") as archive:
-            archive.writestr(
-                "gpu_thing-1.0.dist-info/METADATA",
-                "Metadata-Version: 2.1\nName: gpu-thing\nVersion: 1.0\n"
-                "Requires-Python: >=3.8\nRequires-Dist: absent\n",
-            )
-            archive.writestr(
-                "gpu_thing-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {name}\n"
-            )
-            archive.writestr("gpu_thing-1.0.dist-info/RECORD", "")
+            for file, text in (("METADATA", metadata), ("WHEEL", tags), ("RECORD", "")):
+                archive.writestr(f"gpu_thing-1.0.dist-info/{file}", text)
     return folder
 
 
@@ -65,28 +67,20 @@ def source(index: Path) -> Source:
     return partial(download_wheel, ProcessRunner(env))
 
 
-def pin(name: str) -> Pin:
-    return Pin(filename=name, size=1, sha256="0" * 64)
-
-
-@pytest.mark.parametrize("name", [NAMES[0], NAMES[5], NAMES[7]])
-def test_exactly_the_locked_file_arrives(source: Source, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "incoming"
-    folder.mkdir()
-    assert source(ITEM, pin(name), folder).name == name
-
-
-def test_the_first_choice_fits_linux_with_glibc_2_35(source: Source, tmp_path: Path) -> None:
-    assert source(ITEM, None, tmp_path).name == NAMES[0]
-
-
 @pytest.mark.parametrize(
-    ("platform", "name"), [("linux-arm64", NAMES[2]), ("win-x64", NAMES[4]), ("macos-arm64", NAMES[8])]
+    ("platform", "pinned", "name"),
+    [
+        *(("linux-x64", pin(NAMES[number]), NAMES[number]) for number in (0, 5, 7)),
+        ("linux-x64", None, NAMES[0]),  # glibc 2.35
+        ("linux-arm64", None, NAMES[2]),
+        ("win-x64", None, NAMES[4]),
+        ("macos-arm64", None, NAMES[8]),
+    ],
 )
-def test_the_first_choice_fits_another_platform_that_is_asked_for(
-    source: Source, tmp_path: Path, platform: str, name: str
+def test_the_locked_file_arrives_or_else_the_first_choice_that_fits(
+    source: Source, tmp_path: Path, platform: str, pinned: Pin | None, name: str
 ) -> None:
-    assert source(Input.wheel("gpu-thing==1.0", platform), None, tmp_path).name == name
+    assert source(Input.wheel("gpu-thing==1.0", platform), pinned, tmp_path).name == name
 
 
 def test_what_a_killed_run_left_is_removed(source: Source, tmp_path: Path) -> None:

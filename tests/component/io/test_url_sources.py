@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from builder.config.inputs import REDIST, Input, InputKind, Pin
-from builder.errors import IntegrityError, ParseError, TransferError
+from builder.errors import BuilderError, IntegrityError, ParseError, TransferError
 from builder.io.store import UrlMirror, download_redist, download_url
 from builder.io.transfer import HttpTransfer
 from tests.doubles.loopback import static_server
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused
 
 NVCC = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
 
@@ -81,29 +82,27 @@ def test_a_pinned_component_asks_for_no_list(served: tuple[Path, UrlMirror], tmp
     assert download_redist(mirror, NVCC, pin, tmp_path).read_bytes() == ARCHIVE
 
 
-def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
-    served: tuple[Path, UrlMirror], tmp_path: Path
-) -> None:
-    folder, mirror = served
-    redist(folder, data=b"an Archive")
-    with pytest.raises(IntegrityError, match=f"names sha256 {SHA256}, its server gave"):
-        download_redist(mirror, NVCC, None, tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("listed", "error", "told"),
+    ("listed", "data", "error"),
     [
-        ({"release_label": "12.9.1"}, TransferError, "has no archive of it for linux-x86_64"),
-        ([], ParseError, "is no list of archives"),
-        ({"cuda_nvcc": {"linux-x86_64": {}}}, ParseError, "is no list of archives"),
+        (LIST, b"an Archive", IntegrityError),
+        ({"release_label": "12.9.1"}, ARCHIVE, TransferError),
+        ([], ARCHIVE, ParseError),
+        ({"cuda_nvcc": {"linux-x86_64": {}}}, ARCHIVE, ParseError),
     ],
+    ids=["other bytes", "without it", "no list", "no file"],
 )
-def test_a_list_without_it_is_told(
-    served: tuple[Path, UrlMirror], tmp_path: Path, listed: object, error: type[Exception], told: str
+def test_a_list_without_it_or_with_other_bytes_is_told(
+    served: tuple[Path, UrlMirror],
+    tmp_path: Path,
+    refused: Refused,
+    listed: object,
+    data: bytes,
+    error: type[BuilderError],
 ) -> None:
     folder, mirror = served
-    redist(folder, listed=listed)
-    with pytest.raises(error, match=told):
+    redist(folder, listed, data)
+    with refused(error):
         download_redist(mirror, NVCC, None, tmp_path)
 
 

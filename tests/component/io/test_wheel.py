@@ -13,13 +13,12 @@ import pytest
 
 from builder.errors import IntegrityError
 from builder.io.wheel import unpack_wheel
+from tests.support.messages import Told
 
 HELLO = "sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM"
 """RECORD's digest of "hello" and a newline: ``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc
 --base64url`` without the padding."""
 
-HELLO_HEX = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-"""sha256 of "hello" and a newline: ``printf 'hello\\n' | sha256sum``."""
 
 RECORD = "p-1.dist-info/RECORD"
 
@@ -46,10 +45,15 @@ def tree_names(tree: Path) -> list[str]:
     return sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file())
 
 
-def assert_refused(wheel: Path, told: str | None = None) -> None:
-    with pytest.raises(IntegrityError, match=told):
+OUTSIDE = ("../evil", "/evil", "p/../../evil", "p\\..\\evil")
+
+
+def refusal(wheel: Path) -> str:
+    """Return the message on a wheel of which nothing is left when it is unpacked."""
+    with pytest.raises(IntegrityError) as caught:
         unpack_wheel(wheel, wheel.with_name("tree"))
     assert list(wheel.parent.iterdir()) == [wheel]
+    return str(caught.value)
 
 
 def test_every_file_is_there_with_its_mode(good: Path, tmp_path: Path) -> None:
@@ -76,28 +80,33 @@ def test_every_byte_is_on_disk_before_the_tree_has_its_name(
     )
 
 
-def test_a_changed_file_is_named_with_wanted_and_got(tmp_path: Path) -> None:
-    wheel = make(tmp_path, {"p/a.txt": b"hullo\n"}, f"p/a.txt,{HELLO},6\n")
-    assert_refused(wheel, rf"p/a\.txt: RECORD wants sha256 {HELLO_HEX}, got [0-9a-f]{{64}}")
+@pytest.mark.parametrize(
+    ("files", "lines"),
+    [
+        ({"p/a": b"hullo\n"}, f"p/a,{HELLO},6\n"),
+        ({"p/a": b"hello\n", "p/b": b"x"}, f"p/a,{HELLO},6\n"),
+        ({"p/a": b"hello\n"}, f"p/a,{HELLO},6\np/b,{HELLO},6\n"),
+        ({"p/a": b"hello\n"}, "p/a,md5=abcd,6\n"),
+        ({"p/a": b"hello\n"}, "p/a,sha256=short,6\n"),
+        ({"p/a": b"hello\n", "q-1.dist-info/RECORD": b""}, f"p/a,{HELLO},6\n"),
+        *(({name: b"hello\n"}, f"{name},{HELLO},6\n") for name in OUTSIDE),
+    ],
+)
+def test_record_and_files_must_agree(tmp_path: Path, told: Told, files: dict[str, bytes], lines: str) -> None:
+    told(refusal(make(tmp_path, files, lines)))
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -30])
 def test_a_truncated_wheel(good: Path, keep: int) -> None:
     good.write_bytes(good.read_bytes()[:keep])
-    assert_refused(good, "is damaged")
+    assert "is damaged" in refusal(good)
 
 
 def test_rotten_bytes_in_the_middle(good: Path) -> None:
     data = bytearray(good.read_bytes())
     data[38:42] = b"\xff\xff\xff\xff"
     good.write_bytes(data)
-    assert_refused(good)
-
-
-@pytest.mark.parametrize("name", ["../evil", "/evil", "p/../../evil", "p\\..\\evil"])
-def test_a_name_that_leads_outside(tmp_path: Path, name: str) -> None:
-    wheel = make(tmp_path, {name: b"hello\n"}, f"{name},{HELLO},6\n")
-    assert_refused(wheel, "leads outside the wheel")
+    assert refusal(good)
 
 
 def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
@@ -106,24 +115,8 @@ def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
     assert not (tmp_path / "tree/p/link").is_symlink()
 
 
-@pytest.mark.parametrize(
-    ("files", "lines", "message"),
-    [
-        ({"p/a": b"hello\n", "p/b": b"x"}, f"p/a,{HELLO},6\n", "p/b is not listed in RECORD"),
-        ({"p/a": b"hello\n"}, f"p/a,{HELLO},6\np/b,{HELLO},6\n", "p/b is listed in RECORD and missing"),
-        ({"p/a": b"hello\n"}, "p/a,md5=abcd,6\n", "RECORD has no sha256 for p/a"),
-        ({"p/a": b"hello\n"}, "p/a,sha256=short,6\n", "RECORD has no sha256 for p/a"),
-        ({"p/a": b"hello\n", "q-1.dist-info/RECORD": b""}, f"p/a,{HELLO},6\n", "has 2 files"),
-    ],
-)
-def test_record_and_files_must_agree(
-    tmp_path: Path, files: dict[str, bytes], lines: str, message: str
-) -> None:
-    assert_refused(make(tmp_path, files, lines), message)
-
-
 def test_the_same_name_twice(tmp_path: Path) -> None:
     wheel = make(tmp_path, {"p/a": b"hello\n"}, f"p/a,{HELLO},6\n")
     with ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("p/a", b"other")
-    assert_refused(wheel, "p/a is there twice")
+    assert "p/a is there twice" in refusal(wheel)

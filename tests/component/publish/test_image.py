@@ -24,6 +24,7 @@ from builder.publish.image import (
 )
 from tests.support.factories.documents import manifest
 from tests.support.fakes.ports import FakeEngine
+from tests.support.messages import Refused, Told
 
 
 @pytest.fixture
@@ -65,29 +66,13 @@ def of(profile: str | None) -> Manifest:
 
 
 @pytest.mark.parametrize(
-    ("profile", "service", "local", "published"),
-    [
-        (None, False, ["1.21.0"], ["1.21.0-legacy", "latest-legacy", "latest-sm50", "latest-sm90a"]),
-        (
-            "full",
-            True,
-            ["1.21.0-service", "service"],
-            ["1.21.0-legacy-service", "latest-legacy-service", "latest-sm50-service", "latest-sm90a-service"],
-        ),
-        ("lean", False, ["1.21.0-lean"], ["1.21.0-legacy-lean"]),
-        (
-            "minimal",
-            True,
-            ["1.21.0-minimal-service", "minimal-service"],
-            ["1.21.0-legacy-minimal-service"],
-        ),
-    ],
+    ("profile", "service"), [(None, False), ("full", True), ("lean", False), ("minimal", True)]
 )
 def test_tags_tell_variant_version_what_is_left_out_and_the_service(
-    profile: str | None, service: bool, local: list[str], published: list[str]
+    told: Told, profile: str | None, service: bool
 ) -> None:
-    assert list(local_tags(of(profile), service=service)) == [f"ortpacks/legacy:{name}" for name in local]
-    assert list(published_tags(of(profile), service=service)) == published
+    told("\n".join(local_tags(of(profile), service=service)))
+    told("\n".join(published_tags(of(profile), service=service)))
 
 
 def test_labels_of_a_package_without_cuda_say_nothing_of_nvidia() -> None:
@@ -115,16 +100,16 @@ def test_a_registry_and_a_name_are_taken(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ortpacks", "owner/ortpacks", "https://a.b/c", "a.b/C", "a.b/c:1", "a.b/", "a.b/c@sha256:1", ""]
+    "text",
+    [
+        *("ortpacks", "owner/ortpacks", "https://a.b/c", "a.b/C", "a.b/c:1", "a.b/", "a.b/c@sha256:1", ""),
+        "https://ada:secret@ghcr.io/o/n",
+    ],
 )
-def test_what_names_no_repository_is_told(text: str) -> None:
-    with pytest.raises(ValidationError, match=r"--push .*is no REGISTRY/NAME: .*Like ghcr\.io"):
+def test_what_names_no_repository_is_told_without_a_login(refused: Refused, text: str) -> None:
+    with refused(ValidationError) as caught:
         require_repository(text)
-
-
-def test_a_login_in_what_names_no_repository_is_not_repeated() -> None:
-    with pytest.raises(ValidationError, match=r"--push 'https://…@ghcr\.io/o/n' is no REGISTRY/NAME"):
-        require_repository("https://ada:secret@ghcr.io/o/n")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

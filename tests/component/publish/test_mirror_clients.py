@@ -5,37 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
-from builder.client.arguments import mirrored, place
-from builder.client.install.source import locate
 from builder.publish.preflight import Leniency
 from builder.publish.prepare import PublishOptions
 from tests.doubles.loopback import static_server
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
-from tests.support.factories.fetching import fetched, web
 from tests.support.factories.mirroring import Stand
-from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import TEXTS, append_sum
-
-
-@pytest.mark.parametrize(
-    ("published", "where"),
-    [(None, "latest"), (f"https://github.com/o/r/releases/download/{TAG}/index.json", TAG)],
-)
-def test_the_client_gets_every_package_from_the_mirror_it_is_told(
-    stand: Stand, tmp_path: Path, published: str | None, where: str
-) -> None:
-    stand.mirror()
-    with static_server(stand.root) as url:
-        index = mirrored(url, published)
-        assert index == f"{url}/{where}/index.json"
-        located = locate(place(index), web())
-        assert [package.variant for package in located.index.packages] == ["legacy", "modern"]
-        for package in located.index.packages:
-            content = fetched(package, located, tmp_path / package.variant)
-            assert content == (stand.dist / package.file).read_bytes()
 
 
 def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(

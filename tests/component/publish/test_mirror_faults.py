@@ -21,6 +21,7 @@ from tests.support.factories.mirroring import Stand, fill, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
+from tests.support.messages import Refused
 
 REPLACE = PublishOptions(replace=True)
 
@@ -40,11 +41,23 @@ def replace_by_a_folder(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGE: list[Callable[[Path], None]] = [flip, shorten, Path.unlink, replace_by_a_link, replace_by_a_folder]
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"\xff")
+
+
+def put_one_beside(path: Path) -> None:
+    path.with_name("intruder").write_text("x")
+
+
+DAMAGE: list[Callable[[Path], None]] = [
+    *(flip, shorten, overwrite, Path.unlink, replace_by_a_link, replace_by_a_folder, put_one_beside)
+]
 
 
 @pytest.mark.parametrize("harm", DAMAGE)
-@pytest.mark.parametrize("name", ["ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst", "index.json"])
+@pytest.mark.parametrize(
+    "name", ["ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst", "index.json", "SHA256SUMS"]
+)
 def test_a_damaged_mirror_is_told_and_repaired_when_asked(
     stand: Stand, harm: Callable[[Path], None], name: str
 ) -> None:
@@ -60,16 +73,6 @@ def test_a_damaged_mirror_is_told_and_repaired_when_asked(
     assert bytes_in(stand.root) == whole(stand, files)
 
 
-@pytest.mark.parametrize("damage", [b"x", b"\xff"])
-def test_damaged_checksums_are_told_and_repaired_when_asked(stand: Stand, damage: bytes) -> None:
-    stand.mirror()
-    (stand.release() / "SHA256SUMS").write_bytes(damage)
-    with pytest.raises(ReleaseConflictError, match=r"published with other files.*--replace"):
-        stand.mirror()
-    stand.mirror(REPLACE)
-    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
-
-
 def test_a_repair_copies_only_what_is_damaged(stand: Stand) -> None:
     stand.mirror()
     inodes = {path.name: path.stat().st_ino for path in stand.release().iterdir()}
@@ -77,15 +80,6 @@ def test_a_repair_copies_only_what_is_damaged(stand: Stand) -> None:
     stand.mirror(REPLACE)
     changed = {path.name for path in stand.release().iterdir() if path.stat().st_ino != inodes[path.name]}
     assert changed == {"ortpacks.pyz"}
-
-
-def test_a_file_too_much_in_a_public_release_is_told_and_goes_when_asked(stand: Stand) -> None:
-    stand.mirror()
-    (stand.release() / "intruder").write_text("x")
-    with pytest.raises(ReleaseConflictError, match=r"published with other files"):
-        stand.mirror()
-    stand.mirror(REPLACE)
-    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
 
 
 def test_a_release_with_a_damaged_index_keeps_its_place_in_the_list(stand: Stand) -> None:
@@ -100,12 +94,10 @@ def test_a_release_with_a_damaged_index_keeps_its_place_in_the_list(stand: Stand
     assert (stand.root / "latest").readlink() == Path("newer")
 
 
-def test_a_damaged_list_is_told_with_the_way_out(stand: Stand) -> None:
+def test_a_damaged_list_is_told_with_the_way_out(stand: Stand, refused: Refused) -> None:
     stand.mirror()
     (stand.root / "releases.json").write_bytes(b"{")
-    with pytest.raises(
-        ReleaseConflictError, match=r"is damaged, or not a mirror's: .*not JSON.*Move it away"
-    ):
+    with refused(ReleaseConflictError):
         stand.mirror()
     (stand.root / "releases.json").unlink()
     stand.mirror()

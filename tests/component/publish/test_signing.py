@@ -288,19 +288,9 @@ def test_a_secret_reaches_what_needs_it_alone(tmp_path: Path, monkeypatch: pytes
     assert os.environ["REDISCLI_AUTH"] == "hush"
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("locked", "it is encrypted: add it to an SSH agent"),
-        ("ed448", "it is a key of another kind"),
-        ("text", "holds no Ed25519 key"),
-        ("nowhere", "No such file"),
-    ],
-)
-def test_what_is_no_key_is_told_without_its_content(
-    keys: dict[str, Path], tmp_path: Path, name: str, why: str
-) -> None:
-    with pytest.raises(ConfigError, match=why) as caught:
+@pytest.mark.parametrize("name", ["locked", "ed448", "text", "nowhere", "/dev/zero"])
+def test_what_is_no_key_is_told_without_its_content(keys: dict[str, Path], tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         signers([keys.get(name, tmp_path / name)], {})
     assert "PRIVATE" not in str(caught.value)
     with pytest.raises(ConfigError):
@@ -430,8 +420,3 @@ def test_a_damaged_signature_in_dist_is_made_anew(desk: Desk, damage: bytes) -> 
     desk.signing = signing()
     desk.publish()
     assert read_targets(desk.github.contents(TAG)[TARGETS], TARGETS, read_root(FIRST, "root")).files
-
-
-def test_a_file_without_an_end_is_no_key() -> None:
-    with pytest.raises(ConfigError, match="/dev/zero holds no Ed25519 key"):
-        public_key(Path("/dev/zero"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.compile.stages import advice
+from tests.support.messages import Told
 
 KILLED = [
     "Killed",
@@ -36,49 +37,25 @@ GNU = (
 """Message of ``crt/host_config.h`` in CUDA 12.4."""
 
 
-def advised(log: str) -> str:
-    found = advice(f"[12/550] Building CUDA object a.cu.o\n{log}\nortpacks: 1 of the units failed")
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize("log", KILLED)
-def test_a_killed_compiler_ran_out_of_memory(log: str) -> None:
-    assert "out of memory" in advised(log)
-    assert "Nothing is wrong with the source" in advised(log)
-    assert "with --jobs, and half as many as ran at a time" in advised(log)
-
-
-@pytest.mark.parametrize("log", CRASHED)
-def test_a_crashed_compiler_is_told_apart(log: str) -> None:
-    assert advised(log).startswith("A compiler crashed.")
-    assert "memory" not in advised(log)
-
-
-def test_memory_is_the_cause_where_one_was_killed_and_another_crashed() -> None:
-    assert "out of memory" in advised(f"{CRASHED[0]}\n{KILLED[0]}")
+CLIPPED = "[output clipped, log limit 2MiB reached]"
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    "log",
     [
-        (GNU, ("refuses the host compiler", "bases.<base>.packages")),
-        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'", ("variants.<name>.sm",)),
-        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", ("variants.<name>.sm",)),
-        (
-            "ortpacks: bases.assembled.patches: fix.patch does not apply to ORT 1.21.0",
-            ("Make the patch anew",),
-        ),
+        *KILLED,
+        *CRASHED,
+        f"{CRASHED[0]}\n{KILLED[0]}",
+        GNU,
+        "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+        "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'",
+        "ortpacks: bases.assembled.patches: fix.patch does not apply to ORT 1.21.0",
+        CLIPPED,
+        f"Killed\n{CLIPPED}",
     ],
 )
-def test_what_of_variants_yaml_to_change_is_named(log: str, told: tuple[str, ...]) -> None:
-    assert all(part in advised(log) for part in told)
-
-
-def test_a_reason_that_the_engine_did_not_keep_is_found_by_the_next_run() -> None:
-    cut = "[output clipped, log limit 2MiB reached]"
-    assert "Run the same command again" in advised(cut)
-    assert "out of memory" in advised(f"Killed\n{cut}")
+def test_the_advice_follows_from_the_message(told: Told, log: str) -> None:
+    told(advice(f"[12/550] Building CUDA object a.cu.o\n{log}\nortpacks: 1 of the units failed"))
 
 
 @pytest.mark.parametrize(

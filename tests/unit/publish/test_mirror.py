@@ -19,6 +19,7 @@ from builder.publish.mirror import (
     mirror_tag,
     tag_in,
 )
+from tests.support.messages import Refused
 from tests.support.schemas import schema
 
 NOON = "2026-11-21T12:00:00Z"
@@ -66,37 +67,37 @@ def test_what_is_written_is_read_back_and_fits_its_schema(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error"),
     [
-        ("{", ParseError, "m is not JSON"),
-        ("[" * 100_000, ParseError, "m is not JSON"),
-        ("[]", SchemaError, "m: the file: an object is wanted"),
-        ("{}", SchemaError, "m: format: missing"),
-        ('{"format": 2}', ValidationError, "m has format 2; this ortpacks reads 1. Update ortpacks."),
-        ('{"format": true}', ValidationError, "m has format True"),
-        ('{"format": 1, "releases": [{}]}', SchemaError, r"m: releases\[0\].tag: missing"),
+        ("{", ParseError),
+        ("[" * 100_000, ParseError),
+        ("[]", SchemaError),
+        ("{}", SchemaError),
+        ('{"format": 2}', ValidationError),
+        ('{"format": true}', ValidationError),
+        ('{"format": 1, "releases": [{}]}', SchemaError),
     ],
+    ids=["half", "nested", "list", "empty", "newer", "true", "no tag"],
 )
-def test_what_is_no_list_is_refused_by_its_first_fault(
-    text: str, error: type[ConfigError], said: str
-) -> None:
-    with pytest.raises(error, match=said):
+def test_what_is_no_list_is_refused(refused: Refused, text: str, error: type[ConfigError]) -> None:
+    with refused(error):
         loads(text, "m")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ({"tag": "../x", "index": "../x/index.json"}, r"releases\[1\].tag: '../x' cannot be a tag"),
-        ({"tag": "a/b", "index": "a/b/index.json"}, r"releases\[1\].tag: 'a/b' cannot be mirrored"),
-        ({"tag": "v1", "index": "v1/index.json"}, r"releases\[1\].tag: v1 is listed twice"),
-        ({"index": "v1/index.json"}, r"releases\[1\].index: 'v1/index.json' is not v2/index.json"),
+        {"tag": "../x", "index": "../x/index.json"},
+        {"tag": "a/b", "index": "a/b/index.json"},
+        {"tag": "v1", "index": "v1/index.json"},
+        {"index": "v1/index.json"},
     ],
+    ids=["above", "below", "twice", "another's"],
 )
-def test_a_list_that_leads_astray_is_refused(change: dict[str, str], said: str) -> None:
+def test_a_list_that_leads_astray_is_refused(refused: Refused, change: dict[str, str]) -> None:
     value = json.loads(json_text(merged(EMPTY, [release("v1"), release("v2")], set())))
     value["releases"][1].update(change)
-    with pytest.raises(ValidationError, match=said):
+    with refused(ValidationError):
         loads(json.dumps(value), "m")
 
 

@@ -33,11 +33,7 @@ def test_a_checksum_file_somebody_broke_is_named_with_its_line(tmp_path: Path) -
 
 
 def test_checksums_are_read_as_sha256sum_writes_them() -> None:
-    assert parse_checksums(f"{A}  a\n{B}  name with blanks\n") == {"a": A, "name with blanks": B}
-
-
-def test_binary_marks_are_read() -> None:
-    assert parse_checksums(f"{A} *a\n") == {"a": A}
+    assert parse_checksums(f"{A}  a\n{B}  with blanks\n{A} *bin\n") == {"a": A, "with blanks": B, "bin": A}
 
 
 @pytest.mark.parametrize("line", ["", "a", f"{A} a", f"{A[:-1]}  a", f"{A.upper()}  a", f"{A}  "])

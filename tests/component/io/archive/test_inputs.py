@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -34,16 +35,15 @@ from tests.support.factories.archiving import (
     unpacked_by_gzip_or_zstd,
 )
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Told
 
 E = TypeVar("E", bound=BuilderError)
 
 
-def assert_nothing_is_left(
-    folder: Path, packed: Content, kind: type[E], told: str, by: PackageWriter | None = None
-) -> E:
-    """Pack ``packed`` into a folder below ``folder``, which fails; return the error."""
+def refusal(folder: Path, packed: Content, kind: type[E], by: PackageWriter | None = None) -> E:
+    """Return the error with which packing into a folder below ``folder`` ends; nothing is left there."""
     dest = folder / "dist" / f"{NAME}.tar.zst"
-    with pytest.raises(kind, match=told) as caught:
+    with pytest.raises(kind) as caught:
         (by or archive()).write(dest, packed, Preset.FAST, accept)
     assert list(dest.parent.iterdir()) == []
     return caught.value
@@ -58,16 +58,13 @@ def assert_nothing_is_left(
     ],
 )
 def test_an_input_that_changed_since_it_was_checked_leaves_nothing(
-    tmp_path: Path, change: bytes, found: Digest | None
+    tmp_path: Path, told: Told, change: bytes, found: Digest | None
 ) -> None:
     packed = content(tmp_path / "in", FILES)
     packed.members[0].file.write_bytes(change)
-    told = r"input0 changed while lib/libcudnn\.so\.9 was packed"
-    error = assert_nothing_is_left(tmp_path, packed, ChangedFileError, told)
-    assert error.member == packed.members[0]
-    assert str(packed.members[0].digest) in str(error)
-    assert error.got == found
-    assert "Build again" in str(error)
+    error = refusal(tmp_path, packed, ChangedFileError)
+    assert (error.member, error.got) == (packed.members[0], found)
+    told(error)
 
 
 def touched(file: Path) -> None:
@@ -83,27 +80,19 @@ def cut(file: Path) -> None:
     os.truncate(file, 1_500_000)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (touched, "input0 changed while it was read"),
-        (appended, "input0 changed while lib/x was packed, or before: .* more bytes"),
-        (cut, "input0 changed while it was read"),
-    ],
-)
+@pytest.mark.parametrize("change", [touched, appended, cut])
 def test_an_input_that_changes_while_it_is_read_leaves_nothing(
-    tmp_path: Path, change: Callable[[Path], None], says: str
+    tmp_path: Path, told: Told, change: Callable[[Path], None]
 ) -> None:
     """The file changes after its first bytes were packed and before its last ones are read."""
-    packed = content(tmp_path / "in", {"lib/x": os.urandom(5_000_000)})
+    packed = content(tmp_path / "in", {"lib/x": bytes(range(250)) * 20_000})
 
     class Racing(FakeReporter):
         @contextmanager
         def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
             yield lambda done: change(packed.members[0].file)
 
-    racing = PackageWriter(reporter=Racing(), workers=1)
-    assert_nothing_is_left(tmp_path, packed, IntegrityError, says, by=racing)
+    told(refusal(tmp_path, packed, IntegrityError, by=PackageWriter(reporter=Racing(), workers=1)))
 
 
 def test_a_file_that_is_written_to_while_it_is_hashed_has_no_digest(tmp_path: Path) -> None:
@@ -141,22 +130,13 @@ def failing(file: Path) -> None:
     file.symlink_to("/proc/self/mem")  # opens, but its first byte is an I/O error
 
 
-@pytest.mark.parametrize(
-    ("plant", "why"),
-    [
-        (absent, "No such file"),
-        (dangling, "No such file"),
-        (looping, "Too many levels of symbolic links"),
-        (folder, "Is a directory"),
-        (failing, "Input/output error"),
-    ],
-)
+@pytest.mark.parametrize("plant", [absent, dangling, looping, folder, failing])
 def test_an_input_that_cannot_be_read_is_named_and_leaves_nothing(
-    tmp_path: Path, plant: Callable[[Path], None], why: str
+    tmp_path: Path, told: Told, plant: Callable[[Path], None]
 ) -> None:
     packed = content(tmp_path / "in", FILES)
     plant(packed.members[1].file)
-    assert_nothing_is_left(tmp_path, packed, IntegrityError, f"input1 cannot be read: {why}")
+    told(refusal(tmp_path, packed, IntegrityError))
 
 
 def test_an_input_of_somebody_else_is_named() -> None:
@@ -218,9 +198,9 @@ def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path:
 
 def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Path) -> None:
     packed = content(tmp_path / "in", {"lib/noise": os.urandom(4_000_000)})
-    told = r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free"
     with files_of_at_most(1_000_000):
-        assert_nothing_is_left(tmp_path, packed, DiskError, told)
+        error = refusal(tmp_path, packed, DiskError)
+    assert re.search(r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free", str(error))
 
 
 def test_a_full_disk_is_seen_before_anything_is_written(

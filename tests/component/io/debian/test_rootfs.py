@@ -27,6 +27,7 @@ from builder.io.debian.apt_mirror import AptMirrors
 from builder.io.debian.rootfs import DebianRootfs
 from builder.io.process import Completed, ProcessRunner
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused
 
 MIRROR = "http://one.example/debian"
 
@@ -239,9 +240,9 @@ def test_of_another_architecture_nothing_is_run_and_busybox_has_the_links_that_o
     assert hook.splitlines()[0] == "--customize-hook=LINKS='./bin/sh ./usr/bin/wget'"
 
 
-def test_a_slim_system_wants_mmdebstrap_and_nothing_in_its_place(tmp_path: Path) -> None:
+def test_a_slim_system_wants_mmdebstrap_and_nothing_in_its_place(tmp_path: Path, refused: Refused) -> None:
     tools = Tools(absent={"mmdebstrap"})
-    with pytest.raises(ToolMissingError, match=r"slim Debian, and mmdebstrap.*apt-get install mmdebstrap"):
+    with refused(ToolMissingError):
         rootfs(tmp_path, tools).slim("bookworm", ["libc6"], "amd64")
     assert (tools.calls, left(tmp_path)) == ([], [])
 
@@ -258,8 +259,11 @@ def test_what_is_this_machines_own_does_not_get_into_the_tar(tmp_path: Path) -> 
     assert [path for path in SYSTEMS_OWN if not (tree / path).exists()] == []
 
 
-def test_nor_with_debootstrap(tmp_path: Path) -> None:
-    made = rootfs(tmp_path, Tools(absent={"mmdebstrap"})).tar("bookworm", ["patch"])
+def test_nor_with_debootstrap_and_tar(tmp_path: Path) -> None:
+    tools = Tools(absent={"mmdebstrap"})
+    made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
+    assert [call[0] for call in tools.calls] == ["debootstrap", "tar"]
+    assert left(tmp_path) == [made.name]
     with tarfile.open(made) as archive:
         files = {name.removeprefix("./") for name in archive.getnames() if archive.getmember(name).isfile()}
     assert files == {*SYSTEMS_OWN, "var/lib/dpkg/status", "var/lib/ortpacks/packages"}
@@ -267,27 +271,12 @@ def test_nor_with_debootstrap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("absent", [set(), {"mmdebstrap"}], ids=["mmdebstrap", "debootstrap"])
 def test_every_package_of_the_system_is_listed_by_its_file(tmp_path: Path, absent: set[str]) -> None:
+    """The list outlives the tools that made it."""
     made = rootfs(tmp_path, Tools(absent=absent)).packages("bookworm", ["patch", "ccache"])
     assert [package.name for package in made] == ["base-files", "ccache", "dpkg", "patch"]
-    assert made[-1] == DebianPackage(
-        path="pool/main/x/patch_1:2-3_amd64.deb",
-        name="patch",
-        version="1:2-3",
-        arch="amd64",
-        sha256=sha256_of("patch"),
-    )
-
-
-def test_the_list_outlives_the_tools_that_made_it(tmp_path: Path) -> None:
-    first = rootfs(tmp_path, Tools()).packages("bookworm", ["patch"])
-    again = rootfs(tmp_path, Tools(), offline=True)
-    assert again.packages("bookworm", ["patch"]) == first
-
-
-def test_a_system_with_a_package_of_unknown_origin_is_never_used(tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match="incomplete: no index names the file of patch 1:2-3 amd64"):
-        rootfs(tmp_path, Tools(listed=("base-files", "dpkg", "ccache"))).tar("bookworm", ["patch"])
-    assert left(tmp_path) == []
+    path = "pool/main/x/patch_1:2-3_amd64.deb"
+    assert made[-1] == DebianPackage(path, "patch", "1:2-3", "amd64", sha256_of("patch"))
+    assert rootfs(tmp_path, Tools(), offline=True).packages("bookworm", ["patch", "ccache"]) == made
 
 
 @pytest.mark.parametrize("slim", [False, True])
@@ -369,61 +358,50 @@ def test_without_root_it_uses_a_user_namespace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["E: cannot find newuidmap", "W: no entry in /etc/subuid for ci"], ids=["uidmap", "subuid"]
+    ("root", "message", "tail", "kind"),
+    [
+        (False, "setsid exited with 25", "E: cannot find newuidmap", CommandError),
+        (False, "setsid exited with 25", "W: no entry in /etc/subuid for ci", CommandError),
+        (True, "failed", "E: Failed to fetch http://one.example/InRelease", TransferError),
+        (True, "failed", "tar: write error: No space left on device", DiskError),
+        (True, "no such suite", "", CommandError),
+    ],
 )
-def test_a_user_without_ids_of_its_own_is_told_how_to_get_them(tmp_path: Path, said: str) -> None:
-    failed = CommandError("setsid exited with 25", argv=["setsid"], code=25, tail=[said])
-    with pytest.raises(CommandError, match="as this user") as caught:
-        rootfs(tmp_path, Tools(error=failed), root=False).tar("bookworm", ())
-    assert said in str(caught.value)
-    assert "usermod --add-subuids" in str(caught.value)
-
-
-def test_debootstrap_and_tar_as_root(tmp_path: Path) -> None:
-    tools = Tools(absent={"mmdebstrap"})
-    made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
-    assert [call[0] for call in tools.calls] == ["debootstrap", "tar"]
-    assert left(tmp_path) == [made.name]
+def test_what_a_tool_said_decides_what_is_wrong(
+    tmp_path: Path, refused: Refused, root: bool, message: str, tail: str, kind: type[BuilderError]
+) -> None:
+    tools = Tools(error=CommandError(message, tail=(tail, "E: tar failed")))
+    with refused(kind):
+        rootfs(tmp_path, tools, root=root).tar("bookworm", ())
+    assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize(("root", "absent"), [(True, {"mmdebstrap", "debootstrap"}), (False, {"mmdebstrap"})])
-def test_neither_tool_says_what_to_install(tmp_path: Path, root: bool, absent: set[str]) -> None:
-    with pytest.raises(ToolMissingError, match=r"apt-get install mmdebstrap.*--base nvidia needs neither"):
+def test_neither_tool_says_what_to_install(
+    tmp_path: Path, refused: Refused, root: bool, absent: set[str]
+) -> None:
+    with refused(ToolMissingError):
         rootfs(tmp_path, Tools(absent=absent), root=root).tar("bookworm", ())
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("tools", [Tools(empty=True), Tools(installed=("base-files", "dpkg"))])
-def test_an_empty_or_half_made_system_is_never_used(tmp_path: Path, tools: Tools) -> None:
-    with pytest.raises(IntegrityError, match="Debian file system"):
+@pytest.mark.parametrize(
+    "tools",
+    [
+        Tools(empty=True),
+        Tools(installed=("base-files", "dpkg")),
+        Tools(listed=("base-files", "dpkg", "ccache")),
+    ],
+    ids=["empty", "half", "unknown origin"],
+)
+def test_an_incomplete_system_is_never_used(tmp_path: Path, refused: Refused, tools: Tools) -> None:
+    with refused(IntegrityError):
         rootfs(tmp_path, tools).tar("bookworm", ["patch"])
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("message", "tail", "kind", "told"),
-    [
-        (
-            "failed",
-            "E: Failed to fetch http://one.example/debian/dists/bookworm/InRelease",
-            TransferError,
-            r"cannot be reached.*\n.*InRelease",
-        ),
-        ("failed", "tar: write error: No space left on device", DiskError, "does not fit into"),
-        ("no such suite", "", CommandError, "no such suite"),
-    ],
-)
-def test_what_a_tool_said_decides_what_is_wrong(
-    tmp_path: Path, message: str, tail: str, kind: type[Exception], told: str
-) -> None:
-    tools = Tools(error=CommandError(message, tail=(tail, "E: tar failed")))
-    with pytest.raises(kind, match=told):
-        rootfs(tmp_path, tools).tar("bookworm", ())
-    assert left(tmp_path) == []
-
-
-def test_offline_and_not_cached(tmp_path: Path) -> None:
+def test_offline_and_not_cached(tmp_path: Path, refused: Refused) -> None:
     tools = Tools()
-    with pytest.raises(TransferError, match=r"Debian bookworm with patch is not in the cache.*--offline"):
+    with refused(TransferError):
         rootfs(tmp_path, tools, offline=True).tar("bookworm", ["patch"])
     assert tools.calls == []

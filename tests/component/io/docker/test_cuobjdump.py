@@ -18,6 +18,7 @@ from builder.io.docker.cuobjdump_container import ContainerInspector
 from builder.io.docker.engine import OVERTIME, ContainerRun
 from builder.io.process import Completed
 from tests.support.fakes.ports import FakeEngine
+from tests.support.messages import Refused
 
 ANSWERS = """
 case $1 in
@@ -43,6 +44,9 @@ class ShellEngine(FakeEngine):
 
 
 SHA256 = "ab" * 32
+
+ONE_CODE = "\n@@ elf.code\n0\n"
+"""The beginning of a container's answer."""
 
 Make = Callable[[str | None], tuple[ContainerInspector, ShellEngine]]
 
@@ -71,11 +75,8 @@ def make(tmp_path: Path) -> Make:
 def test_both_listings_with_their_own_exit_codes_and_streams(make: Make, library: Path) -> None:
     inspector, engine = make(ANSWERS)
     elf, ptx = inspector.list_images(library, SHA256)
-    assert (elf.code, elf.stdout.strip(), elf.stderr.strip()) == (
-        0,
-        "ELF file    1: x.1.sm_50.cubin",
-        "a warning",
-    )
+    assert (elf.code, elf.stderr.strip()) == (0, "a warning")
+    assert elf.stdout.strip() == "ELF file    1: x.1.sm_50.cubin"
     assert (ptx.code, ptx.stdout.strip()) == (255, "")
     assert ptx.stderr.strip() == "cuobjdump info    : File '/inspect/libx.so' does not contain device code"
     assert [run.files for run in engine.ran] == [{"/inspect/libx.so": library}]
@@ -128,25 +129,17 @@ def test_no_cuobjdump_in_the_image_says_so(make: Make, library: Path) -> None:
         inspector.list_images(library, SHA256)
 
 
-@pytest.mark.parametrize(
-    ("code", "stdout", "told"),
-    [
-        (137, "\n@@ elf.code\n0\n", "exit code 137"),
-        (OVERTIME, "\n@@ elf.code\n0\n", "900 s were over"),
-        (0, "\n@@ elf.code\n0\n", ""),
-        (0, "", ""),
-    ],
-)
+@pytest.mark.parametrize(("code", "stdout"), [*((code, ONE_CODE) for code in (137, OVERTIME, 0)), (0, "")])
 def test_a_container_that_ends_early_is_no_answer(
-    library: Path, tmp_path: Path, code: int, stdout: str, told: str
+    library: Path, tmp_path: Path, refused: Refused, code: int, stdout: str
 ) -> None:
     engine = FakeEngine(answer=Completed(code=code, stdout=stdout, stderr="Killed"))
-    with pytest.raises(CommandError, match=f"ended early on {library.name}.*{told}"):
+    with refused(CommandError):
         ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache").list_images(library, SHA256)
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("kept", ["", "\n@@ elf.code\n0\n"])
+@pytest.mark.parametrize("kept", ["", ONE_CODE])
 def test_output_that_the_engine_lost_is_asked_for_again(make: Make, library: Path, kept: str) -> None:
     """Docker 26 on a busy machine: exit code 0, no output, and "stream copy error" in the engine's log."""
     inspector, engine = make(ANSWERS)

@@ -45,6 +45,7 @@ from builder.io.docker.engine import (
 from builder.io.process import Completed
 from tests.doubles.loopback import listening
 from tests.support.fakes.ports import FakeRunner
+from tests.support.messages import Refused, Told
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
@@ -54,18 +55,10 @@ def request(**changes: object) -> ImageBuild:
     return ImageBuild(**{**base, **changes})  # type: ignore[arg-type]
 
 
-def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
-    with pytest.raises(
-        ToolMissingError, match=r"No Docker engine answers at unix:///nonexistent/docker.sock"
-    ):
-        DockerEngine(FakeRunner(), NOWHERE).facts()
-
-
-@pytest.mark.parametrize("host", ["tcp://[::1", "tcp://h:99999", ":::"])
-def test_a_docker_host_that_is_no_address_is_told(host: str) -> None:
-    with pytest.raises(ToolMissingError, match="No Docker engine answers at ") as caught:
+@pytest.mark.parametrize("host", [NOWHERE["DOCKER_HOST"], "tcp://[::1", "tcp://h:99999", ":::"])
+def test_an_address_where_no_engine_answers_is_told(refused: Refused, host: str) -> None:
+    with refused(ToolMissingError):
         DockerEngine(FakeRunner(), {"DOCKER_HOST": host}).facts()
-    assert "set DOCKER_HOST" in caught.value.advice
 
 
 IMAGES = (
@@ -89,37 +82,33 @@ class Docker29(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         found = re.fullmatch(r"(?:/v1\.(?P<minor>\d+))?(?P<path>/.*)", self.path)
         assert found is not None
+        answers: dict[str, object] = {"/version": self.version, "/info": {}, "/_ping": "OK"}
+        answers |= {"/containers/json": [], "/images/json": IMAGES}
+        path = found["path"].partition("?")[0]
         if found["minor"] and not 44 <= int(found["minor"]) <= 52:
             self._answer(400, {"message": f"client version 1.{found['minor']} is too old"})
-        elif found["path"] == "/version":
-            self._answer(200, self.version)
-        elif found["path"] == "/info":
-            self._answer(200, {})
-        elif found["path"] == "/_ping":
-            self._answer(200, "OK")
-        elif found["path"].startswith("/containers/json"):
-            self._answer(200, [])
-        elif found["path"].startswith("/images/json"):
-            self._answer(200, IMAGES)
-        elif found["path"].startswith("/distribution/"):
-            self._distribution(found["path"].split("/")[-2])
+        elif path.startswith("/distribution/"):
+            self._distribution(path.split("/")[-2])
+        elif path in answers:
+            self._answer(200, answers[path])
         else:
             self._answer(404, {"message": "No such image"})
 
     def _distribution(self, image: str) -> None:
         """Answer as Docker 28.5.2 does: for two images with their platforms, and for one that is gone."""
-        if image == "gone:1":
-            self._answer(404, {"message": "manifest unknown: manifest unknown"})
-            return
-        if image == "limited:1":
-            self._answer(429, {"message": "toomanyrequests: You have reached your pull rate limit."})
-            return
-        if image == "silent:1":
+        refusals = {
+            "gone:1": (404, "manifest unknown: manifest unknown"),
+            "limited:1": (429, "toomanyrequests: You have reached your pull rate limit."),
+        }
+        if image in refusals:
+            status, message = refusals[image]
+            self._answer(status, {"message": message})
+        elif image == "silent:1":
             self.close_connection = True
-            return
-        names = ("arm64", "ppc64le") if image == "arm:1" else ("arm64", "amd64")
-        platforms = [{"architecture": name, "os": "linux"} for name in names]
-        self._answer(200, {"Descriptor": {"digest": "sha256:5e"}, "Platforms": platforms})
+        else:
+            names = ("arm64", "ppc64le") if image == "arm:1" else ("arm64", "amd64")
+            platforms = [{"architecture": name, "os": "linux"} for name in names]
+            self._answer(200, {"Descriptor": {"digest": "sha256:5e"}, "Platforms": platforms})
 
     def _answer(self, status: int, body: object) -> None:
         self.send_response(status)
@@ -156,21 +145,22 @@ def test_an_engine_without_old_versions_of_its_api_answers() -> None:
         assert not docker29.has_image("ortpacks/no:1")
 
 
-def test_an_image_is_resolved_for_the_platform_that_compiles() -> None:
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        ("gone:1", NotThereError),
+        ("arm:1", NotThereError),
+        ("limited:1", TransferError),
+        ("silent:1", TransferError),
+    ],
+)
+def test_an_image_is_resolved_for_the_platform_that_compiles(
+    refused: Refused, image: str, error: type[TransferError]
+) -> None:
     with engine(Docker29) as docker29:
         assert docker29.resolve("both:1") == "sha256:5e"
-        for image in ("gone:1", "arm:1"):
-            with pytest.raises(NotThereError, match=image):
-                docker29.resolve(image)
-
-
-def test_a_registry_that_limits_and_an_engine_that_does_not_answer_are_out_of_reach() -> None:
-    with engine(Docker29) as docker29:
-        with pytest.raises(TransferError, match="You have reached your pull rate limit") as caught:
-            docker29.resolve("limited:1")
-        assert "--base assembled" in caught.value.advice
-        with pytest.raises(TransferError, match="silent:1 cannot be resolved: the engine gave no answer"):
-            docker29.resolve("silent:1")
+        with refused(error):
+            docker29.resolve(image)
 
 
 def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compressed() -> None:
@@ -185,13 +175,8 @@ def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compres
         ]
 
 
-def test_podman_is_told_by_its_name() -> None:
-    with (
-        engine(Podman) as podman,
-        pytest.raises(
-            ToolMissingError, match=r"^Podman 4\.9\.3 answers in place of a Docker Engine: .*BuildKit"
-        ),
-    ):
+def test_podman_is_told_by_its_name(refused: Refused) -> None:
+    with engine(Podman) as podman, refused(ToolMissingError):
         podman.facts()
 
 
@@ -291,58 +276,33 @@ def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
     assert error.tail == (said[0], said[2])
 
 
-GONE = (ToolMissingError, r"(?s)went away while building artifact\n.*run the same command")
-
-FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\n")
-
-
+@pytest.mark.parametrize("builder", [None, "far"])
 @pytest.mark.parametrize(
-    ("said", "kind", "told"),
+    ("said", "kind"),
     [
         # Printed by buildx 0.13 when dockerd 26.1 got SIGKILL, got SIGTERM, and had not started yet.
-        ("ERROR: failed to receive status: rpc error: desc = error reading from server: EOF", *GONE),
-        ("ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset", *GONE),
         (
-            "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
-            *GONE,
+            "ERROR: failed to receive status: rpc error: desc = error reading from server: EOF",
+            ToolMissingError,
         ),
-        (
-            'ERROR: error during connect: Get "https://far:2376/_ping": remote error: tls: bad certificate',
-            *GONE,
-        ),
+        ("ERROR: rpc error: code = Unavailable desc = read: connection reset", ToolMissingError),
+        ("ERROR: Cannot connect to the Docker daemon at unix:///d.sock.", ToolMissingError),
+        ('ERROR: error during connect: Get "https://far/_ping": tls: bad certificate', ToolMissingError),
         # buildx 0.13 with a builder of driver remote that is not there
-        ("#1 ERROR: context deadline exceeded", *GONE),
+        ("#1 ERROR: context deadline exceeded", ToolMissingError),
         # BuildKit, the assembler, Python
-        ("ERROR: failed to solve: write /out/x: no space left on device", *FULL),
-        (
-            "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",
-            *FULL,
-        ),
-        ("#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'", *FULL),
+        ("ERROR: failed to solve: write /out/x: no space left on device", DiskError),
+        ("#9 81.20 {standard input}: fatal error: /tmp/ccx.o: No space left on device", DiskError),
+        ("#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/costs.tsv.part'", DiskError),
     ],
 )
 def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
-    said: str, kind: type[Exception], told: str
+    told: Told, said: str, kind: type[BuilderError], builder: str | None
 ) -> None:
-    error = failed("#7 [1/9] gcc", said, output=Path("there/artifact"))
-    assert isinstance(error, kind)
-    assert re.search(told, str(error))
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "told"),
-    [
-        ("ERROR: rpc error: code = Unavailable desc = EOF", ToolMissingError, "Builder far went away while"),
-        ("write /x: no space left on device", DiskError, "Builder far or there had no space left while"),
-    ],
-)
-def test_of_several_builders_the_one_that_failed_is_named(
-    said: str, kind: type[Exception], told: str
-) -> None:
-    error = failed(said, builder="far", output=Path("there/artifact"))
-    assert isinstance(error, kind)
+    error = failed("#7 [1/9] gcc", said, output=Path("there/artifact"), builder=builder)
+    assert type(error) is kind
     assert (error.retry_after is not None) == (kind is ToolMissingError)
-    assert told in str(error)
+    told(error)
 
 
 OLD_LIST = """\
@@ -385,30 +345,19 @@ def test_builders_are_those_that_docker_lists(flag: str, command: str, said: str
 
 
 @pytest.mark.parametrize(
-    ("answer", "cause"),
+    "answer",
     [
         # buildx 0.13: a context whose engine is not there, then a builder of driver remote
-        (
-            Completed(
-                0, "Name:   gone\nDriver: \nError:  Cannot connect to the Docker daemon at tcp://g.\n", ""
-            ),
-            "Cannot connect to the Docker daemon at tcp://g.",
-        ),
-        (
-            Completed(1, "", "#1 ERROR: context deadline\nERROR: context deadline exceeded\n"),
-            "context deadline exceeded.",
-        ),
-        (Completed(1, "", ""), "`docker buildx inspect` exited with 1."),
+        Completed(0, "Name:   gone\nDriver: \nError:  Cannot connect to the daemon at tcp://g.\n", ""),
+        Completed(1, "", "#1 ERROR: context deadline\nERROR: context deadline exceeded\n"),
+        Completed(1, "", ""),
     ],
+    ids=["context", "remote", "silent"],
 )
-def test_a_builder_that_does_not_answer_is_told_with_the_cause(answer: Completed, cause: str) -> None:
+def test_a_builder_that_does_not_answer_is_told_with_the_cause(refused: Refused, answer: Completed) -> None:
     runner = FakeRunner(answers={"docker buildx inspect": answer})
-    with pytest.raises(ToolMissingError) as caught:
+    with refused(ToolMissingError):
         DockerEngine(runner, NOWHERE).wake("gone")
-    assert str(caught.value) == (
-        f"Builder gone does not answer: {cause} Start it, or leave it out. "
-        "`docker buildx ls` shows which are running."
-    )
 
 
 def test_a_builder_that_runs_is_awake() -> None:
@@ -419,17 +368,12 @@ def test_a_builder_that_runs_is_awake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (Completed(1, "", "unknown command"), "has no BuildKit front"),
-        (
-            Completed(0, "github.com/docker/buildx v0.7.1 abc", ""),
-            "buildx is 0.7.1; 0.8 or newer",
-        ),
-    ],
+    "answer",
+    [Completed(1, "", "unknown command"), Completed(0, "github.com/docker/buildx v0.7.1 abc", "")],
+    ids=["none", "old"],
 )
-def test_engine_without_buildkit(answer: Completed, message: str) -> None:
-    with pytest.raises(ToolMissingError, match=message):
+def test_engine_without_buildkit(refused: Refused, answer: Completed) -> None:
+    with refused(ToolMissingError):
         DockerEngine(FakeRunner(answers={"docker buildx version": answer}), {}).buildx_version()
 
 
@@ -439,24 +383,18 @@ def test_buildx_that_will_do_says_its_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    "said",
     [
         # Printed by buildx 0.13 for dockerd 26.1's pushes.
-        (
-            "ERROR: no basic auth credentials",
-            r"h:5/n:1 was not pushed: no basic auth credentials\. Log in with `docker login h:5`",
-        ),
-        (
-            'ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host',
-            r"was not pushed: Get .*no such host\. Check the name and the network",
-        ),
-        ("ERROR: denied: requested access to the resource is denied", r"denied\. Log in with"),
+        "ERROR: no basic auth credentials",
+        'ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host',
+        "ERROR: denied: requested access to the resource is denied",
     ],
 )
-def test_what_a_registry_refuses_is_a_transfer_with_its_reason(said: str, told: str) -> None:
+def test_what_a_registry_refuses_is_a_transfer_with_its_reason(told: Told, said: str) -> None:
     error = failed("#1 pushing", said, "---", push=("h:5/n:1",))
     assert isinstance(error, TransferError)
-    assert re.search(told, str(error))
+    told(error)
 
 
 @dataclass
@@ -527,12 +465,17 @@ def test_files_are_shown_to_a_container_in_place_or_else_copied(
     library = tmp_path / "libx.so"
     library.write_bytes(b"x")
     library.chmod(mode)
-    engine = DockerEngine(FakeRunner(), {})
-    engine._client = sdk  # type: ignore[assignment]
-    assert engine.run(ContainerRun(image="bare", argv=("true",), files={"/in/libx.so": library})).code == 0
+    assert ran(sdk, files={"/in/libx.so": library}).code == 0
     there = [(mount["Target"], mount["Source"], mount["ReadOnly"]) for mount in sdk.mounts]
     assert there == ([("/in/libx.so", str(library), True)] if shown else [])
     assert sdk.copied == ([] if shown else ["/in/libx.so"])
+
+
+def ran(sdk: Sdk, **changes: object) -> Completed:
+    """Return how a container ended that runs ``true`` through this SDK."""
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = sdk  # type: ignore[assignment]
+    return engine.run(ContainerRun(**{"image": "bare", "argv": ("true",), "files": {}, **changes}))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -557,17 +500,13 @@ class SdkThatWaits(Sdk):
 
 def test_a_container_that_does_not_end_is_ended_with_what_it_said() -> None:
     """Defect: after 15 minutes it was told as an engine that went away."""
-    engine, sdk = DockerEngine(FakeRunner(), {}), SdkThatWaits()
-    engine._client = sdk  # type: ignore[assignment]
-    done = engine.run(ContainerRun(image="bare", argv=("sleep", "inf"), seconds=1))
-    assert (done, sdk.killed) == (Completed(OVERTIME, "asking the driver", ""), 1)
+    sdk = SdkThatWaits()
+    assert (ran(sdk, seconds=1), sdk.killed) == (Completed(OVERTIME, "asking the driver", ""), 1)
 
 
-def test_an_engine_that_goes_away_is_no_container_that_does_not_end() -> None:
-    engine, sdk = DockerEngine(FakeRunner(), {}), SdkThatWaits(gone=True)
-    engine._client = sdk  # type: ignore[assignment]
-    with pytest.raises(ToolMissingError, match="The Docker engine went away"):
-        engine.run(ContainerRun(image="bare", argv=("true",)))
+def test_an_engine_that_goes_away_is_no_container_that_does_not_end(refused: Refused) -> None:
+    with refused(ToolMissingError):
+        ran(SdkThatWaits(gone=True))
 
 
 class Orphan:
@@ -597,65 +536,45 @@ class SdkWithOrphan(Sdk):
         return (Orphan(self.status, self.namespace),)
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_an_orphan_that_another_process_removes_is_no_refusal(status: int) -> None:
-    """Defect: of two builds that began at once after a kill, one ended with Docker's 409."""
-    engine = DockerEngine(FakeRunner(), {})
-    engine._client = SdkWithOrphan(status=status)  # type: ignore[assignment]
-    assert engine.run(ContainerRun(image="bare", argv=("true",), files={})).code == 0
+@pytest.mark.parametrize(
+    "sdk",
+    [SdkWithOrphan(status=404), SdkWithOrphan(status=409), SdkWithOrphan(status=500, namespace="pid:[1]")],
+)
+def test_an_orphan_that_another_removes_or_cannot_see_is_no_refusal(sdk: Sdk) -> None:
+    """Defect: of two builds that began at once after a kill, one ended with Docker's 409.
 
-
-def test_a_container_of_another_pid_namespace_is_no_orphan() -> None:
-    """Defect: a build in a container took the running ones outside for dead, whose ids it cannot see."""
-    engine = DockerEngine(FakeRunner(), {})
-    engine._client = SdkWithOrphan(status=500, namespace="pid:[1]")  # type: ignore[assignment]
-    assert engine.run(ContainerRun(image="bare", argv=("true",), files={})).code == 0
-
-
-def test_an_orphan_that_cannot_be_removed_is_told() -> None:
-    engine = DockerEngine(FakeRunner(), {})
-    engine._client = SdkWithOrphan(status=500)  # type: ignore[assignment]
-    with pytest.raises(CommandError, match="already in progress"):
-        engine.run(ContainerRun(image="bare", argv=("true",), files={}))
+    Defect: a build in a container took the running ones outside for dead, whose ids it cannot see.
+    """
+    assert ran(sdk).code == 0
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "told"),
+    ("sdk", "error"),
     [
-        (
-            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while copying a file
-            DiskError,
-            r"The Docker engine's disk is full: write /inspect/libx\.so.*Free space there",
-        ),
-        ("no such image: bare", CommandError, "The Docker engine refused: no such image"),
+        (SdkWithOrphan(status=500), CommandError),
+        # dockerd 26.1, while copying a file
+        (Sdk(refused="write /inspect/libx.so: no space left on device"), DiskError),
+        (Sdk(refused="no such image: bare"), CommandError),
     ],
+    ids=["orphan", "full", "no image"],
 )
-def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Exception], told: str) -> None:
-    engine = DockerEngine(FakeRunner(), {})
-    engine._client = Sdk(refused=said)  # type: ignore[assignment]
-    with pytest.raises(error, match=told):
-        engine.run(ContainerRun(image="bare", argv=("true",)))
+def test_a_full_disk_is_told_apart_from_a_refusal(
+    refused: Refused, sdk: Sdk, error: type[BuilderError]
+) -> None:
+    with refused(error):
+        ran(sdk)
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    "said",
     [
-        (
-            'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
-            "no such host",
-        ),
-        ("toomanyrequests: You have reached your limit. Pay us.", "You have reached your limit"),
-        (
-            'Get "https://hub.example": tls: failed to verify: x509: certificate signed by unknown authority',
-            "certificate signed by unknown authority",
-        ),
-        (
-            'Get "https://hub.example/": proxyconnect tcp: dial tcp [::1]:80: connect: connection refused',
-            "connection refused",
-        ),
-        ("manifest unknown", "manifest unknown"),
-        ("denied: no\nsecond line", "no"),
+        'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
+        "toomanyrequests: You have reached your limit. Pay us.",
+        'Get "https://hub.example": tls: failed to verify: x509: certificate signed by unknown authority',
+        'Get "https://hub.example/": proxyconnect tcp: dial tcp [::1]:80: connect: connection refused',
+        "manifest unknown",
+        "denied: no\nsecond line",
     ],
 )
-def test_of_a_registrys_chain_of_words_the_last_is_the_cause(said: str, cause: str) -> None:
-    assert root_cause(said) == cause
+def test_of_a_registrys_chain_of_words_the_last_is_the_cause(told: Told, said: str) -> None:
+    told(root_cause(said))

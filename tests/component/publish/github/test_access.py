@@ -18,6 +18,7 @@ from builder.publish.github.releases import GitHub
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused
 
 TAG = "gpu-libs-v1.23.2"
 
@@ -78,27 +79,22 @@ def test_a_workflows_token_passes_though_github_says_that_its_user_may_not_push(
     host(double, token=double.token).require_access()
 
 
-def test_an_answer_of_something_else_is_told(double: GitHubDouble) -> None:
-    double.fail("access", "moved")
-    with pytest.raises(TransferError, match="is not GitHub's API: an object was wanted"):
-        host(double).require_access()
-
-
-def test_a_repository_of_another_name_is_not_there(double: GitHubDouble) -> None:
-    with pytest.raises(TransferError, match=r"check publish\.repository"):
-        host(double, repository="ortpacks/other").require_access()
+@pytest.mark.parametrize(
+    ("kind", "times", "repository"),
+    [("moved", 1, REPOSITORY), ("half", 3, REPOSITORY), ("502", 0, "ortpacks/other")],
+)
+def test_an_answer_of_something_else_is_told(
+    double: GitHubDouble, refused: Refused, kind: str, times: int, repository: str
+) -> None:
+    double.fail("access", kind, times=times)
+    with refused(TransferError):
+        host(double, repository=repository).require_access()
 
 
 @pytest.mark.parametrize("kind", ["502", "half"])
 def test_the_access_check_outlasts_a_server_error_and_half_an_answer(double: GitHubDouble, kind: str) -> None:
     double.fail("access", kind, times=2)
     host(double).require_access()
-
-
-def test_answers_that_stay_half_are_told(double: GitHubDouble) -> None:
-    double.fail("access", "half", times=3)
-    with pytest.raises(TransferError, match="GitHub's answer was cut short"):
-        host(double).require_access()
 
 
 def newest_tag(double: GitHubDouble) -> str:

@@ -12,9 +12,10 @@ from builder.publish.github.http import GitHubHttp
 from builder.publish.github.releases import GitHub
 from builder.publish.prepare import PublishOptions
 from tests.doubles.github import TOKEN
-from tests.support.factories.publishing import TAG, Desk, bytes_in
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Refused
 
 
 def client(api: str, reporter: FakeReporter, time: FakeTime) -> GitHubHttp:
@@ -28,41 +29,20 @@ def assert_complete(desk: Desk) -> None:
     assert len(release.assets) == len(bytes_in(desk.dist)), "no leftovers, no duplicates"
 
 
-@pytest.mark.parametrize(
-    ("route", "kind"),
-    [("create", "hangup"), ("upload", "hangup"), ("upload", "cut"), ("upload", "cut-starter")],
-)
-def test_a_connection_that_ends_before_the_first_byte_is_survived(desk: Desk, route: str, kind: str) -> None:
-    """``tests/component/publish/test_publish_faults.py`` has all other faults and bytes."""
-    desk.github.fail(route, kind, after=0)
-    assert desk.publish().state == "published"
-    assert_complete(desk)
-
-
-def test_of_a_host_that_states_no_digests_every_asset_is_read_back_once(desk: Desk) -> None:
+@pytest.mark.parametrize("times", [0, 1, 4])
+def test_of_a_host_that_states_no_digests_every_asset_is_read_back(desk: Desk, times: int) -> None:
+    """Other bytes of the right size are sent again, and never become public."""
     desk.github.digests = False
+    desk.github.fail("upload", "corrupt", times=times)
+    if times == ATTEMPTS:
+        with pytest.raises(IntegrityError):
+            desk.publish()
+        assert desk.github.published(TAG) is None
     assert desk.publish().state == "published"
     assert_complete(desk)
     reads = [seen.path for seen in desk.github.requests if seen.host == "storage" and seen.method == "GET"]
-    assert len(reads) == len(set(reads)) == len(bytes_in(desk.dist))
+    assert times or len(reads) == len(set(reads)) == len(bytes_in(desk.dist))
     assert desk.publish().state == "unchanged"
-
-
-def test_other_bytes_of_the_right_size_are_sent_again_where_the_host_states_no_digests(desk: Desk) -> None:
-    desk.github.digests = False
-    desk.github.fail("upload", "corrupt")
-    desk.publish()
-    assert_complete(desk)
-
-
-def test_other_bytes_of_the_right_size_never_become_public_without_digests(desk: Desk) -> None:
-    desk.github.digests = False
-    desk.github.fail("upload", "corrupt", times=4)
-    with pytest.raises(IntegrityError):
-        desk.publish()
-    assert desk.github.published(TAG) is None
-    assert desk.publish().state == "published"
-    assert_complete(desk)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -115,35 +95,28 @@ def test_bytes_that_never_arrive_right_are_an_integrity_error(desk: Desk) -> Non
 
 
 @pytest.mark.parametrize(
-    ("route", "kind", "advice"),
-    [
-        ("create", "401", "wrong, expired or revoked"),
-        ("upload", "403", "valid but may not do this: it needs Contents: write"),
-        ("create", "404", "does not exist, or the token may not see it"),
-        ("upload", "moved", "has moved: correct publish.repository"),
-    ],
+    ("route", "kind"), [("create", "401"), ("upload", "403"), ("create", "404"), ("upload", "moved")]
 )
-def test_refusals_are_told_apart_and_not_retried(desk: Desk, route: str, kind: str, advice: str) -> None:
+def test_refusals_are_told_apart_and_not_retried(desk: Desk, refused: Refused, route: str, kind: str) -> None:
     desk.github.fail(route, kind)
-    with pytest.raises(TransferError, match=advice):
+    with refused(TransferError):
         desk.publish()
     assert [pause for pause in desk.time.slept if pause > 1] == []
     assert desk.publish().state == "published"
 
 
 @pytest.mark.parametrize(
-    ("token", "error", "words"),
+    ("token", "error"),
     [
-        ("", ConfigError, "There is no GitHub token. Set GITHUB_TOKEN"),
-        ("wrong", TransferError, "wrong, expired or revoked"),
-        ("two words", ConfigError, "blanks or line breaks"),
-        ("secretsecret\n", ConfigError, "blanks or line breaks"),
+        ("", ConfigError),
+        ("wrong", TransferError),
+        ("two words", ConfigError),
+        ("secretsecret\n", ConfigError),
     ],
 )
-def test_tokens_that_do_not_work(desk: Desk, token: str, error: type[BuilderError], words: str) -> None:
-    with pytest.raises(error, match=words) as caught:
+def test_tokens_that_do_not_work(desk: Desk, refused: Refused, token: str, error: type[BuilderError]) -> None:
+    with refused(error):
         desk.publish(token=token)
-    assert not token or token.strip() not in f"{caught.value!r} {desk.output}" or token == "wrong"
     assert desk.github.writes() == []
 
 
@@ -180,21 +153,14 @@ def test_the_token_is_not_sent_over_plain_http_off_this_machine_or_beside_https(
 @pytest.mark.parametrize(
     "api",
     [
-        "http://git.example",
-        "http://git.example/api/v3",
-        "http://localhost.git.example",
-        "http://127.0.0.1@git.example",
-        "https://user:secret@git.example",
-        "ftp://git.example",
-        "git.example",
-        "",
+        *("http://git.example", "http://git.example/api/v3", "http://localhost.git.example"),
+        *("http://127.0.0.1@git.example", "https://user:secret@git.example"),
+        *("ftp://git.example", "git.example", ""),
     ],
 )
-def test_an_api_that_a_token_may_not_go_to_is_refused_whoever_names_it(api: str) -> None:
-    with pytest.raises(ConfigError, match=r"--api \(or publish\.api of variants\.yaml\)") as caught:
+def test_an_api_that_a_token_may_not_go_to_is_refused(refused: Refused, api: str) -> None:
+    with refused(ConfigError) as caught:
         client(api, FakeReporter(), FakeTime())
-    assert caught.value.exit_code == 2
-    assert "https://host/path" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -206,23 +172,17 @@ def test_an_api_with_or_without_a_closing_slash_is_taken(api: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "repository", ["ortpacks", "a/b/c", "a/../b", "a/..", "a/b?x=1", "a b/c", "/b", "a/", "a/b\n"]
+    "repository",
+    [
+        *("ortpacks", "a/b/c", "a/../b", "a/..", "a/b?x=1", "a b/c", "/b", "a/", "a/b\n"),
+        "https://x-access-token:secret@github.com/ada/ortpacks",
+    ],
 )
-def test_a_repository_that_is_none_is_refused(desk: Desk, repository: str) -> None:
-    with pytest.raises(ConfigError, match=r"--repository \(or GITHUB_REPOSITORY"):
-        GitHub(
-            repository=repository,
-            http=client(desk.github.url, desk.reporter, desk.time),
-            reporter=desk.reporter,
-        )
-    assert desk.github.requests == []
-
-
-def test_the_token_in_a_remotes_address_is_not_repeated(desk: Desk) -> None:
-    http = client(desk.github.url, desk.reporter, desk.time)
-    remote = "https://x-access-token:secret@github.com/ada/ortpacks"
-    with pytest.raises(ConfigError, match=r"'https://…@github\.com/ada/ortpacks', not owner/name"):
-        GitHub(repository=remote, http=http, reporter=desk.reporter)
+def test_a_repository_that_is_none_is_refused(refused: Refused, repository: str) -> None:
+    http = client("http://127.0.0.1:9", FakeReporter(), FakeTime())
+    with refused(ConfigError) as caught:
+        GitHub(repository=repository, http=http, reporter=FakeReporter())
+    assert "secret" not in str(caught.value)
 
 
 def test_a_host_with_an_empty_part_is_told() -> None:

@@ -41,8 +41,9 @@ def page_of(module: Path) -> Path:
 
 def plain(text: str, folder: Path) -> str:
     """Return the text without what differs from run to run: folders, and ports of loopback servers."""
-    for place, name in ((str(folder), "<folder>"), (str(ROOT), "<repository>"), (str(Path.home()), "~")):
+    for place, name in ((str(folder), "<folder>"), (str(ROOT), "<repository>")):
         text = text.replace(place, name)
+    text = re.sub(rf"{re.escape(str(Path.home()))}(?![\w.-])", "~", text)  # not in <folder>/rootfs
     return re.sub(r"(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:<port>", text)
 
 

@@ -11,43 +11,20 @@ from builder.binary.elf import Elf
 from builder.binary.library import HostNeeds
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input, InputKind, Lock, Pin
+from builder.config.load import load_project
 from builder.config.variants import (
-    Base,
-    Bundle,
-    Cuda,
-    Cudnn,
-    GitSource,
-    Images,
-    ImageSystem,
-    ImageToolkit,
-    Limits,
-    OnnxRuntime,
     Origin,
-    Oversize,
-    Preset,
     Project,
-    Publish,
-    SuiteSystem,
-    TarballSource,
-    UnpackedToolkit,
     Variant,
     all_inputs,
 )
 from builder.contents.package_manifest import BinaryReport
 from builder.facts.gpu.architectures import Arch, Capability
-from builder.finding import Finding, Severity
-from builder.formats.manifest import ModelRule
-from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.finding import Finding
+from builder.formats.package_names import Host, Profile
 from tests.doubles.wheels import record_row
+from tests.support import ROOT
 from tests.support.factories.libraries import coverage as library_coverage
-
-LIMITS = Limits(
-    extra_sm=Severity.WARNING,
-    glibc="2.35",
-    glibcxx="3.4.30",
-    cuobjdump=Input(InputKind.DEBIAN, "pool/n/nvidia_12.4.131_amd64.deb"),
-    headers=Input(InputKind.DEBIAN, "pool/o/ort_1.21.0_amd64.deb"),
-)
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -119,6 +96,13 @@ def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
     (root / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 
 
+_TEXT = (ROOT / "tests/data/config/packaged.yaml").read_text(encoding="utf-8")
+
+PROJECT = replace(load_project(_TEXT, "packaged.yaml"), variants={})
+
+LIMITS = PROJECT.check
+
+
 def pinned(project: Project) -> Lock:
     """Return a lock with a made-up pin for every input of a project, empty for git tags and images."""
     named = (InputKind.GIT, InputKind.IMAGE)
@@ -148,7 +132,7 @@ def artifact(folder: Path) -> Path:
 def plan(**changes: object) -> BuildPlan:
     """Return the plan of legacy, compiled lean on the assembled base; ``changes`` replace fields."""
     made = BuildPlan(
-        project=_project(),
+        project=PROJECT,
         variant=Variant(
             name="legacy",
             sm=tuple(map(Arch.parse, ("50", "52", "60", "61", "70"))),
@@ -203,70 +187,4 @@ def report(*findings: Finding) -> BinaryReport:
         capabilities=support,
         elf={PROVIDER: elf},
         needs=NEEDS,
-    )
-
-
-def _project() -> Project:
-    wheel = Input.wheel
-    names = {spec.split("==", maxsplit=1)[0]: spec for spec in WHEELS}
-    roles = {
-        "cudart": "nvidia-cuda-runtime-cu12",
-        "cublas": "nvidia-cublas-cu12",
-        "cufft": "nvidia-cufft-cu12",
-        "curand": "nvidia-curand-cu12",
-        "nvrtc": "nvidia-cuda-nvrtc-cu12",
-    }
-    image = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
-    source = Input(InputKind.GIT, "https://github.com/microsoft/onnxruntime@v1.21.0")
-    return Project(
-        format=1,
-        onnxruntime=OnnxRuntime(
-            version="1.21.0", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
-        ),
-        cuda=Cuda(version="12.9", libraries={role: wheel(names[name]) for role, name in roles.items()}),
-        cudnn=Cudnn(version="9.10.2.21", wheel=wheel(names["nvidia-cudnn-cu12"])),
-        bases={
-            "nvidia": Base(
-                ort_version="1.21.0",
-                system=ImageSystem(image=image, runtime=image, packages=(), snapshot=()),
-                toolkit=ImageToolkit(version="12.9"),
-                source=GitSource(git=source),
-                cmake=wheel("cmake==3.31.6"),
-            ),
-            "assembled": Base(
-                ort_version="1.21.0",
-                system=SuiteSystem(suite="bookworm", packages=()),
-                toolkit=UnpackedToolkit(
-                    version="12.4",
-                    deb=Input(InputKind.DEBIAN, "pool/n/nvidia_12.4.131_amd64.deb"),
-                    wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
-                ),
-                source=TarballSource(
-                    tarball=Input(
-                        InputKind.DEBIAN, "pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"
-                    ),
-                    debs={},
-                    sources={},
-                    wheels={},
-                ),
-                cmake=wheel("cmake==3.31.6"),
-            ),
-        },
-        variants={},
-        check=LIMITS,
-        bundle=Bundle(
-            layouts=(Layout.FULL, Layout.THIN),
-            forms=(Form.ZST,),
-            preset=Preset.FAST,
-            budget=2_000_000,
-            oversize=Oversize.REFUSE,
-            licence="LICENSE",
-        ),
-        image=Images(
-            suite="bookworm", packages=("libc6",), wheels={"numpy": wheel("numpy==2.4.6")}, budget=250_000_000
-        ),
-        publish=Publish(
-            api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"
-        ),
-        models=(ModelRule(model="0.6b-cpu", device="cpu"),),
     )

@@ -5,19 +5,24 @@ Source: docs.github.com, "Evaluate expressions in workflows and actions".
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 Contexts = Mapping[str, object]
 Functions = Mapping[str, Callable[..., object]]
+Known = TypeVar("Known")
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_][\w-]*)"
     r"|(?P<sign>&&|\|\||==|!=|[!().,\[\]]))"
 )
+_PYTHON = {"&&": "and", "||": "or", "!": "~"}
+"""Python's operators with the same precedence."""
 _WORDS = {"true": True, "false": False, "null": None}
 _INSIDE = re.compile(r"\$\{\{((?:(?!\}\}).)*)\}\}", re.DOTALL)
 _STATUS = re.compile(r"\b(?:success|failure|always|cancelled)\(")
@@ -29,7 +34,16 @@ class ExpressionError(Exception):
 
 def evaluate(expression: str, contexts: Contexts, functions: Functions) -> object:
     """Return the value of an expression. Raises ``ExpressionError``."""
-    return _Reader(expression, contexts, {"fromJSON": _from_json, **functions}).whole()
+    tokens = list(_tokens(expression))
+    python = " ".join(
+        _PYTHON.get(token, token) if kind == "sign" else f"_{place}"
+        for place, (kind, token) in enumerate(tokens)
+    )
+    try:
+        tree = ast.parse(python.replace(", )", ", ,"), mode="eval")  # Python allows a comma at the end
+        return _Values(tokens, contexts, {"fromJSON": _from_json, **functions}).of(tree.body)
+    except (SyntaxError, ExpressionError) as error:
+        raise ExpressionError(f"{expression.strip()!r}: {error}") from error
 
 
 def filled(text: str, contexts: Contexts, functions: Functions) -> object:
@@ -85,104 +99,67 @@ def _equal(left: object, right: object) -> bool:
     return left is right or _number(left) == _number(right)
 
 
-class _Reader:
-    """A parser by recursive descent, which evaluates as it reads: no operand has a side effect."""
+@dataclass(frozen=True)
+class _Values:
+    """Values of an expression's parts, given as Python's tree of it: ``_0`` stands for its first token."""
 
-    def __init__(self, expression: str, contexts: Contexts, functions: Functions) -> None:
-        self._expression, self._contexts, self._functions = expression, contexts, functions
-        self._tokens: list[tuple[str, str]] = []
-        at, end = 0, len(expression.rstrip())
-        while at < end:
-            found = _TOKEN.match(expression, at)
-            if found is None or found.lastgroup is None:
-                self._refuse(expression[at:].strip())
-            self._tokens.append((found.lastgroup, found[found.lastgroup]))
-            at = found.end()
+    tokens: Sequence[tuple[str, str]]
+    contexts: Contexts
+    functions: Functions
 
-    def whole(self) -> object:
-        value = self._any()
-        if self._tokens:
-            self._refuse(self._tokens[0][1])
+    def of(self, node: ast.expr) -> object:
+        """Return a part's value; all operands are evaluated, so that none has anything unknown."""
+        match node:
+            case ast.BoolOp(op=joint, values=[first, *rest]):
+                value = self.of(first)
+                for other in map(self.of, rest):
+                    value = other if is_true(value) == isinstance(joint, ast.And) else value
+            case ast.Compare(left=left, ops=signs, comparators=rights):
+                value = self.of(left)
+                for sign, right in zip(signs, map(self.of, rights), strict=True):
+                    value = _equal(value, right) == isinstance(sign, ast.Eq)
+            case ast.UnaryOp(operand=operand):
+                value = not is_true(self.of(operand))
+            case ast.Attribute(value=whole, attr=member):
+                value = _of(self.of(whole), self._named(member))
+            case ast.Subscript(value=whole, slice=key):
+                value = _of(self.of(whole), self.of(key))
+            case ast.Call(func=ast.Name(id=function), args=arguments):
+                value = self._known(self.functions, function)(*map(self.of, arguments))
+            case ast.Name(id=leaf):
+                value = self._leaf(leaf)
+            case _:
+                raise ExpressionError("it has a part that is not understood")
         return value
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise ExpressionError(f"{self._expression.strip()!r}: {what!r} is not understood")
+    def _leaf(self, place: str) -> object:
+        kind, token = self.tokens[int(place[1:])]
+        if kind == "name":
+            return _WORDS[token] if token in _WORDS else self._known(self.contexts, place)
+        return float(token) if kind == "number" else token[1:-1].replace("''", "'")
 
-    def _take(self, *signs: str) -> str:
-        """Return the next token and remove it if it is one of the signs, else return empty text."""
-        if self._tokens and self._tokens[0][0] == "sign" and self._tokens[0][1] in signs:
-            return self._tokens.pop(0)[1]
-        return ""
-
-    def _need(self, sign: str) -> None:
-        if not self._take(sign):
-            self._refuse(self._tokens[0][1] if self._tokens else "its end")
-
-    def _any(self) -> object:
-        value = self._all()
-        while self._take("||"):
-            other = self._all()
-            value = value if is_true(value) else other
-        return value
-
-    def _all(self) -> object:
-        value = self._compared()
-        while self._take("&&"):
-            other = self._compared()
-            value = other if is_true(value) else value
-        return value
-
-    def _compared(self) -> object:
-        value = self._negated()
-        while sign := self._take("==", "!="):
-            value = _equal(value, self._negated()) == (sign == "==")
-        return value
-
-    def _negated(self) -> object:
-        return not is_true(self._negated()) if self._take("!") else self._member()
-
-    def _member(self) -> object:
-        value = self._first()
-        while sign := self._take(".", "["):
-            if sign == ".":
-                kind, key = self._tokens.pop(0) if self._tokens else ("", "its end")
-                if kind != "name":
-                    self._refuse(key)
-                value = _of(value, key)
-            else:
-                value = _of(value, self._any())
-                self._need("]")
-        return value
-
-    def _first(self) -> object:
-        if self._take("("):
-            value = self._any()
-            self._need(")")
-            return value
-        kind, token = self._tokens.pop(0) if self._tokens else ("", "its end")
-        if kind == "text":
-            return token[1:-1].replace("''", "'")
-        if kind == "number":
-            return float(token)
+    def _named(self, place: str) -> str:
+        kind, token = self.tokens[int(place[1:])]
         if kind != "name":
-            self._refuse(token)
-        if token in _WORDS:
-            return _WORDS[token]
-        if self._take("("):
-            return self._call(token)
-        if token not in self._contexts:
-            self._refuse(token)
-        return self._contexts[token]
+            raise ExpressionError(f"{token} is not the name of a member")
+        return token
 
-    def _call(self, name: str) -> object:
-        arguments: list[object] = []
-        while not self._take(")"):
-            if arguments:
-                self._need(",")
-            arguments.append(self._any())
-        if name not in self._functions:
-            self._refuse(f"{name}()")
-        return self._functions[name](*arguments)
+    def _known(self, all_known: Mapping[str, Known], place: str) -> Known:
+        name = self._named(place)
+        if name not in all_known:
+            raise ExpressionError(f"{name} is not known")
+        return all_known[name]
+
+
+def _tokens(expression: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and text of each token."""
+    at, end = 0, len(expression.rstrip())
+    while at < end:
+        found = _TOKEN.match(expression, at)
+        if found is None or found.lastgroup is None:
+            raise ExpressionError(f"{expression.strip()!r}: {expression[at:].strip()!r} is not understood")
+        yield found.lastgroup, found[found.lastgroup]
+        at = found.end()
 
 
 def _of(value: object, key: object) -> object:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.doubles.loopback import QuietHandler
+
 if TYPE_CHECKING:
     from tests.doubles.github import GitHubDouble, Server
 
@@ -104,11 +106,9 @@ class StoredRelease:
     assets: dict[int, StoredAsset] = field(default_factory=dict)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler, BaseHTTPRequestHandler):
     """A handler that logs a request and calls the method of its route, unless a fault answers."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # Nagle's algorithm delays the second write of an answer by 40 ms
     routes: ClassVar[tuple[Route, ...]] = ()
 
     @property
@@ -129,9 +129,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self._dispatch()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-        """Print nothing, as ``GitHubDouble.requests`` is the log."""
 
     def _dispatch(self) -> None:
         tick = self.double.tick()

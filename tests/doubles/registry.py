@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
+from tests.doubles.loopback import QuietHandler
+
 IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 
 ROUTES = "ping token manifest put-manifest blob begin finish"
@@ -71,11 +73,7 @@ class Served(ThreadingHTTPServer):
         self.faults[route] = kind
 
 
-class Handler(BaseHTTPRequestHandler):
-    """A handler whose connection stays open for the next request, as a registry's does."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes, and Nagle's algorithm delays the second
+class Handler(QuietHandler, BaseHTTPRequestHandler):
     is_read = False
 
     @property
@@ -194,12 +192,4 @@ class Handler(BaseHTTPRequestHandler):
         self, code: int, kind: str = "text/plain", data: bytes = b"", headers: dict[str, str] | None = None
     ) -> None:
         self.body()
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+        self.respond(code, data, {"Content-Type": kind, **(headers or {})})

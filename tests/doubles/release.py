@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from backports import zstd
 
 from tests.doubles.library import library
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import QuietHandler, listening
 from tests.doubles.wheels import Wheel
 from tests.support.factories.archives import member
 
@@ -51,7 +51,7 @@ class Build:
     @property
     def suffix(self) -> str:
         """The part of a package's name that states the profile."""
-        return f"-{self.profile}" if self.profile == "lean" else ""
+        return f"-{self.profile}" if self.profile in ("lean", "minimal") else ""
 
     def ort(self, version: str) -> dict[str, object]:
         """Return the entries on ONNX Runtime that manifest and index share."""
@@ -261,13 +261,13 @@ def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4)
     return path
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler, BaseHTTPRequestHandler):
     """A handler of files with Range and ETag, like GitHub's host of assets.
 
     Each request for an archive takes the first of ``Server.faults``, any other one that of its path.
     """
 
-    protocol_version = "HTTP/1.1"
+    answer = QuietHandler.respond
 
     @property
     def host(self) -> Server:
@@ -296,20 +296,6 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(206, content[start:], headers)
         else:
             self.answer(200, content, {"ETag": tag})
-
-    def answer(
-        self, status: int, content: bytes, headers: Mapping[str, str] | None = None, *, cut: int | None = None
-    ) -> None:
-        """Answer with ``content``; with ``cut``, close the connection after so many bytes of the body."""
-        self.send_response(status)
-        for key, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(content[:cut])
-        self.close_connection = cut is not None or self.close_connection
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Print nothing."""
 
     def _exists(self) -> bool:
         return (self.host.folder / self.path.lstrip("/")).is_file()

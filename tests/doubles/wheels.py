@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import QuietHandler, listening
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,13 @@ def record_row(path: str, data: bytes) -> str:
     return f"{path},sha256={digest},{len(data)}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler, BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         assert isinstance(self.server, PackageIndex)
         self.server.requests.append(self.path)
         page = self.server.pages.get(self.path)
-        self.send_response(200 if page is not None else 404)
-        self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/zip")
-        self.send_header("Content-Length", str(len(page or b"")))
-        self.end_headers()
-        self.wfile.write(page or b"")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
-        """Print nothing."""
+        kind = "text/html" if self.path.endswith("/") else "application/zip"
+        self.respond(404 if page is None else 200, page or b"", {"Content-Type": kind})
 
 
 class PackageIndex(ThreadingHTTPServer):

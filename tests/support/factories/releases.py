@@ -18,12 +18,10 @@ from builder.formats.manifest import (
     WheelEntry,
 )
 from builder.formats.missing_kernels import MissingKernels
-from tests.doubles.release import archive, digest
+from tests.doubles.release import NATIVE, Build, archive, digest, name_of
 from tests.support.factories.archives import member
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
-
-NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}
 
 TEXTS = {
     "LICENSE": b"MIT, for a test: <no warranty> & so on\n",
@@ -37,9 +35,7 @@ CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "
 def package_name(
     variant: str, version: str = "1.23.2", profile: str | None = "full", layout: str = "full"
 ) -> str:
-    reduced = f"-{profile}" if profile in ("lean", "minimal") else ""
-    thin = "-thin" if layout == "thin" else ""
-    return f"ortpacks-{variant}-{version}-cuda12.9{reduced}{thin}-linux-x64"
+    return name_of(variant, version, layout, Build(profile))
 
 
 def manifest(

@@ -245,7 +245,7 @@ def test_the_picture_says_in_words_what_it_shows(loader: FileSystemLoader, told:
     assert description is not None
     assert picture.get("role") == "img"
     assert picture.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
-    told(description.text)
+    told(" ".join((description.text or "").split()))
     hovers = ["".join(one.itertext()) for one in picture.iterfind(f".//{SVG}g[@role='cell']/{SVG}title")]
     assert any(hover.endswith("183 of 184 containers native, 1 with nothing that runs.") for hover in hovers)
 

@@ -96,7 +96,7 @@ def test_of_much_damage_some_is_named(count: int, kind: str, told: Told) -> None
     deep = DeepReading(damages=damages) if kind == "damages" else DeepReading(gaps=gaps)
     found = list(check_payloads(PATH, deep))
     assert {one.code.name for one in found[:20]} == {"A010" if kind == "damages" else "A012"}
-    told(f"{len(found)} findings, after 20: {_text(found[20:])}")
+    told(f"{len(found)} findings\n{_text(found[20:])}")
 
 
 @pytest.mark.parametrize(

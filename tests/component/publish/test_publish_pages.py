@@ -86,7 +86,7 @@ def test_the_next_release_says_what_is_new(desk: Desk, told: Told, changes: bool
             write_package(desk.dist, newer, padding=padding)
         append_sum(desk.dist, desk.dist / f"{MODERN}.tar.zst")
     desk.publish(PublishOptions(tag=NEXT))
-    told(body_of(desk, NEXT).partition(f"## Since {TAG}\n")[2].partition("\n## ")[0])
+    told(body_of(desk, NEXT).partition(f"## Since {TAG}\n")[2].partition("\n## ")[0].strip())
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def read(page: Path) -> Entries:
             entries[module, test].append("")
         elif line.startswith(">"):
             said = entries[module, test]
-            said[-1] += ("\n" if said[-1] else "") + line[2:]
-    return dict(entries)
+            said[-1] += f"{line[2:]}\n"
+    return {key: [text.removesuffix("\n") for text in said] for key, said in entries.items()}
 
 
 def write(page: Path, seen: Entries) -> None:

@@ -10,7 +10,7 @@ import pytest
 @pytest.mark.parametrize(
     ("path", "cases"),
     [
-        ("client/install/test_faults.py", 193),
+        ("client/install/test_faults.py", 186),
         ("client/install/test_faults_disk.py", 35),
         ("client/install/test_faults_kill.py", 58),
         ("client/install/test_faults_tar.py", 52),

@@ -117,6 +117,8 @@ def test_refusals_are_told_apart_and_not_retried(desk: Desk, refused: Refused, r
 def test_tokens_that_do_not_work(desk: Desk, refused: Refused, token: str, error: type[BuilderError]) -> None:
     with refused(error):
         desk.publish(token=token)
+    for secret in ("two words", "secretsecret"):
+        assert secret not in desk.output
     assert desk.github.writes() == []
 
 

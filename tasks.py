@@ -14,7 +14,6 @@ from builder.build import all_variants, own_programs, pinning
 from builder.build.check_tools import tools_of
 from builder.build.own_programs import RUNTIME, SERVICE
 from builder.build.runtime_image import ImageOptions
-from builder.build.variant_build import BuildOptions
 from builder.build.verbs import cleaning, compile_caches, maintenance
 from builder.build.verbs.command_line import command_to_continue, restart_through_run
 from builder.build.verbs.compile_caches import named_cache, open_caches
@@ -448,32 +447,6 @@ def doctor(
         raise ValidationError("--tag and --base ask about a release.", advice="Add --release.")
     if not maintenance.doctor(wiring, as_json=json):
         raise Exit("something is missing; see above", code=1)
-
-
-@verb(
-    positional=["what", "called"],
-    what="add",
-    called="the new variant's name",
-    sm="its architectures, with commas between: 75,86,90a",
-)
-def variant(
-    _context: Context,
-    what: str,
-    called: str,
-    sm: str | None = None,
-    base: str = "auto",
-    origin: str | None = None,
-    offline: bool = False,
-) -> None:
-    """Add a variant to variants.yaml: ./run variant add NAME --sm 75,86; refuse one that cannot be built."""
-    if what != "add":
-        raise ValidationError(
-            f"variant {what!r} is not add.", advice="Like ./run variant add NAME --sm 75,86."
-        )
-    if sm is None:
-        raise ValidationError("variant add needs --sm.", advice="Like --sm 75,86,90a.")
-    options = BuildOptions(plan_options=plan_options(base, origin, offline=offline))
-    all_variants.add_variant(make_wiring(offline=offline), called, parse_architectures("sm", sm), options)
 
 
 @verb(

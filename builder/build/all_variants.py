@@ -8,18 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.build.variant_build import BuildOptions, VariantBuild
+from builder.build.variant_build import VariantBuild
 from builder.compile.estimate import DiskNeed, by_step, disk_lines, require_disk_space, together
 from builder.compile.explain import Explanation, explain
 from builder.compile.plan import PlanOptions, decide, require_base
 from builder.config.build_plan import BuildPlan, widened
-from builder.config.load import pick_variants, with_variant
+from builder.config.load import pick_variants
 from builder.config.variants import Origin, Project
 from builder.console import Console
 from builder.errors import BuilderError, DiskError, ValidationError, VariantsFailedError
-from builder.facts.gpu.architectures import Arch
-from builder.files.atomic_write import write_file
-from builder.files.disk import resolved
 from builder.io.process import side_by_side
 from builder.io.wiring import Wiring
 
@@ -134,19 +131,6 @@ def _lines(explained: Explanation) -> Iterator[str]:
         yield "  no option differs"
     yield from (f"  {line}" for line in explained.differences)
     yield from (f"  note: {note}" for note in explained.notes)
-
-
-def add_variant(wiring: Wiring, name: str, sm: Sequence[Arch], options: BuildOptions) -> None:
-    """Show the plan of a new variant, then add the variant to ``variants.yaml``.
-
-    Nothing is written if the file or the plan refuses the variant. Raises what ``with_variant`` and
-    ``VariantBuild.show_plan`` do.
-    """
-    path = wiring.project_file
-    text, wiring.project = with_variant(wiring.project_text, path.name, name, sm)
-    VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
-    write_file(resolved(path), text.encode())
-    wiring.reporter.say(f"{path.name} has {name} now. Next run `./run docs` and `./run render --golden`")
 
 
 _RUNNER = "ubuntu-24.04"

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Annotated
 
-import yaml
 from pydantic import Field
 
 from builder.config.document import Document, Location, read_json, read_yaml, schema_of
@@ -340,76 +339,3 @@ def _fields(kind: InputKind, pin: Pin) -> Mapping[str, object]:
     if _PINS[kind] is OpenFilePin:
         return {"sha256": None}
     return {"revision": pin.revision, **({"files": pin.files} if pin.files else {})}
-
-
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
-
-
-def with_variant(text: str, path: str, name: str, sm: Sequence[Arch]) -> tuple[str, Project]:
-    """Return the text with an entry after the last variant's, and the project that the new text means.
-
-    The generations follow from ``sm``. Raises ``ValidationError`` for a name
-    that is taken or for a file without a line for each key, and what ``load_project`` raises for the new
-    text, with its lines.
-    """
-    before = load_project(text, path)
-    if name in before.packages:
-        raise ValidationError(f"{path}: a package is called {name} already", advice="Take another name.")
-    after = _inserted(text, path, [f"{_yaml_word(name)}:", *_entry(sm)])
-    project = load_project(after, f"{path} (not written)")
-    if (
-        replace(project, variants=before.variants) != before
-        or len(project.variants) != len(before.variants) + 1
-    ):
-        raise _not_laid_out(path)
-    return after, project
-
-
-def _entry(sm: Sequence[Arch]) -> list[str]:
-    numbers = {arch.number for arch in sm}
-    generations = [name for name, known in GENERATION_NUMBERS.items() if numbers.intersection(known)]
-    return [
-        f"sm: [{', '.join(map(str, sm))}]",
-        f"generations: [{', '.join(generations or GENERATION_NUMBERS)}]",
-    ]
-
-
-def _inserted(text: str, path: str, lines: Sequence[str]) -> str:
-    """Return the text with ``lines`` as the last entry of ``variants``, indented like the other entries."""
-    end = "\r\n" if "\r\n" in text else "\n"
-    text = text if text.endswith("\n") else text + end
-    section = _section(text)
-    if section is None or section.flow_style:
-        raise _not_laid_out(path)
-    key, entry = section.value[-1]
-    column = key.start_mark.column
-    inner = 2 * column if entry.flow_style else entry.value[0][0].start_mark.column
-    whole = text.splitlines(keepends=True)
-    at = section.end_mark.line
-    while re.fullmatch(rf" {{0,{column}}}(#.*)?\s*", whole[at - 1]):
-        at -= 1  # blank lines and comments before what follows
-    head, *keys = lines
-    fresh = [f"{' ' * column}{head}{end}", *(f"{' ' * inner}{line}{end}" for line in keys)]
-    return "".join([*whole[:at], *fresh, *whole[at:]])
-
-
-def _section(text: str) -> yaml.MappingNode | None:
-    root = yaml.compose(text, yaml.SafeLoader)
-    pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    found = next((value for key, value in pairs if key.value == "variants"), None)
-    return found if isinstance(found, yaml.MappingNode) else None
-
-
-def _yaml_word(word: str) -> str:
-    """Return a word as YAML accepts it for a key or an item.
-
-    Wrong words are reported when the text is read.
-    """
-    return word if _PLAIN.fullmatch(word) else json.dumps(word)
-
-
-def _not_laid_out(path: str) -> ValidationError:
-    return ValidationError(
-        f"{path}: its variants are not written with each key on its own line, so nothing is added",
-        advice="Write the entry by hand: name, sm, generations (docs/variants.md).",
-    )

@@ -129,17 +129,7 @@ class Wiring:
     @cached_property
     def project(self) -> Project:
         """The contents of ``variants.yaml``. Raises ``ConfigError``."""
-        return load_project(self.project_text, self.project_file.name)
-
-    @property
-    def project_file(self) -> Path:
-        """The path of ``variants.yaml``."""
-        return self.root / "variants.yaml"
-
-    @property
-    def project_text(self) -> str:
-        """The text of ``variants.yaml``, with its line ends. Raises ``ConfigError``."""
-        return _read(self.project_file)
+        return load_project(_read(self.root / "variants.yaml"), "variants.yaml")
 
     @property
     def lock_file(self) -> Path:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.build.own_programs import MODELS
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
+from builder.publish.wheels.package_wheels import WHEELS
 from tests.unit.config.config_cases import SAMPLE, Case, changed, error_of, read_cases
 
 CASES = read_cases("variants-messages.txt")
@@ -45,6 +47,13 @@ def test_a_placeholder_in_angle_brackets_is_a_key_as_others(told: Callable[[obje
     kind, lines = error_of(changed(("variants:\n", "variants:\n  <name>: 1\n")) + "<name>: 1\n")
     assert kind is SchemaError
     told("\n".join(lines))
+
+
+@pytest.mark.parametrize("name", [MODELS, WHEELS, "atlas", "inspect", "rebuild"])
+def test_no_variant_has_the_name_of_a_folder_that_verbs_make_in_dist(name: str) -> None:
+    kind, [line] = error_of(changed(("  legacy:", f"  {name}:")))
+    assert kind is ValidationError
+    assert f"variants.{name}: not a variant's name" in line
 
 
 def test_another_format_is_the_only_problem_that_is_told(told: Callable[[object], None]) -> None:

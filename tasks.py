@@ -14,9 +14,9 @@ from builder.build import all_variants, own_programs, pinning
 from builder.build.check_tools import tools_of
 from builder.build.own_programs import RUNTIME, SERVICE
 from builder.build.runtime_image import ImageOptions
-from builder.build.verbs import cleaning, compile_caches, maintenance
+from builder.build.verbs import cleaning, maintenance
 from builder.build.verbs.command_line import command_to_continue, restart_through_run
-from builder.build.verbs.compile_caches import named_cache, open_caches
+from builder.build.verbs.compile_caches import open_caches
 from builder.build.verbs.flags import (
     JSON,
     ChosenVariants,
@@ -467,19 +467,6 @@ def lock(_context: Context, refresh: bool = False, missing: bool = False, check:
         pinning.lock_missing(wiring)
     else:
         pinning.lock_inputs(wiring, refresh=refresh)
-
-
-@verb(
-    compile_cache="the shared cache: an address as for build (default: of the environment or variants.yaml)",
-    json="as JSON",
-)
-def cache(
-    _context: Context, compile_cache: str | None = None, json: bool = False, dist: str | None = None
-) -> None:
-    """Show the compile caches, their sizes, and how many units of the builds in dist they answered."""
-    wiring = make_wiring(dist)
-    shared = named_cache(wiring, compile_cache)
-    compile_caches.show_caches(wiring, shared, document_console(wiring) if json else None)
 
 
 @verb(

@@ -56,8 +56,7 @@ from builder.errors import (
 from builder.farm import agent
 from builder.farm.storage import MAY_PUT, NO, POLL, WAITING, YES
 from builder.files.atomic_write import write_file
-from builder.files.digest import size_of
-from builder.files.disk import absolute, disk_errors, is_file, is_folder, is_writable
+from builder.files.disk import absolute, is_file, is_folder, is_writable
 from builder.formats.text import redacted, refuse_registry
 from builder.io.wiring import COMPILE_CACHE_KEY
 
@@ -102,9 +101,6 @@ _BAD_URL = "Generic URL error"
 
 _S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
 
-_OBJECT = re.compile(r"[0-9a-z]{10,100}")
-"""The name of an object's file."""
-
 T = TypeVar("T")
 
 
@@ -129,9 +125,6 @@ class CompileCache(Protocol):
 
     def put(self, key: str, value: bytes) -> None:
         """Store an object under a key, whole or not at all."""
-
-    def usage(self) -> tuple[int, int]:
-        """Return the number of objects and the sum of their sizes in bytes."""
 
 
 @dataclass(frozen=True)
@@ -228,16 +221,6 @@ class FolderCache:
         """See ``CompileCache.put``."""
         write_file(self._folder / key, value)
 
-    def usage(self) -> tuple[int, int]:
-        """See ``CompileCache.usage``."""
-        if not self._folder.is_dir():
-            advice = "" if os.path.lexists(self._folder) else "The first object that is stored makes it."
-            raise ValidationError(f"{self.name} is no folder", advice=advice)
-        with disk_errors(self._folder):
-            objects = (file for file in self._folder.glob("??/*") if _OBJECT.fullmatch(file.name))
-            sizes = [size_of(file) for file in objects if file.is_file()]
-        return len(sizes), sum(sizes)
-
 
 class RedisCache:
     """A compile cache on a Redis server."""
@@ -268,11 +251,6 @@ class RedisCache:
     def put(self, key: str, value: bytes) -> None:
         """See ``CompileCache.put``."""
         self._ask(partial(self._put, key, value))
-
-    def usage(self) -> tuple[int, int]:
-        """See ``CompileCache.usage``."""
-        keys = self._ask(lambda: [*self._client.scan_iter(f"{_PREFIX}*", count=1000)])
-        return len(keys), self._ask(lambda: sum(int(self._client.strlen(key)) for key in keys))
 
     def _ping(self) -> None:
         if not self._client.ping():
@@ -359,11 +337,6 @@ class S3Cache:
                 advice=_NO_BUCKET,
             ) from error
 
-    def usage(self) -> tuple[int, int]:
-        """See ``CompileCache.usage``."""
-        sizes = self._ask(lambda: [one["size"] for chunk in self._store.list() for one in chunk])
-        return len(sizes), sum(sizes)
-
     def _ask(self, call: Callable[[], T]) -> T:
         """Return the result of ``call``. Raises ``FileNotFoundError`` when an object is not there."""
         try:
@@ -415,7 +388,7 @@ class SealedCache:
                 advice="Set a long random text on all machines (`openssl rand -hex 32`), or unset it.",
             )
         self.name = cache.name
-        self.require, self.usage = cache.require, cache.usage
+        self.require = cache.require
         self._cache, self._key = cache, os.fsencode(key)
 
     def get(self, key: str) -> bytes | None:

@@ -59,7 +59,7 @@ def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine])
         assert last.cache_hits >= 0.95 * last.units == 0.95 * after.units
         assert (artifact / SHARED).exists(), "so provenance says so"
         keys = keys_on(server)
-        assert len(keys) == redis_cache(server).usage()[0] > last.units
+        assert len(keys) > last.units
         assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
 
 

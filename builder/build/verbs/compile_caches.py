@@ -1,22 +1,14 @@
-"""The compile caches that flags and environment name, and the work of the verb cache, which shows all."""
+"""The compile caches that flags and environment name, each asked whether it answers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
-from builder.console import Console
-from builder.contents.build_record import SUFFIX, CompileRecord, loads
-from builder.errors import BuilderError, ConfigError, DiskError, TransferError, ValidationError, os_error
+from builder.errors import DiskError, TransferError, ValidationError
 from builder.files.disk import absolute, is_file, is_folder, is_writable
-from builder.io.docker.engine import EngineResource
 from builder.io.wiring import Wiring
-
-_Build = tuple[str, CompileRecord]
-"""A package's name, and what compiling it cost."""
 
 
 def open_caches(
@@ -62,77 +54,3 @@ def named_cache(wiring: Wiring, flag: str | None) -> CompileCache | None:
     else:
         where, address = "compile_cache of variants.yaml", wiring.project.compile_cache
     return compile_cache(address, where, wiring.env) if address else None
-
-
-def show_caches(wiring: Wiring, shared: CompileCache | None, document: Console | None = None) -> None:
-    """Print the compile caches of the engine, the shared one, and their share in the builds of dist.
-
-    ``document``: the console for the JSON form; ``None`` for text.
-    Raises ``ToolMissingError`` without an engine. After all else is shown, raises what ``CompileCache.usage``
-    does, and ``ConfigError`` for damaged records of builds.
-    """
-    wiring.engine.facts()
-    mounts = sorted(
-        (held for held in wiring.engine.resources() if held.kind == "cache"), key=lambda mount: mount.name
-    )
-    builds, problems = _recorded_builds(wiring.dist)
-    usage: tuple[str, int, int] | None = None
-    failed: BuilderError | None = None
-    try:
-        usage = (shared.name, *shared.usage()) if shared else None
-    except BuilderError as error:
-        failed = error
-    if document:
-        document.show(json.dumps(_document(mounts, usage, builds)))
-    else:
-        wiring.console.show("\n".join(_lines(mounts, usage, builds)))
-    if failed:
-        for problem in problems:
-            wiring.reporter.warn(problem)
-        raise failed
-    if problems:
-        raise ConfigError(problems)
-
-
-def _recorded_builds(dist: Path) -> tuple[list[_Build], list[str]]:
-    """Return the packages of ``dist`` with what compiling them cost, and what is wrong with other records."""
-    builds: list[_Build] = []
-    problems: list[str] = []
-    for file in sorted(dist.glob(f"*{SUFFIX}")):
-        try:
-            record = loads(file.read_bytes(), file.name)
-        except ConfigError as error:
-            problems += error.problems
-        except OSError as error:
-            problems.append(os_error(error).headline)
-        else:
-            builds += [(record.package, record.compile)] if record.compile else []
-    return builds, problems
-
-
-def _document(
-    mounts: Sequence[EngineResource], shared: tuple[str, int, int] | None, builds: Sequence[_Build]
-) -> Mapping[str, object]:
-    return {
-        "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
-        "shared": dict(zip(("address", "objects", "bytes"), shared, strict=True)) if shared else None,
-        "builds": [
-            {"package": name, "units": done.compilations, "cache_hits": done.cache_hits}
-            for name, done in builds
-        ],
-    }
-
-
-def _lines(
-    mounts: Sequence[EngineResource], shared: tuple[str, int, int] | None, builds: Sequence[_Build]
-) -> Iterator[str]:
-    for one in mounts:
-        yield f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}"
-    total = sum(one.size for one in mounts) / 1e6
-    yield f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it"
-    if shared:
-        name, objects, size = shared
-        drops = "its server drops" if "://" in name else "nothing here drops"
-        yield f"{size / 1e6:>9,.1f} MB  {name}: {objects:,} objects; {drops} them"
-    for name, done in builds:
-        yield f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache"

@@ -153,8 +153,6 @@ class EngineResource:
     """The container's id, the image's tag or the id of BuildKit's record."""
     size: int = 0
     """Bytes, which an image may share with other images; 0 for a container and a cache mount in use."""
-    used: str = ""
-    """The time of a cache mount's last use in BuildKit's words, ``3 hours ago``; else empty."""
 
 
 class DockerEngine:
@@ -372,8 +370,8 @@ class DockerEngine:
                 found, fields = pattern.search(entry), dict(_FIELD.findall(entry))
                 if found and fields["Mutable"] == "true":
                     number, unit = re.findall(r"[\d.]+|\D+", fields["Size"])
-                    size, used = round(float(number) * _UNITS[unit]), fields.get("Last used", "")
-                    yield EngineResource(kind, found[1], fields["ID"], size, used)
+                    size = round(float(number) * _UNITS[unit])
+                    yield EngineResource(kind, found[1], fields["ID"], size)
 
     def _drop(self, cache: EngineResource) -> None:
         """Remove a cache mount or a copy. One that a build uses stays."""

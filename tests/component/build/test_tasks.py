@@ -47,7 +47,6 @@ def below(folder: Path) -> set[str]:
         (2, "build --all --mixed --release"),
         (2, "rebuild v0 --jobs=many"),
         (2, "build --dist={}/file"),
-        (2, "cache --dist={}/file"),
         (2, "verify --dist={}/file"),
         (11, "build --variant cpu --dist {}/circle"),
         (3, "verify --dist {}/circle"),

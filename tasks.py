@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -671,9 +670,3 @@ def rebuild(
     if console:
         console.show(dumps(answer))
     require_same(wiring, release, answer)
-
-
-@verb(positional=["part"], part="major, minor or patch (semver.org)")
-def bump(_context: Context, part: str) -> None:
-    """Raise one part of the version, and name CHANGELOG.md's unreleased section after the new version."""
-    maintenance.bump_version(make_wiring(), part, datetime.now(UTC))

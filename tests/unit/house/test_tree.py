@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client import __version__
 from builder.io.archive.client_zipapp import SHIPPED
 from tests.support import ROOT
 
@@ -116,6 +117,12 @@ def test_modules_are_named_as_they_are(folder: str) -> None:
 PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
 
 OF_ONNX_RUNTIME = {"moe/ft_moe/moe_gemm_kernels_template.h", "docs/OperatorKernels.md"}
+
+
+@pytest.mark.parametrize("project", [".", "runtime", "service"])
+def test_the_tree_says_one_version(root: Path, project: str) -> None:
+    text = (root / project / "pyproject.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["project"]["version"] == __version__
 
 
 def test_every_file_that_a_page_names_is_there() -> None:

@@ -39,7 +39,16 @@ from builder.files.digest import LocalFile, file_digest
 from builder.finding import Code, Finding, require_no_errors
 from builder.formats.json_values import json_text
 from builder.formats.manifest import WheelEntry
-from builder.formats.package_names import CUDA, DIRECTML, LIB, PARTS_SUFFIX, Form, Layout, PackageName
+from builder.formats.package_names import (
+    CUDA,
+    DIRECTML,
+    LIB,
+    PARTS_SUFFIX,
+    WINDOWS,
+    Form,
+    Layout,
+    PackageName,
+)
 from builder.io.archive.package_writer import PackageWriter
 from builder.io.archive.split import split_archive
 from builder.io.archive.unpacking import digests_of
@@ -251,13 +260,15 @@ def _hashed(checked: CheckedContent, what: str) -> tuple[Member, ...]:
 
 
 def forms_of(layout: Layout, plan: BuildPlan) -> tuple[Form, ...]:
-    """Return the configured forms; for packages without NVIDIA's libraries also gzip.
+    """Return the configured forms; for small packages and those for Windows also gzip.
 
-    Every Python reads gzip.
+    Every Python reads gzip, and so does the ``tar.exe`` of Windows. Packages without NVIDIA's libraries are
+    small.
     """
     forms = plan.project.bundle.forms
     small = layout is Layout.THIN or plan.variant.provider != CUDA
-    return (*forms, Form.GZ) if small and Form.GZ not in forms else forms
+    gzipped = small or plan.variant.platform == WINDOWS
+    return (*forms, Form.GZ) if gzipped and Form.GZ not in forms else forms
 
 
 def _content(layout: Layout, checked: CheckedContent, ports: BundlePorts) -> Content:

@@ -88,7 +88,7 @@ def _own_bytes(path: Path) -> int:
 def _results(wiring: Wiring) -> list[Path]:
     """Return the results of our verbs in ``dist``, by their names. Other files are not included."""
     dist = wiring.dist
-    ends = (*ARCHIVE_SUFFIXES, ".zip", SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
+    ends = (*ARCHIVE_SUFFIXES, SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     packed = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     files = (path for name in (*packed, *_FILES) for path in sorted(dist.glob(name)))
     ours = (path for path in _workplaces(wiring) if any((path / name).is_file() for name in _MADE_BY_US))

@@ -1,4 +1,4 @@
-"""Writers of zips by deflate, of wheels, and of packages as zips for users of Windows without the client.
+"""Writers of zips by deflate, and of wheels.
 
 Of a wheel, members of other wheels are copied compressed, and RECORD comes last. The bytes depend on the
 members and on the version of zlib-ng, not on the machine or the time.
@@ -12,19 +12,14 @@ import io
 import stat
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Self
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from zlib_ng import zlib_ng
 
-from builder.errors import IntegrityError
-from builder.files.atomic_write import part_file
-from builder.files.digest import Digest, RunningDigest, chunks_in, stream_digest
-from builder.formats.manifest import Manifest
-from builder.formats.package_names import MANIFEST, file_mode
-from builder.io.archive.unpacking import members_of
+from builder.files.digest import Digest, RunningDigest, chunks_in
 
 LEVEL = 9
 
@@ -88,48 +83,6 @@ def entry_of(path: str, mode: int, how: int) -> ZipInfo:
     fresh.external_attr = (stat.S_IFREG | mode) << 16
     fresh.compress_type = how
     return fresh
-
-
-def write_package_zip(package: Path, manifest: Manifest, dest: Path) -> None:
-    """Write the members of ``package`` into a zip, read the zip again, and only then name it ``dest``.
-
-    Raises ``IntegrityError`` when a file differs from the manifest, and ``DiskError``.
-    """
-    top = f"{manifest.name}/"
-    with part_file(dest, needed=2 * package.stat().st_size) as file:
-        with ZipWriter(file) as writer:
-            for path, chunks in members_of(package):
-                writer.compress(f"{top}{path}", chunks, file_mode(path))
-        file.flush()
-        found = _digests(Path(file.name))
-        wanted = {f"{top}{one.path}": Digest(one.size, one.sha256) for one in manifest.files if one.packed}
-        found.pop(f"{top}{MANIFEST}", None)
-        wrong = sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path))
-        if wrong:
-            raise IntegrityError(
-                f"{package}: {', '.join(wrong)}: not what the manifest names.", advice="Build it again."
-            )
-
-
-def _digests(file: Path) -> dict[str, Digest]:
-    found = {}
-    with ZipFile(file) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as member:
-                found[name] = stream_digest(member)
-    return found
-
-
-def is_zip_of(file: Path, manifest: Mapping[str, bytes]) -> bool:
-    """Return whether the zip, whose bytes are whole, holds the members of ``manifest`` with their bytes.
-
-    A package's ``manifest.json`` is enough for a comparison, because it names all other files.
-    """
-    try:
-        with ZipFile(file) as archive:
-            return all(archive.read(name) == content for name, content in manifest.items())
-    except (KeyError, BadZipFile):
-        return False
 
 
 _LOCAL_HEADER = 30

@@ -360,7 +360,6 @@ def test_a_server_without_tls_is_not_asked_where_tls_is_wanted() -> None:
             for ask, more in (
                 ("require", [b"+OK", b"$-1"]),
                 ("get", [b"*0"]),
-                ("usage", [b"+OK", b"*1\r\n:5"]),
             )
             for said in (b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x", b":5", *more)
         ),

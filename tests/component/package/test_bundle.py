@@ -22,11 +22,11 @@ from builder.contents.package_manifest import Member
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
 from builder.files.digest import Digest
 from builder.finding import Code, Finding
-from builder.formats.package_names import Form, Layout
+from builder.formats.package_names import WINDOWS, Form, Layout
 from builder.io.archive.unpacking import digests_of, extract, manifest_bytes
 from builder.io.process import Completed, ProcessRunner
 from builder.io.wheel import Patchelf
-from builder.package.bundle import bundle
+from builder.package.bundle import bundle, forms_of
 from tests.support.factories.bundling import Site, site_in
 from tests.support.factories.packages import official, plan, report
 from tests.support.fakes.ports import FakeRunner
@@ -125,6 +125,12 @@ def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
     site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.ZST,)))
     assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN], "a small one every Python can read"
     assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
+
+
+def test_a_package_for_windows_is_made_as_tar_exe_reads_it() -> None:
+    made = configured(forms=(Form.ZST,))
+    windows = replace(made, variant=replace(made.variant, platform=WINDOWS))
+    assert forms_of(Layout.FULL, windows) == (Form.ZST, Form.GZ)
 
 
 def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:

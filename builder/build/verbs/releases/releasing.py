@@ -18,13 +18,10 @@ from builder.errors import IntegrityError, NothingToDoError, ToolMissingError, V
 from builder.files.atomic_write import write_file
 from builder.files.digest import file_digest
 from builder.finding import require_no_errors
-from builder.formats.manifest import Manifest
-from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
+from builder.formats.package_names import CLIENT
 from builder.formats.text import redacted, refuse_registry
 from builder.formats.trust import parse_root, root_name
 from builder.io.archive.client_zipapp import INSPECTOR, build_inspector
-from builder.io.archive.unpacking import manifest_bytes, manifest_of
-from builder.io.archive.zip_file import is_zip_of, write_package_zip
 from builder.io.wiring import TOKENS, Wiring
 from builder.prove.verify import Verifier
 from builder.publish.assets import ReleaseHost, Repository, require_repository
@@ -82,7 +79,6 @@ def publish_on(
     add_inspector(wiring)
     _add_runtime_layer(wiring)
     if len(manifests) == len(packages):  # else publish reports them
-        add_zips(wiring)
         add_wheels(wiring)
     ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
@@ -102,37 +98,6 @@ def _add_runtime_layer(wiring: Wiring) -> None:
         other.unlink()
     put = {wheel.name: file_digest(wheel).sha256}
     update_checksums(wiring.dist, put=put, drop=tuple(path.name for path in others))
-
-
-def add_zips(wiring: Wiring) -> None:
-    """Write a zip of each package for Windows, add the zips to the release's files, and remove other zips.
-
-    A zip larger than ``bundle.budget`` is left out with a warning. Raises ``IntegrityError`` and
-    ``DiskError``.
-    """
-    sums = read_checksums(wiring.dist)
-    packages: dict[str, tuple[Path, Manifest]] = {}
-    for package in archives_in(wiring.dist):
-        manifest = manifest_of(package)
-        if manifest.platform == WINDOWS:
-            packages.setdefault(f"{manifest.name}.zip", (package, manifest))
-    put: dict[str, str] = {}
-    for name, (package, manifest) in packages.items():
-        zipped = wiring.dist / name
-        inside = {f"{manifest.name}/{MANIFEST}": manifest_bytes(package)}
-        is_whole = zipped.is_file() and file_digest(zipped).sha256 == sums.get(name)
-        if not (is_whole and is_zip_of(zipped, inside)):
-            with wiring.reporter.step(f"zip {manifest.name}"):
-                write_package_zip(package, manifest, zipped)
-        if zipped.stat().st_size > wiring.project.bundle.budget:
-            zipped.unlink()
-            wiring.reporter.warn(f"{name} is left out: it is larger than bundle.budget.")
-        else:
-            put[name] = file_digest(zipped).sha256
-    old = {name for name in sums if name.endswith(f"-{WINDOWS}.zip")} - put.keys()
-    for name in old:
-        (wiring.dist / name).unlink(missing_ok=True)
-    update_checksums(wiring.dist, put=put, drop=tuple(old))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> ReleaseStatus:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -58,46 +58,36 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
     assert steps(packages.plan(), tmp_path) == compiled
 
 
+def tree(name: str) -> EngineResource:
+    return EngineResource("cache", f"ortpacks-{name}", "x")
+
+
 @pytest.mark.parametrize(
-    ("held", "expected"),
+    ("held", "asked", "expected"),
     [
-        ((), {"check tools": 1.5, "compile": 3.6}),
-        ((TOOLS,), {"compile": 3.6}),
-        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
-        ((TOOLS, EngineResource("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
-        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-00000000", "x")), {"compile": 3.6}),
-        ((TOOLS, EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f928050-52", "x")), {"compile": 3.6}),
+        ((), {}, {"check tools": 1.5, "compile": 3.6}),
+        ((TOOLS,), {}, {"compile": 3.6}),
+        ((), {"tools": None}, {"compile": 3.6}),
+        ((), {"compiles": False}, {"check tools": 1.5}),  # others compile
+        ((TOOLS, tree("legacy-lean-wheel-e09f9280")), {}, {}),
+        ((TOOLS, tree("modern-lean-wheel-e09f9280")), {}, {"compile": 3.6}),
+        ((TOOLS, tree("legacy-lean-wheel-00000000")), {}, {"compile": 3.6}),
+        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {}, {"compile": 3.6}),
+        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {"ahead": "50-52"}, {}),
+        ((TOOLS, tree("legacy-lean-wheel-e09f928050-52")), {"ahead": "50"}, {"compile": 3.6}),
     ],
-    ids=["nothing", "tools", "all", "another-variant", "another-toolchain", "compiled-ahead"],
 )
 def test_what_the_engine_has_is_not_asked_for_again(
-    tmp_path: Path, held: tuple[EngineResource, ...], expected: dict[str, float]
+    tmp_path: Path, held: tuple[EngineResource, ...], asked: dict[str, Any], expected: dict[str, float]
 ) -> None:
+    """What was compiled ahead is in a tree of its architectures."""
     plan = packages.plan(profile=Profile.LEAN)
     wheel = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
     rendered = replace(NOTHING_RENDERED, contexts={"cudnn-lib": wheel}, toolchain_key="e09f9280")
     lock = Lock(pins={wheel.key: Pin(filename="f", size=GB, sha256="0" * 64)})
-    found = engine_needs(plan, rendered, lock, held, tmp_path, tools="assembled", compiles=True)
+    options = {"tools": "assembled", "compiles": True, **asked}
+    found = engine_needs(plan, rendered, lock, held, tmp_path, **options)
     assert {need.step: round(need.size / GB, 2) for need in found} == pytest.approx(expected, abs=0.06)
-
-
-def test_what_was_compiled_ahead_is_in_a_tree_of_its_architectures(tmp_path: Path) -> None:
-    rendered = replace(NOTHING_RENDERED, toolchain_key="e09f9280")
-    plan = packages.plan(profile=Profile.LEAN)
-    held = [EngineResource("cache", "ortpacks-legacy-lean-wheel-e09f928050-52", "x")]
-    for ahead, steps in (("50-52", []), ("50", ["compile"]), ("", ["compile"])):
-        found = engine_needs(
-            plan, rendered, Lock(pins={}), held, tmp_path, tools=None, compiles=True, ahead=ahead
-        )
-        assert [need.step for need in found] == steps
-
-
-def test_what_others_compile_takes_no_room_here(tmp_path: Path) -> None:
-    plan = packages.plan(profile=Profile.LEAN)
-    found = engine_needs(
-        plan, NOTHING_RENDERED, Lock(pins={}), (), tmp_path, tools="assembled", compiles=False
-    )
-    assert [need.step for need in found] == ["check tools"]
 
 
 def test_wheels_and_their_inputs_take_room_where_a_build_makes_them(tmp_path: Path) -> None:
@@ -149,60 +139,8 @@ def test_a_disk_that_is_too_small_is_refused_with_what_to_free(tmp_path: Path) -
     assert line.startswith("room     1,000,000,002.0 GB (inputs 2.0, proof 1,000,000,000.0) of ")
     with pytest.raises(
         DiskError, match=r"legacy does not fit: about 1,000,000,002\.0 GB \(inputs 2\.0, proof "
-    ) as caught:
+    ):
         require_disk_space("legacy does not fit", needed)
-    assert "`./run clean --dry-run --cache --inputs`" in str(caught.value)
-    assert caught.value.exit_code == 11
-
-
-@pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that sets the free space of every disk, in GB."""
-
-    def free(size: int) -> None:
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size * GB))
-
-    return free
-
-
-def variant(folder: Path, *own: tuple[str, int], inputs: int = 0) -> list[DiskNeed]:
-    """Return a variant's needs in GB; ``inputs`` is the size of one wheel that all variants share."""
-    shared = DiskNeed(step="inputs", size=inputs * GB, folder=folder, thing="wheel:cudnn")
-    return [shared, *(DiskNeed(step=step, size=size * GB, folder=folder) for step, size in own)]
-
-
-def test_variants_that_each_fit_are_refused_where_they_do_not_fit_together(
-    tmp_path: Path, free: Callable[[int], None]
-) -> None:
-    needed = {
-        name: variant(tmp_path, ("packages", 2), ("proof", 3), inputs=4)
-        for name in ("legacy", "modern", "latest")
-    }
-    free(19)
-    for name, needs_of_one in needed.items():
-        require_disk_space(name, needs_of_one)
-    require_disk_space("all do not fit", together(needed))  # the 4 GB of inputs are downloaded once
-    free(18)
-    with pytest.raises(DiskError) as caught:
-        require_disk_space("all do not fit", together(needed))
-    said = str(caught.value)
-    assert "all do not fit: about 19.0 GB (legacy 9.0, modern 5.0" in said
-    assert "latest 5.0) are needed in " in said
-    assert "18.0 GB are free." in said
-    assert caught.value.exit_code == 11
-
-
-def test_what_variants_have_in_common_is_counted_by_step(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """A wheel takes space as a file, and again where it is unpacked."""
-    wheel = [
-        DiskNeed(step=step, size=2 * GB, folder=tmp_path, thing="wheel:cudnn")
-        for step in ("inputs", "unpacked")
-    ]
-    free(4)
-    require_disk_space("all do not fit", together({"legacy": wheel, "modern": wheel}))
-    free(3)
-    with pytest.raises(DiskError, match=r"4\.0 GB \(legacy 4\.0\) are needed"):
-        require_disk_space("all do not fit", together({"legacy": wheel, "modern": wheel}))
 
 
 def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,21 +172,18 @@ def test_each_file_system_is_held_to_what_it_takes(tmp_path: Path, monkeypatch: 
     assert len([*disk_lines(together(needed))]) == 2
 
 
-def test_inputs_of_two_plans_are_counted_once(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """Both plans need the same wheels of 2 GB, none of which is in the cache."""
+def test_inputs_of_two_plans_that_each_fit_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both plans need the same wheels of 2 GB, none of which is in the cache; files and trees take space."""
     plan = packages.official()
-    lock = locked(plan)
-
-    class Empty(FakeStore):
-        def absent(self, item: Input) -> tuple[int, int]:
-            size = lock.pins[item.key].size
-            return size, size
-
-    found = [*disk_needs(plan, NOTHING_RENDERED, lock, Empty(tmp_path), cache=tmp_path, dist=tmp_path)]
-    alone = sum(need.size for need in found)
-    assert alone / GB == pytest.approx(2 + 3.1 + 2.2 + 3.1, abs=0.1)
-    free(16)  # 2.0 + 3.1 once, 2.2 + 3.1 twice
+    lock, store = locked(plan), FakeStore(tmp_path)
+    store.absent = lambda item: (lock.pins[item.key].size,) * 2  # type: ignore[method-assign]
+    found = [*disk_needs(plan, NOTHING_RENDERED, lock, store, cache=tmp_path, dist=tmp_path)]
+    disk = SimpleNamespace(free=16 * GB)  # 2.0 + 3.1 once, 2.2 + 3.1 twice
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
     require_disk_space("all do not fit", together({"modern": found, "another": found}))
-    free(15)
-    with pytest.raises(DiskError, match=r"15\.\d GB \(modern 10\.\d, another 5\.\d\)"):
+    disk.free = 15 * GB
+    require_disk_space("modern does not fit", found)
+    with pytest.raises(DiskError, match=r"15\.\d GB \(modern 10\.\d, another 5\.\d\) .* 15\.0 GB are free"):
         require_disk_space("all do not fit", together({"modern": found, "another": found}))

@@ -53,6 +53,9 @@ def latest(base: str, version: str, *, widen: bool, profile: Profile = Profile.L
     return planned(profile, variant=variant, base=base, ort_version=version)
 
 
+FULL_LATEST = latest("assembled", "1.21.0", widen=False, profile=Profile.FULL)
+
+
 @pytest.mark.parametrize(
     ("profile", "seconds"), [(Profile.LEAN, LEAN), (Profile.FULL, LEAN + 5200), (Profile.MINIMAL, MINIMAL)]
 )
@@ -62,36 +65,28 @@ def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: floa
 
 
 @pytest.mark.parametrize(
-    ("unit", "work_of", "seconds"),
+    ("plan", "unit", "cost", "seconds"),
     [
-        (
-            "bert/cutlass_fmha/fmha_sm80.cu",
-            3.5,
-            78.57,
-        ),  # one architecture, for the linker: 6 s of the host compiler and 1 of 3.5 parts of 254 s
-        ("bert/cutlass_fmha/fmha_sm50.cu", 3.5, 187.43),  # two PTX, four SASS: 6 s and 2.5 of 3.5 parts
-        ("bert/skip_layer_norm_impl.cu", 3.5, 260),
+        # one architecture, for the linker: 6 s of the host compiler and 1 of 3.5 parts of 254 s
+        (planned(Profile.FULL), "cutlass_fmha/fmha_sm80.cu", (260, 3.5), 78.57),
+        # two PTX, four SASS: 6 s and 2.5 of 3.5 parts
+        (planned(Profile.FULL), "cutlass_fmha/fmha_sm50.cu", (260, 3.5), 187.43),
+        (planned(Profile.FULL), "skip_layer_norm_impl.cu", (260, 3.5), 260),
+        # one PTX, two SASS
+        (FULL_LATEST, "flash_attention/flash_fwd_hdim64_fp16_sm80.cu", (106, 1), 6 + 100 * 1.25),
+        (FULL_LATEST, "cutlass_fmha/fmha_sm70.cu", (106, 1), 6 + 100),
+        # by the C++ compiler, as it was measured
+        (FULL_LATEST, "cudnn_fmha/cudnn_flash_attention.cu", (106, 1), 106),
+        (FULL_LATEST, "skip_layer_norm_impl.cu", (106, 1), 6 + 100 * 2.5),
     ],
 )
-def test_a_unit_takes_what_its_own_architectures_take(unit: str, work_of: float, seconds: float) -> None:
-    output = f"{_CUDA}/contrib_ops/cuda/{unit}.o"
-    table = {output: Cost(cpu=260, architectures=work_of, peak=9)}
-    assert compile_work(planned(Profile.FULL), table).total == pytest.approx(seconds, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("unit", "seconds"),
-    [
-        ("flash_attention/flash_fwd_hdim64_fp16_sm80.cu", 6 + 100 * 1.25),  # one PTX, two SASS
-        ("cutlass_fmha/fmha_sm70.cu", 6 + 100),
-        ("cudnn_fmha/cudnn_flash_attention.cu", 106),  # by the C++ compiler, as it was measured
-        ("skip_layer_norm_impl.cu", 6 + 100 * 2.5),
-    ],
-)
-def test_ptx_that_architectures_share_is_counted_once(unit: str, seconds: float) -> None:
-    table = {f"{_CUDA}/contrib_ops/cuda/bert/{unit}.o": Cost(cpu=106, architectures=1, peak=9)}
-    full = latest("assembled", "1.21.0", widen=False, profile=Profile.FULL)
-    assert compile_work(full, table).total == pytest.approx(seconds)
+def test_a_unit_takes_what_its_own_architectures_take(
+    plan: BuildPlan, unit: str, cost: tuple[float, float], seconds: float
+) -> None:
+    """PTX that architectures share is counted once."""
+    cpu, architectures = cost
+    table = {f"{_CUDA}/contrib_ops/cuda/bert/{unit}.o": Cost(cpu=cpu, architectures=architectures, peak=9)}
+    assert compile_work(plan, table).total == pytest.approx(seconds, abs=0.01)
 
 
 def test_units_that_are_left_out_take_nothing() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,44 +21,31 @@ def sealed(folder: Path, key: str = OURS) -> CompileCache:
     return compile_cache(str(folder), "--compile-cache", {COMPILE_CACHE_KEY: key})
 
 
+def code(key: str, name: str, value: bytes) -> bytes:
+    return hmac.new(key.encode(), name.encode() + b"\n" + value, "sha256").digest()
+
+
 def test_objects_come_back_to_those_who_have_the_key(tmp_path: Path) -> None:
     sealed(tmp_path).put(KEY, b"made")
     assert (sealed(tmp_path).get(KEY), sealed(tmp_path).has(KEY)) == (b"made", True)
     assert (sealed(tmp_path).get("cd/efghijklmnop"), sealed(tmp_path).has("cd/efghijklmnop")) == (None, False)
-    code = hmac.new(OURS.encode(), f"{KEY}\nmade".encode(), "sha256").digest()
-    assert (tmp_path / KEY).read_bytes() == code + b"made"
+    assert (tmp_path / KEY).read_bytes() == code(OURS, KEY, b"made") + b"made"
 
 
-def by_another_key(folder: Path) -> None:
-    sealed(folder, OTHER).put(KEY, b"false")
-
-
-def without_a_key(folder: Path) -> None:
-    compile_cache(str(folder), "--compile-cache", {}).put(KEY, b"false")
-
-
-def from_another_name(folder: Path) -> None:
-    sealed(folder).put("cd/efghijklmnop", b"false")
-    (folder / KEY).parent.mkdir()
-    (folder / "cd/efghijklmnop").rename(folder / KEY)
-
-
-def changed(folder: Path) -> None:
-    sealed(folder).put(KEY, b"made")
-    file = folder / KEY
-    file.write_bytes(file.read_bytes()[:-1] + b"!")
-
-
-def emptied(folder: Path) -> None:
-    (folder / KEY).parent.mkdir()
-    (folder / KEY).touch()
-
-
-@pytest.mark.parametrize("poison", [by_another_key, without_a_key, from_another_name, changed, emptied])
-def test_an_object_of_another_is_not_used_and_told_once(
-    tmp_path: Path, poison: Callable[[Path], None]
-) -> None:
-    poison(tmp_path)
+@pytest.mark.parametrize(
+    "stored",
+    [
+        code(OTHER, KEY, b"false") + b"false",
+        b"false",
+        code(OURS, "cd/efghijklmnop", b"false") + b"false",
+        code(OURS, KEY, b"made") + b"mad!",
+        b"",
+    ],
+    ids=["another key", "no key", "another name", "changed", "empty"],
+)
+def test_an_object_of_another_is_not_used_and_told_once(tmp_path: Path, stored: bytes) -> None:
+    (tmp_path / KEY).parent.mkdir()
+    (tmp_path / KEY).write_bytes(stored)
     with pytest.raises(IntegrityError, match=f"{KEY} was not stored with the key in {COMPILE_CACHE_KEY}"):
         sealed(tmp_path).get(KEY)
     reporter = FakeReporter()

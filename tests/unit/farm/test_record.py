@@ -82,8 +82,7 @@ def test_a_run_that_had_nothing_to_do_has_a_record(tmp_path: Path) -> None:
     begin_run(tmp_path, 10.0, 4)
     write_record(tmp_path / "record.json", tmp_path)
     record = json.loads((tmp_path / "record.json").read_text())
-    assert (record["units"], record["peak_mib"], record["wall_s"], record["runs"]) == (0, 0, 0, 0)
-    assert record["cache_hits"] == 0
+    assert {value for name, value in record.items() if name not in ("format", "jobs")} == {0}
 
 
 def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:

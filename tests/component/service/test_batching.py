@@ -14,12 +14,13 @@ from ortpacks_service.errors import RequestError
 
 
 class Model:
-    """A model that answers each text with its number; ``gate`` holds its runs up until it is set."""
+    """A model that answers each text with its number; ``gate`` holds its runs up while it is clear."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.threads: list[threading.Thread] = []
         self.gate = threading.Event()
+        self.gate.set()
 
     def compute(self, texts: Sequence[str]) -> Embeddings:
         self.batches.append(list(texts))
@@ -51,6 +52,7 @@ async def settled() -> None:
 
 def test_requests_that_came_meanwhile_share_a_batch() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.clear()
         requests = [asyncio.create_task(batcher.embed(["0"]))]
         await settled()
         requests += [asyncio.create_task(batcher.embed([str(number)])) for number in range(1, 7)]
@@ -66,7 +68,6 @@ def test_a_large_request_is_cut_by_length_and_answered_in_order() -> None:
     texts = ["1", "22222", "3", "44", "555", "6", "7777777", "88", "9"]
 
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         found = await batcher.embed(texts)
         assert [str(int(value)) for value in found.vectors[:, 0]] == texts
 
@@ -76,6 +77,7 @@ def test_a_large_request_is_cut_by_length_and_answered_in_order() -> None:
 
 def test_a_full_queue_refuses_and_takes_again() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.clear()
         first = asyncio.create_task(batcher.embed(["1"] * 8))
         await settled()
         with pytest.raises(RequestError) as full:
@@ -92,6 +94,7 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
 
 def test_what_nobody_waits_for_is_not_computed() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.clear()
         first = asyncio.create_task(batcher.embed(["1"]))
         await settled()
         gone = asyncio.create_task(batcher.embed(["2"]))
@@ -108,7 +111,6 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
 
 def test_an_error_is_the_answer_of_its_batch_alone() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         with pytest.raises(ValueError, match="invalid literal"):
             await batcher.embed(["no number"])
         assert len((await batcher.embed(["1"])).vectors) == 1
@@ -122,7 +124,6 @@ def in_loop(model: Model) -> list[bool]:
 
 def test_a_short_text_alone_is_computed_in_the_event_loop_once_a_run_was_fast() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         for text in ("1", "2", "0" * 501, "4"):
             found = await batcher.embed([text])
             assert found.vectors[0, 0] == np.float32(text)
@@ -133,6 +134,7 @@ def test_a_short_text_alone_is_computed_in_the_event_loop_once_a_run_was_fast() 
 
 def test_after_a_slow_run_the_event_loop_computes_nothing() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.clear()
         first = asyncio.create_task(batcher.embed(["1"]))
         await settled()  # the run waits for its gate: 0.05 s
         model.gate.set()
@@ -147,7 +149,6 @@ def test_after_a_slow_run_the_event_loop_computes_nothing() -> None:
 
 def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         await batcher.embed(["1"])
         await settled()
         model.gate.clear()
@@ -162,7 +163,6 @@ def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop() -> None:
 
 def test_requests_that_come_together_are_computed_together_in_the_thread() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         await batcher.embed(["1"])
         await settled()
         await asyncio.gather(batcher.embed(["2"]), batcher.embed(["3"]))
@@ -174,7 +174,6 @@ def test_requests_that_come_together_are_computed_together_in_the_thread() -> No
 
 def test_beside_a_run_whose_request_is_gone_the_event_loop_computes_nothing() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
-        model.gate.set()
         await batcher.embed(["1"])
         model.gate.clear()
         gone = asyncio.create_task(batcher.embed(["2", "3"]))

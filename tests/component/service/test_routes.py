@@ -48,6 +48,7 @@ def test_a_text_becomes_the_mean_of_its_tokens_with_length_1(service: TestClient
 
 
 INFER = f"/v2/models/{EMBEDDER}/infer"
+INPUT = {"name": "x", "shape": [], "datatype": "INT8"}
 DEEP = b"[" * 1000 + b"]" * 1000
 """Lists within each other: orjson reads up to 1024, and ``str`` fails for this many."""
 
@@ -65,15 +66,7 @@ DEEP = b"[" * 1000 + b"]" * 1000
         ("/v1/embeddings", {"input": "east", "encoding_format": "hex"}, 400),
         ("/v1/embeddings", {"input": "east", "dimensions": 1}, 400),
         ("/v1/embeddings", {"input": [[1, 2]]}, 400),
-        (
-            INFER,
-            {
-                "inputs": [
-                    {"name": "x", "shape": [], "datatype": "INT8", "parameters": {"binary_data_size": "DEEP"}}
-                ]
-            },
-            400,
-        ),
+        (INFER, {"inputs": [{**INPUT, "parameters": {"binary_data_size": "DEEP"}}]}, 400),
         ("/embed", b"packed", 415),
         (INFER, b"packed", 415),
     ],
@@ -94,7 +87,7 @@ def test_limits_of_texts_and_bodies_are_told(start: Start, told: Told) -> None:
         told(answer.text)
 
 
-@pytest.mark.parametrize("value", [b"1.5", b'"a"', b"[1]", b"{}", b"null"])
+@pytest.mark.parametrize("value", [b"1.5", b"{}"])
 @pytest.mark.parametrize("path", ["/embed", INFER])
 def test_values_of_json_take_more_memory_than_their_text_and_count_as_such(
     start: Start, path: str, value: bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Barrier
 
 import apsw
 import numpy as np
@@ -55,15 +54,3 @@ def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path) ->
         wait([adding], 0.1)
         other.execute("commit")
         assert adding.result() == [1]
-
-
-def test_stores_that_are_made_at_the_same_moment_are_one(tmp_path: Path) -> None:
-    def made(folder: Path) -> list[int]:
-        together.wait()
-        return Store(folder, "m", 2).add(["x"], EAST[None])
-
-    together = Barrier(4)
-    with ThreadPoolExecutor(4) as threads:
-        for number in range(40):
-            found = list(threads.map(made, [tmp_path / str(number)] * 4))
-            assert sorted(found) == [[1], [2], [3], [4]]

@@ -89,17 +89,22 @@ def test_the_profile_is_applied() -> None:
     assert provider_options("directml", 0, "medium", profile) == {}
 
 
-def test_a_gpu_of_unknown_capability_is_named_to_its_provider(
+def test_a_gpu_of_unknown_capability_is_named_to_its_provider_and_tensorrt_keeps_its_engines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its number, the provider would take GPU 0."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert provider_options("cuda", 1, "medium", None) == {"device_id": "1"}
-    assert provider_options("tensorrt", 1, "medium", None) == {
+    unknown = {
         "device_id": "1",
         "trt_engine_cache_enable": "True",
         "trt_engine_cache_path": str(tmp_path / "ortpacks/tensorrt"),
     }
+    assert provider_options("tensorrt", 1, "medium", None) == unknown
+    assert (tmp_path / "ortpacks/tensorrt").is_dir()
+    profile = gpu("8.6", 8192)["profile"]
+    for level, is_half in (("medium", "True"), ("high", "False")):
+        assert provider_options("tensorrt", 1, level, profile) == {**unknown, "trt_fp16_enable": is_half}
 
 
 def test_where_tensorrt_cannot_keep_its_engines_a_folder_is_asked_for(
@@ -114,15 +119,6 @@ def test_where_tensorrt_cannot_keep_its_engines_a_folder_is_asked_for(
         with pytest.raises(ProviderError, match=f"engines cannot be kept: {why}") as caught:
             provider_options("tensorrt", 0, "medium", None)
         assert caught.value.do == "set XDG_CACHE_HOME to a folder that can be written"
-
-
-def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    options = provider_options("tensorrt", 2, "medium", gpu("8.6", 8192)["profile"])
-    assert options["trt_engine_cache_path"] == str(tmp_path / "ortpacks/tensorrt")
-    assert (tmp_path / "ortpacks/tensorrt").is_dir()
-    assert (options["device_id"], options["trt_fp16_enable"]) == ("2", "True")
-    assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "False"
 
 
 FILES = ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx")

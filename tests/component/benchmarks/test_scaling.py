@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -14,16 +13,13 @@ from benchmarks.scaling import (
     Planned,
     Step,
     Unit,
-    in_pieces,
     one_architecture_a_machine,
     one_by_one,
     planned,
     pooled,
     rows,
     simulated,
-    whole,
 )
-from builder.errors import ValidationError
 from builder.facts.gpu.architectures import Arch
 from builder.farm import costs
 from builder.io.wiring import Wiring
@@ -64,13 +60,12 @@ def test_a_unit_heavier_than_the_budget_runs_alone() -> None:
 
 
 def test_pieces_run_side_by_side_and_the_host_after_them() -> None:
-    """Four pieces of 3 s take 6 s on two slots and 3 s on four; the host compiler's 2 s follow."""
-    one = unit("a", 2, 1, 5, (3, 3, 3, 3))
-    assert [Machine(jobs, 100).run([one]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
+    """Four pieces of 3 s take 6 s on two slots and 3 s on four; the host compiler's 2 s follow.
 
-
-def test_pieces_need_as_much_memory_as_the_unit() -> None:
+    Each piece needs as much memory as the unit.
+    """
     one = unit("a", 2, 4, 5, (3, 3, 3, 3))
+    assert [Machine(jobs, 100).run([one]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
     assert [Machine(9, budget).run([one]).wall for budget in (7, 8, 16)] == [14, 8, 5]
 
 
@@ -87,22 +82,6 @@ def test_memory_is_given_back_when_the_last_ptx_is_made() -> None:
     alike = [replace(first, after_ptx=4), Unit("b", Step("b host", 1), 6, 8, ptx, after_ptx=4)]
     light = unit("d", 9, 2, 1)
     assert Machine(3, 10).run([*alike, light]).wall == pytest.approx(6 + 3 * 0.1 + 9), "found PTX counts"
-
-
-def test_a_piece_on_another_slot_gives_back_what_it_took() -> None:
-    """Two pieces of 6 run from 0 to 5, the unit's own slot has 4 from 3 on; one of 12 begins at 6."""
-    pieces = tuple((Step(f"{name} ptx", 3), Step(f"{name} sass", 2)) for name in "ab")
-    first = Unit("a", Step("a host", 1), 6, 9, pieces, after_ptx=4)
-    assert Machine(3, 12).run([first, unit("b", 5, 12, 1)]).wall == 6 + 5
-    assert Machine(3, 12).run([first, unit("b", 5, 8, 1)]).wall == 5 + 5
-
-
-def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
-    """The dear unit's pieces take both slots until 4, its host compiler one until 6; the light
-    unit runs 4 to 7."""
-    dear, light = unit("a", 2, 1, 9, (2, 2, 2, 2)), unit("b", 3, 1, 1)
-    assert Machine(2, 100).run([dear, light]).wall == 7
-    assert Machine(2, 100).run([unit("a", 2, 1, 0, (2, 2, 2, 2)), light]).wall == 8, "it goes first"
 
 
 def test_what_was_begun_is_found() -> None:
@@ -145,36 +124,6 @@ def own(*arches: str) -> dict[Arch, Arch]:
     return {arch: arch for arch in map(Arch.parse, arches)}
 
 
-def test_an_older_architecture_s_ptx_is_made_once_for_both_variants() -> None:
-    """Of 8 CPU s for an architecture a quarter is SASS; before, each variant made its PTX itself."""
-    host = Planned("a.cc.o", 9, 70)
-    older = Arch.parse("80")
-    first = [host, Planned("b.cu.o", 6, 80, each=8, ptx=own("80"), ptx_before=own("80"))]
-    hopper = {Arch.parse("90"): older}
-    second = [host, Planned("b.cu.o", 6, 80, each=8, ptx=hopper, ptx_before=own("90"))]
-    assert [[unit.total for unit in units] for units in whole([first, second])] == [[9, 14], [9, 14]]
-    assert Machine(1, 100).run(units_of(whole([first, second]))).wall == pytest.approx(9 + 14 + 14 + 0.1)
-    made = units_of(in_pieces([first, second]))
-    assert [unit.is_common for unit in made] == [True] * 4
-    assert Machine(1, 100).run(made).wall == pytest.approx(9 + 6 + 6 + 2 + 2 + 3 * 0.1)
-
-
-def units_of(variants: list[list[Unit]]) -> list[Unit]:
-    return [unit for units in variants for unit in units]
-
-
-def test_units_with_several_ptx_do_not_wait_for_other_variants_units() -> None:
-    [[made]] = in_pieces([[Planned("b.cu.o", 6, 80, each=10, ptx=own("50", "70"))]])
-    assert (made.is_common, made.total) == (False, 26)
-
-
-def test_most_of_8_6_s_ptx_is_that_of_8_0() -> None:
-    """Of 100 CPU s for an architecture, 75 are the PTX, and 60 % of the units need none for 8.6."""
-    [[made]] = in_pieces([[Planned("b.cu.o", 0, 80, each=100, ptx=own("80", "86"))]])
-    seconds = [sum(step.seconds for step in piece) for piece in made.pieces]
-    assert seconds == pytest.approx([100, 75 * 0.46 + 25])
-
-
 Measured = tuple[dict[str, costs.Cost], Wiring]
 
 
@@ -205,19 +154,6 @@ def test_on_a_workstation_the_pool_takes_a_third_of_the_time_and_nearly_all_slot
     assert found.after.taken >= 0.85
 
 
-def test_a_unit_as_it_was_measured_has_the_measured_seconds(measured: Measured) -> None:
-    known, wiring = measured
-    legacy, modern, _ = planned(wiring, known, "full")
-    for units, ptx, number in ((legacy, ["50", "50", "60", "60", "70"], 3.5), (modern, ["80"], 1)):
-        those = [
-            unit
-            for unit in units
-            if [*map(str, unit.ptx.values())] == ptx and known[unit.output].architectures == number
-        ]
-        assert those
-        assert [unit.whole for unit in those] == pytest.approx([known[unit.output].cpu for unit in those])
-
-
 def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:
     """The slower architecture has both CUDA units, 10 and 5 s in parallel; the host compiler's 6,
     4, 9 s follow."""
@@ -226,10 +162,3 @@ def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> N
         Planned("b.cu.o", 4, 1, each=5, ptx=own("52")),
     ]
     assert one_architecture_a_machine([[*both, Planned("c.cc.o", 9, 1)]]) == (10, 9)
-
-
-def test_a_project_without_one_of_the_variants_is_told(tmp_path: Path) -> None:
-    text = (ROOT / "variants.yaml").read_text(encoding="utf-8")
-    (tmp_path / "variants.yaml").write_text(text.replace("\n  legacy:", "\n  older:"), encoding="utf-8")
-    with pytest.raises(ValidationError, match="'legacy' is not a variant"):
-        planned(Wiring(tmp_path, reporter=FakeReporter()), {}, "full")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime
@@ -16,7 +15,6 @@ from ortpacks_service.options import EMBEDDER
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from benchmarks import serving
 from benchmarks.bench import ALIASES, PROVIDERS, bench
 from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, texts
 from benchmarks.serving_page import dumps, page, picture, text
@@ -70,21 +68,6 @@ def test_every_way_has_figures_or_its_reason(asked: Bench, tmp_path: Path) -> No
     assert told["facts"]["onnxruntime"] == onnxruntime.__version__
     assert told["facts"]["threads"] == 1
     assert len(told["rows"]) == len(rows)
-
-
-def test_fastembed_is_measured_on_the_same_onnx_runtime(
-    asked: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[list[str]] = []
-
-    def run(argv: list[str]) -> None:
-        commands.append(argv)
-        if "venv" in argv:
-            Path(argv[-1]).mkdir(parents=True)
-
-    monkeypatch.setattr(serving, "_quiet", run)
-    replace(asked, fastembed="fastembed==0.7.4")._with_fastembed()
-    assert commands[1][-2:] == ["fastembed==0.7.4", f"onnxruntime=={onnxruntime.__version__}"]
 
 
 def test_every_provider_of_the_runtime_layer_can_be_named_by_each_of_its_names() -> None:

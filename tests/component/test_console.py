@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -34,9 +32,10 @@ def console(env: Env | None = None, stream: io.StringIO | None = None) -> tuple[
 
 def test_a_step_is_its_title_what_happens_and_its_seconds() -> None:
     shown, written = console()
-    with shown.step("plan legacy"):
+    with shown.step("plan"), shown.step("check"):
         shown.say("base     assembled: asked for")
-    assert written.getvalue() == "• plan legacy\n  base     assembled: asked for\n✓ plan legacy 1.5 s\n"
+    lines = ["• plan", "• check", "  base     assembled: asked for", "✓ check 1.5 s", "✓ plan 4.5 s"]
+    assert written.getvalue().splitlines() == lines
 
 
 @pytest.mark.parametrize("env", [{}, GITHUB])
@@ -48,19 +47,11 @@ def test_no_line_has_a_login_or_a_signature(env: Mapping[str, str]) -> None:
     assert "s3cret" not in written.getvalue()
 
 
-@pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), KeyboardInterrupt()])
-def test_a_step_that_fails_is_marked_and_the_error_goes_on(error: BaseException) -> None:
+def test_a_step_that_fails_is_marked_and_the_error_goes_on() -> None:
     shown, written = console()
-    with pytest.raises(type(error)), shown.step("compile legacy"):
-        raise error
+    with pytest.raises(KeyboardInterrupt), shown.step("compile legacy"):
+        raise KeyboardInterrupt
     assert written.getvalue() == "• compile legacy\n✗ compile legacy 1.5 s\n"
-
-
-def test_steps_nest() -> None:
-    shown, written = console()
-    with shown.step("bundle"), shown.step("check"):
-        pass
-    assert written.getvalue() == "• bundle\n• check\n✓ check 1.5 s\n✓ bundle 4.5 s\n"
 
 
 def test_on_github_a_step_is_a_log_group_with_its_mark_outside() -> None:
@@ -133,13 +124,6 @@ def test_colour_is_for_terminals_that_want_it(env: Env, stream: io.StringIO, col
     assert ("\x1b[1m" in written.getvalue()) is coloured
 
 
-def test_progress_that_is_soon_done_is_quiet() -> None:
-    shown, written = console()
-    with shown.progress("nvcc.deb", 10) as advance:
-        advance(10)
-    assert written.getvalue() == ""
-
-
 @pytest.mark.parametrize(
     ("total", "more", "lines"),
     [
@@ -157,19 +141,6 @@ def test_a_long_progress_without_a_terminal_is_a_line_a_minute(
         for _ in range(90):  # each takes 1.5 s
             advance(more)
     assert written.getvalue().splitlines() == [f"  package.tar.zst  {line}" for line in lines]
-
-
-def test_progress_on_a_terminal_tells_rate_and_time_left_and_leaves_nothing() -> None:
-    shown, written = console(stream=Terminal())
-    with shown.progress("nvcc.deb", 8_000_000) as advance:
-        for _ in range(4):
-            time.sleep(0.11)  # tqdm updates its line every 0.1 s
-            advance(1_000_000)
-    shown_text = written.getvalue()
-    assert "nvcc.deb" in shown_text
-    assert "4.00M/8.00M" in shown_text
-    assert re.search(r"\[\d\d:\d\d<\d\d:\d\d, +[\d.]+[kM]?B/s\]", shown_text)
-    assert shown_text.endswith("\r")
 
 
 @pytest.mark.parametrize("kind", ["progress", "live"])

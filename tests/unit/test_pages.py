@@ -174,12 +174,6 @@ def test_readmes_first_screen_is_one() -> None:
         assert needed in first
 
 
-def test_the_readme_names_the_command_that_pins_what_a_release_needs() -> None:
-    release = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Release\n")[2]
-    commands = release.partition("```sh\n")[2].partition("```")[0]
-    assert commands.startswith("./run lock --missing ")
-
-
 def test_the_tags_in_examples_are_what_the_first_base_makes() -> None:
     """README's build commands take the first base of variants.yaml; R018 refuses a tag of another version."""
     project = wiring().project

@@ -371,7 +371,7 @@ def test_what_redis_refuses_and_what_is_no_redis_are_told(
     with redis_that_says(said) as port:
         cache = compile_cache(f"redis://127.0.0.1:{port}", "--into", {})
         with pytest.raises(kind) as refused:
-            getattr(cache, ask)(*{"get": [KEY], "put": [KEY, b"new"]}.get(ask, []))
+            getattr(cache, ask)(*[KEY, b"new"][: {"get": 1, "put": 2}.get(ask, 0)])
     told(re.sub(r"(?<=as Redis: )(?!GET|PING).*(?=\. Start)", "…", str(refused.value)))  # Python's words
 
 

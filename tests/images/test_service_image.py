@@ -186,25 +186,6 @@ def test_a_provider_that_cannot_be_had_is_told_in_log_metrics_and_providers(star
     assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in served.ask("/metrics")
 
 
-@pytest.mark.parametrize("variable", ["ORTPACKS_PROVIDER", "EXECUTION_PROVIDER"])
-def test_a_provider_that_nobody_knows_ends_it_with_a_sentence(start: Start, variable: str) -> None:
-    served = start(f"--env={variable}=cudda")
-    assert docker("wait", served.name) == "2"
-    done = subprocess.run(["docker", "logs", served.name], capture_output=True, text=True, check=True)
-    assert f"{variable}: 'cudda' is none of" in done.stderr
-    assert "Did you mean cuda?" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_corrupt_model_is_told_and_costs_no_other(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"no model")
-    tmp_path.chmod(0o755)
-    served = start(f"--volume={tmp_path}:/opt/ortpacks/models/broken:ro")
-    told = served.ready()
-    assert told["reason"].startswith("broken: ")
-    assert served.ask("/embed", {"texts": "a"})["dimensions"] == 384
-
-
 def test_it_ends_within_ten_seconds_and_starts_again(start: Start) -> None:
     served = start()
     served.ready()

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from builder.compile.plan import PROVIDERS_IN_WHEELS
-from builder.config.inputs import ort_wheel
-from builder.formats.package_names import LINUX
 from builder.io.wiring import Wiring
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
-from tests.support.fakes.verbs import invoke, thin_of
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
@@ -66,72 +60,6 @@ def test_legacy_runs_where_no_official_build_does(legacy_package: Path) -> None:
     for device in ("5.3", "6.2", "7.2", "8.0", "8.9", "12.0"):
         assert capabilities[device] == "none", device
     assert said["driver"] == {"floor": "525.60.13", "ceiling": "580"}
-
-
-def test_modern_is_the_official_wheel(modern_package: Path) -> None:
-    said = manifest(modern_package)
-    assert said["onnxruntime"]["origin"] == "wheel"  # type: ignore[index]
-    capabilities = said["capabilities"]
-    assert isinstance(capabilities, dict)
-    assert {device: capabilities[device] for device in ("7.5", "8.0", "8.6", "12.0", "5.2")} == {
-        "7.5": "native",
-        "8.0": "native",
-        "8.6": "native",
-        "12.0": "jit",
-        "5.2": "none",
-    }
-
-
-def test_a_second_build_does_nothing(legacy_package: Path, dist: Path) -> None:
-    before = legacy_package.stat().st_mtime_ns
-    started = time.monotonic()
-    done = invoke(
-        "build", "--variant", "legacy", "--profile", "minimal", "--base", "assembled", "--dist", dist
-    )
-    assert done.returncode == 0, done.stderr
-    assert "is up to date" in done.stdout
-    assert legacy_package.stat().st_mtime_ns == before
-    assert time.monotonic() - started < 20
-
-
-def test_a_thin_package_leaves_nvidias_libraries_to_nvidias_wheels(modern_package: Path) -> None:
-    thin = thin_of(modern_package)
-    names = {row.rsplit("/", maxsplit=1)[1] for row in listing(thin) if "/lib/" in row}
-    assert names == {name for name in LIBRARIES if "onnxruntime" in name}
-    files = manifest(thin)["files"]
-    assert isinstance(files, list)
-    assert {entry["path"].removeprefix("lib/") for entry in files if not entry["packed"]} == LIBRARIES - names
-    assert thin.stat().st_size < modern_package.stat().st_size * 0.15
-
-
-def test_the_wrong_provider_never_gets_into_a_package(
-    legacy_package: Path, dist: Path, tmp_path: Path
-) -> None:
-    """Guards against a release with one provider in all variants, here the official one in legacy."""
-    shutil.copytree(dist / "legacy", tmp_path / "legacy")
-    old = tmp_path / legacy_package.name
-    old.write_bytes(b"an older package")
-    shop = Wiring(ROOT)
-    official = shop.store(shop.lock).unpack(ort_wheel("1.21.0")) / PROVIDERS_IN_WHEELS[LINUX]
-    shutil.copy2(official, tmp_path / "legacy" / "artifact" / official.name)
-    flags = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled", "--dist", tmp_path)
-    done = invoke("bundle", *flags)
-    assert done.returncode == 6, done.stdout
-    assert "A001" in done.stderr
-    assert "sm_50" in done.stderr
-    assert not old.exists(), "fail closed: no package of this name is left"
-
-
-def test_what_was_compiled_for_one_profile_is_not_packed_as_another(
-    legacy_package: Path, dist: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(dist / "legacy", tmp_path / "legacy")
-    done = invoke(
-        "bundle", "--variant", "legacy", "--profile", "lean", "--base", "assembled", "--dist", tmp_path
-    )
-    assert done.returncode == 6, done.stdout
-    assert "was not compiled for this plan" in done.stderr
-    assert not list(tmp_path.glob("*.tar.zst"))
 
 
 @pytest.fixture(scope="module")

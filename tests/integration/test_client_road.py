@@ -6,10 +6,9 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -147,18 +146,6 @@ def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(owner: Owne
         assert (device["driver"], said["support"]) == (user.has.driver, user.has.support)
 
 
-@pytest.mark.parametrize(
-    ("owner", "reason"),
-    [
-        ("kepler", "Tesla K40m (compute capability 3.5, 11441 MiB)"),
-        ("no-gpu", "no NVIDIA GPU was found"),
-    ],
-    indirect=["owner"],
-)
-def test_the_reason_for_the_cpu_names_the_gpu_or_its_absence(owner: Owner, reason: str) -> None:
-    assert reason in str(owner[1]["summary"])
-
-
 @computers(COMPUTERS)
 def test_what_was_installed_is_whole_and_any_program_runs_on_it(owner: Owner) -> None:
     """A C program computes the stock build's outputs; another one loads the library like Rust's ``ort``."""
@@ -182,61 +169,6 @@ def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is
     variables = user.ask("env")["variables"]
     assert isinstance(variables, dict)
     assert variables["CUDA_VISIBLE_DEVICES"] == second
-
-
-@computers(["two-cards"])
-def test_the_other_card_can_be_asked_for(owner: Owner) -> None:
-    user, _ = owner
-    said = user.client("select", "--device", "0")
-    assert "ortpacks-legacy" in said.splitlines()[0]
-    assert "set CUDA_VISIBLE_DEVICES=GPU-11111111-1111-1111-1111-111111111111" in said
-
-
-@functools.cache
-def index(address: str) -> Mapping[str, Mapping[str, object]]:
-    """Return the release's packages by variant; a build read their capabilities from bytes."""
-    with urlopen(address) as answer:
-        return {package["variant"]: package for package in json.load(answer)["packages"]}
-
-
-@computers(["no-gpu"])
-@pytest.mark.parametrize(
-    ("gpu", "capability", "driver", "variant", "support"),
-    [
-        ("GB10", "12.1", "580.95.05", "modern", "jit"),  # latest, which is minimal, has code for 12.0
-        ("B300", "10.3", "580.95.05", "modern", "jit"),  # latest has code for 10.0
-        (
-            "RTX PRO 6000, old driver",
-            "12.0",
-            "565.57.01",
-            "modern",
-            "jit",
-        ),  # before 570: by PTX for 9.0 alone
-        ("Orin", "8.7", "540.4.0", "cpu", None),  # code for 8.6 is not for Tegra, although the major is equal
-        ("M2200, driver without Maxwell", "5.2", "590.44.01", "cpu", None),
-        ("Kepler", "3.5", "470.256.02", "cpu", None),
-    ],
-    ids=str,
-)
-def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
-    gpu: str,
-    capability: str,
-    driver: str,
-    variant: str,
-    support: str | None,
-    owner: Owner,
-    release: GitHubDouble,
-) -> None:
-    stated = {"ORTPACKS_FORCE_CC": capability, "ORTPACKS_FORCE_DRIVER": driver}
-    said = owner[0].ask("select", env=stated)
-    assert (said["package"]["variant"], said["support"]) == (variant, support)  # type: ignore[index]
-    held = {
-        name: package["capabilities"].get(capability, "none")  # type: ignore[attr-defined]
-        for name, package in index(address(release, "index.json")).items()
-    }
-    assert held.get(variant, "none") == (support or "none"), held
-    passed_over = driver in str(said["reasons"]) or "it has no CUDA kernels for" in str(said["reasons"])
-    assert support == "native" or "native" not in held.values() or passed_over, (held, said["reasons"])
 
 
 def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: User) -> None:

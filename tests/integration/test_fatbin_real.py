@@ -123,16 +123,6 @@ def test_cufft_runs_on_every_card_although_cuobjdump_sees_one_image(
     assert {found.support[device] for device in CAPABILITIES} == {Support.NATIVE}
 
 
-@pytest.mark.parametrize("name", [name for name in SASS if name != "libcudart.so.12"])
-def test_nvidia_s_libraries_are_native_from_maxwell_to_blackwell(
-    name: str, packaged_library: Callable[[str], Path]
-) -> None:
-    found = cover(f"lib/{name}", _containers(packaged_library(name)), specialised=True)
-    assert found is not None
-    promised = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
-    assert {found.support[Capability.parse(device)] for device in promised} == {Support.NATIVE}
-
-
 def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
     """onnxruntime-gpu 1.23.2 has 184 containers with the same architectures; SASS for 9.0 is ``sm_90a``."""
     started = process_time()

@@ -25,7 +25,7 @@ from builder.io.process import Completed, ProcessRunner
 from builder.io.wiring import Wiring
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.doubles.internet.hub_images import push_image
-from tests.doubles.internet.world import GATEWAY, HUB, World
+from tests.doubles.internet.world import HUB, World
 from tests.integration.faults_world import need_root, replace
 from tests.integration.internet import Clone, cloned, engine_on
 from tests.support import ROOT
@@ -97,23 +97,6 @@ def docker(internet: Internet, *words: str, given: str = "") -> subprocess.Compl
     return subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
 
 
-def test_the_engine_pulls_from_its_mirror_and_a_build_step_has_the_archive_of_one_day(
-    internet: Internet,
-) -> None:
-    """The double itself; without IPv6, as the archive's address of it leads nowhere."""
-    dockerfile = f"""\
-FROM {NVIDIA}
-RUN echo "deb http://{ARCHIVE} jammy main universe" >/etc/apt/sources.list && rm /etc/apt/sources.list.d/*
-RUN apt-get update && apt-get install --yes --no-install-recommends patch && patch --version
-RUN nvcc --version && getent ahosts snapshot.ubuntu.com
-"""
-    built = docker(internet, "build", "--progress=plain", "--no-cache", "-", given=dockerfile)
-    assert built.returncode == 0, built.stderr
-    assert "release 12.4, V12.4.131" in built.stderr
-    assert f"{GATEWAY} " in built.stderr
-    assert f"GET {ARCHIVE}/dists/jammy/InRelease" in internet.world.sites().requests()
-
-
 def test_a_container_that_does_not_end_is_ended(internet: Internet) -> None:
     """The real engine and its SDK: what a limit of time makes of them is no fault of the engine."""
     assert docker(internet, "pull", "--quiet", UBUNTU).returncode == 0
@@ -121,11 +104,6 @@ def test_a_container_that_does_not_end_is_ended(internet: Internet) -> None:
     asked = ContainerRun(image=UBUNTU, argv=("sh", "-c", "echo here; sleep 999"), seconds=5)
     assert DockerEngine(ProcessRunner(env), env).run(asked) == Completed(OVERTIME, "here\n", "")
     assert docker(internet, "ps", "--all", "--quiet").stdout == ""
-
-
-def test_an_image_that_vanished_is_not_there(internet: Internet) -> None:
-    pulled = docker(internet, "pull", GONE)
-    assert (pulled.returncode, "manifest unknown" in pulled.stderr) == (1, True)
 
 
 def lock_of(clone: Clone) -> Lock:

@@ -26,10 +26,9 @@ from builder.config.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.prove.sample_models import write_models
 from tests.answers import pairs
 from tests.support import ROOT
-from tests.support.crowd import CLIENTS, crowd
 from tests.support.fakes.verbs import invoke
 from tests.support.sentences import SENTENCES, SIMILARITIES
-from tests.support.service import Running, resident, service, wav
+from tests.support.service import Running, service, wav
 
 pytestmark = pytest.mark.integration
 
@@ -85,10 +84,6 @@ def similarities(started: Running) -> Array:
     vectors = np.array(started.post("/embed", {"texts": SENTENCES})["embeddings"])
     assert vectors.shape == (3, 384)
     return np.asarray(vectors @ vectors.T)
-
-
-def test_sentences_are_as_alike_as_sentence_transformers_says(running: Running) -> None:
-    assert similarities(running) == pytest.approx(np.array(SIMILARITIES), abs=1e-4)
 
 
 def test_the_low_level_is_eight_bits_and_nearly_the_same(
@@ -196,18 +191,3 @@ def test_a_segment_of_speech_comes_before_the_audio_has_ended(running: Running) 
     found = [json.loads(text) for text in come.splitlines() if text.startswith(b"{")]
     assert found[0]["start"] == pytest.approx(1, abs=0.1)
     assert found[-1]["end"] < 2.2
-
-
-def test_silence_is_no_speech(running: Running) -> None:
-    assert running.fetch("/vad", wav(frames=bytes(2 * RATE))) == b""
-
-
-def test_200_clients_at_once_are_all_answered_in_bounded_memory(running: Running) -> None:
-    """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
-    for _ in range(20):
-        running.post("/embed", {"texts": SENTENCES * 10})
-    before = resident(running.process.pid)
-    answered, failed = crowd(lambda number: running.post("/embed", {"texts": SENTENCES[number % 3]}))
-    assert failed == []
-    assert answered > CLIENTS
-    assert resident(running.process.pid) < max(before + 64, 350)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -161,44 +160,3 @@ def test_a_cudnn_that_dropped_maxwell(
     assert (code, errors) == (FAILED_CHECK, {"A003"}), said
     for name in ("ops", "cnn", "adv"):
         assert f"libcudnn_{name}.so.9: does not run on compute capability 5.0, 5.2, 6.0, 6.1, 7.0" in said
-
-
-def test_the_file_that_nvrtc_opens_is_gone(modern: Path, tampered: Callable[[Path], Path]) -> None:
-    package = tampered(modern)
-    (package / "lib" / "libnvrtc-builtins.so.12.9").unlink()
-    code, errors, said = check(package)
-    assert (code, errors) == (FAILED_CHECK, {"E003", LISTED, CLAIM}), said
-    assert "libnvrtc-builtins.so.12.9" in said
-
-
-def test_the_provider_of_modern_in_latest(modern: Path, tampered: Callable[[Path], Path]) -> None:
-    """Guards against a release whose package of latest has modern's provider."""
-    package = tampered(modern)
-    (package / "manifest.json").unlink()
-    code, errors, said = check(package, "--variant", "latest")
-    assert (code, errors) == (FAILED_CHECK, {"A001"}), said
-    for number in (89, 100, 120):
-        assert f"no SASS for sm_{number} in any of 184 containers" in said
-
-
-@pytest.mark.parametrize("name", ["libcufft.so.11", "libcublasLt.so.12"])
-def test_a_truncated_library(name: str, modern: Path, tampered: Callable[[Path], Path]) -> None:
-    package = tampered(modern)
-    library = package / "lib" / name
-    data = library.read_bytes()
-    replace(library, data[: len(data) // 2])
-    code, errors, said = check(package)
-    assert code == FAILED_CHECK, said
-    assert {"E001", BYTES, CLAIM} <= errors, said
-    assert re.search(rf"E001 lib/{re.escape(name)}: truncated: .* \(at offset 0x[0-9a-f]+\)", said)
-
-
-def test_one_library_of_another_cudnn(
-    modern: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
-) -> None:
-    """The library has no device code and no readable version: only the manifest's digest differs."""
-    package = tampered(modern)
-    replace(package / "lib" / "libcudnn_heuristic.so.9", (new_cudnn / "libcudnn_heuristic.so.9").read_bytes())
-    code, errors, said = check(package)
-    assert code == FAILED_CHECK, said
-    assert BYTES in errors, said

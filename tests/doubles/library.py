@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping
 
-from tests.elsewhere.hidden import elf_hash
-
 APPEND_CUDA, CREATE_SESSION = 204, 7
 """Indices of functions in ``OrtApi``. Source: onnxruntime_c_api.h of 1.23."""
 _GET_ERROR_MESSAGE = 2
@@ -115,6 +113,16 @@ def _dynamic(strings: bytes, *, needing: bool) -> bytes:
 def _verneed(strings: bytes, name: str) -> bytes:
     need = struct.pack("<HHIII", 1, 1, strings.index(b"libc"), 16, 0)
     return need + struct.pack("<IHHII", elf_hash(name.encode()), 0, 2, strings.index(b"GLIBC"), 0)
+
+
+def elf_hash(name: bytes) -> int:
+    """Return the System V ABI's hash, which the loader compares before it compares the names of versions."""
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value
 
 
 def _headers(end: int, dynamic: int) -> bytes:

@@ -55,6 +55,12 @@ def need_root(why: str) -> None:
         pytest.skip(f"needs root: {why}")
 
 
+def networks() -> list[str]:
+    """Return the machine's network devices, without those of containers and Docker networks."""
+    names = sorted(device.name for device in Path("/sys/class/net").iterdir())
+    return [name for name in names if not name.startswith(("veth", "br-"))]
+
+
 @contextmanager
 def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
     """Mount a tmpfs of this size inside the block; its files take memory."""

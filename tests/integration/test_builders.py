@@ -24,17 +24,16 @@ from builder.compile.plan import PlanOptions
 from builder.compile.stages import StageBuild, export
 from builder.config.build_plan import NOTHING_RENDERED, Workplace
 from builder.contents.build_record import CompileRecord
-from builder.errors import DiskError, ToolMissingError, ValidationError, VariantsFailedError
+from builder.errors import DiskError, ToolMissingError, VariantsFailedError
 from builder.formats.package_names import Profile
 from builder.io.docker.engine import DockerEngine
 from builder.io.process import ProcessRunner, side_by_side
 from builder.io.wiring import Wiring
-from tests.integration.faults_world import dying_engine, need_root, small_disk
+from tests.integration.faults_world import dying_engine, need_root, networks, small_disk
 from tests.integration.machines import Watching, finished, record
 from tests.support import ROOT
 from tests.support.cache_servers import redis_cache, redis_server
 from tests.support.fakes.ports import FakeReporter, FakeStore
-from tests.support.tls_server import make_certificate, unknown_tls_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
@@ -211,11 +210,6 @@ def farm(tmp_path: Path) -> Farm:
 
 @pytest.fixture
 def nothing_else_of_the_machine_changes() -> Iterator[None]:
-    def networks() -> set[str]:
-        """Return the devices that are none of a container or of a network that another test makes."""
-        names = {device.name for device in Path("/sys/class/net").iterdir()}
-        return {name for name in names if not name.startswith(("veth", "br-"))}
-
     before = networks()
     yield
     assert networks() == before, "the machine's own engine keeps its bridge"
@@ -276,28 +270,3 @@ def test_a_full_disk_of_one_engine_is_told_by_its_name_and_the_other_goes_on(
         assert error.advice.startswith("Free space there")
     assert farm.told("legacy") == ["on small", "legacy begins"]
     assert farm.made() == {"legacy": set(), "latest": {"artifact"}}
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Run a TLS server; yield its URL and the certificate of an authority that did not sign the server's."""
-    with unknown_tls_server(tmp_path) as port:
-        yield f"tcp://127.0.0.1:{port}", make_certificate(tmp_path, "other")
-
-
-def test_builders_that_are_not_there_are_told_by_what_docker_says(
-    farm: Farm, stranger: tuple[str, Path]
-) -> None:
-    host, authority = stranger
-    farm.context("tls", host, ca=authority)
-    farm.context("away", "unix:///nonexistent.sock")
-    with pytest.raises(
-        ToolMissingError, match=r"Builder tls does not answer: .* certificate signed by unknown"
-    ):
-        farm.builders("default,tls")
-    with pytest.raises(ToolMissingError, match="Builder away does not answer: Cannot connect to the Docker"):
-        farm.builders("away", "builder")
-    with pytest.raises(ValidationError, match=r"--context 'awya' is none of .*away.*Did you mean away\?"):
-        farm.builders("awya")
-    with pytest.raises(ValidationError, match=r"--builder 'awya' is none of .*away.*Did you mean away\?"):
-        farm.builders("awya", "builder")

@@ -183,13 +183,6 @@ def test_cuobjdump_lists_the_same_images_but_for_the_family_suffix(
     assert disagreements(count_images(read_containers(elf({".nv_fatbin": data}))), listed) == []
 
 
-@pytest.mark.parametrize("mode", ["-compress=false", "-compress-all", "-compress-mode=size"])
-def test_cuobjdump_lists_no_lto_ir(mode: str, cuobjdump: Callable[[bytes], ImageCounts]) -> None:
-    codes = [compiled_lto(SMALL, arch) for arch in ("50", "90a", "120f")]
-    assert cuobjdump(packed(codes, *mode.split())) == ImageCounts(sass={}, ptx={})
-    assert [image.kind for image in _read(codes, mode).images] == [Kind.LTOIR] * 3
-
-
 _Told = tuple[Kind, str, Compression, int | None]
 
 

@@ -31,6 +31,7 @@ from tests.integration.faults_world import (
     copy_for_thin_packages,
     dying_engine,
     need_root,
+    networks,
     replace,
     small_disk,
 )
@@ -275,7 +276,7 @@ def test_a_build_from_another_folder_waits_for_the_ninja_tree_and_takes_it(tmp_p
 
 
 def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
-    networks = _networks()
+    before = networks()
     with dying_engine() as engine:
         run = Run(tmp_path / "dist", env={"DOCKER_HOST": engine.host})
         run.until("^• compile legacy")
@@ -290,13 +291,7 @@ def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
     again = Run(tmp_path / "dist", env={"DOCKER_HOST": engine.host})
     assert again.wait(timeout=30) == 4, again.text
     assert f"o Docker engine answers at {engine.host}" in again.text
-    assert _networks() == networks, "the machine's own engine keeps its bridge"
-
-
-def _networks() -> list[str]:
-    """Return the machine's network devices, without those of containers and Docker networks."""
-    names = sorted(device.name for device in Path("/sys/class/net").iterdir())
-    return [name for name in names if not name.startswith(("veth", "br-"))]
+    assert networks() == before, "the machine's own engine keeps its bridge"
 
 
 def _units(dist: Path) -> int:

@@ -66,14 +66,6 @@ ls /unit/ptxas.* | wc -l >>/unit/met
 rm /unit/ptxas.$$
 """
 """Script of a ptxas that waits at most 2 s for other ones, and records how many run at the same time."""
-CLAIMED = """\
-python3 -c '
-from pathlib import Path
-from builder.farm.pool import BLOCK_MIB, Pool
-print(Pool(Path("pool"), 1 << 20, None).claimed(Path("claims.tsv")) // BLOCK_MIB)
-' >>/unit/claimed-by-$(basename $0)
-"""
-"""Script that records the blocks of memory that units have claimed."""
 
 
 def unregistered(library: Path) -> set[str]:
@@ -223,23 +215,6 @@ def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     assert together == alone
 
 
-def test_memory_for_ptx_is_given_back_before_sass_is_made(toolchain: Toolchain) -> None:
-    """The unit claims ten blocks, and three when its PTX is made; ``ptxas`` makes the SASS."""
-    programs = {"cicc": "/usr/local/cuda/nvvm/bin/cicc", "ptxas": "/usr/local/cuda/bin/ptxas"}
-    toolchain.sh("mkdir pool; printf 'unit.o\\t5\\t10\\t3\\t0\\n' >claims.tsv")
-    for name, program in programs.items():
-        script = f'#!/bin/sh\n{CLAIMED}exec /tmp/{name} "$@"\n'
-        toolchain.sh(f"cp {program} /tmp/{name}; cat <<'EOF' >{program}\n{script}EOF\n")
-    pool = "UNIT_POOL=/unit/pool UNIT_JOBS=4 UNIT_MEMORY=100 UNIT_CLAIMS=claims.tsv"
-    try:
-        toolchain.compile(LEGACY, nvcc=f"{pool} unit ccache /usr/local/cuda/bin/nvcc")
-    finally:
-        for name, program in programs.items():
-            toolchain.sh(f"cp /tmp/{name} {program}")
-    claimed = {name: (toolchain.folder / f"claimed-by-{name}").read_text().split() for name in programs}
-    assert claimed == {"cicc": ["10"] * 2, "ptxas": ["3"] * 3}
-
-
 def test_relocatable_code_is_linked_to_the_kernels_of_nvcc_and_has_pieces_of_its_own(
     toolchain: Toolchain,
 ) -> None:
@@ -346,37 +321,6 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     toolchain.compile(codes, nvcc="CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only' nvcc")
     assert toolchain.made() == ["host.ii", "unit.cu"], "the host's text, and its object"
     assert (toolchain.folder / "unit.o").read_bytes() == alone
-
-
-def test_two_stores_of_ten_units_merge_to_the_objects_that_one_machine_makes(toolchain: Toolchain) -> None:
-    """Each machine compiles one architecture into a folder of its own."""
-    units = [f"unit{number}" for number in range(10)]
-    for number, unit in enumerate(units):
-        text = SOURCE.replace("data[0] = 2", f"data[0] = {number}")
-        (toolchain.folder / f"{unit}.cu").write_text(text)
-    codes = "--generate-code=arch=compute_52,code=[sm_52] --generate-code=arch=compute_70,code=[sm_70]"
-    every = "".join(f"nvcc -std=c++17 {codes} -x cu -c {unit}.cu -o {unit}.o\n" for unit in units)
-    assert toolchain.sh(f"{every}sha256sum unit?.o >made; rm -r ccache").returncode == 0
-    for arch in ("52", "70"):
-        storage = f"CCACHE_SECONDARY_STORAGE=file:/unit/store-{arch} CCACHE_RESHARE=1"
-        done = toolchain.sh(f"export NVCC_ONLY={arch} CCACHE_DIR=/unit/machine-{arch} {storage}\n{every}")
-        assert done.returncode == 0, done.stderr
-    toolchain.made()
-    merged = "cp -r store-52 store; cp -r --no-clobber store-70/. store"
-    storage = "export CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only'"
-    done = toolchain.sh(f"{merged}\n{storage}\n{every}sha256sum --check --quiet made")
-    assert done.returncode == 0, done.stdout + done.stderr
-    hosts = ["host.ii"] * len(units) + [f"{unit}.cu" for unit in units]
-    assert toolchain.made() == hosts, "the host's texts and objects alone"
-
-
-def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> None:
-    toolchain.compile(LEGACY, nvcc="NVCC_ONLY=52 nvcc")
-    assert toolchain.made() == ["compute_50.ii", "compute_50/ptx", "unit.cu"]
-    assert (toolchain.folder / "unit.o").read_bytes() == b""
-    toolchain.compile(LEGACY)
-    assert toolchain.made().count("compute_50/ptx") == 1, "sm_50 alone is still to be made of it"
-    assert toolchain.device_code().keys() == {"50", "52", "70"}
 
 
 def test_an_architecture_with_a_suffix_is_made_ahead_under_its_name(toolchain: Toolchain) -> None:

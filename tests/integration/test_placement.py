@@ -69,12 +69,6 @@ def test_the_provider_sees_the_capability_that_is_faked(
     assert any(kernel in name for name in seen.launches), seen.launches
 
 
-def test_the_official_provider_has_nothing_for_maxwell(stock: Pair, tmp_path: Path) -> None:
-    seen = place(stock, attention(tmp_path / "attention.onnx"), "5.2")
-    assert "CUDA failure 209: no kernel image is available for execution on the device" in seen.error
-    assert set(seen.refused.values()) == {209}
-
-
 Official = Callable[[str, Model, str, int], CardSession]
 
 

@@ -106,18 +106,6 @@ def _application(full: Path, folder: Path) -> Application:
     return Application(unpack(thin_of(full), folder / "package"), version, folder)
 
 
-@pytest.mark.parametrize("capability", ["8.6", "12.0"], ids=["native", "jit"])
-def test_a_transformer_runs_on_the_package_s_provider(application: Application, capability: str) -> None:
-    answer, _ = application.opens(VirtualCard(capability=capability))
-    report = answer["report"]
-    assert answer["providers"][0] == "CUDAExecutionProvider"
-    assert (report["provider"], report["proved"]) == ("cuda", True)
-    assert report["libraries"].startswith("ortpacks-modern-")
-    assert report["nodes"]["CUDAExecutionProvider"] > 180
-    assert report["device"]["capability"] == capability
-    assert report["options"]["use_tf32"] == "1"
-
-
 @pytest.fixture
 def embedder(tmp_path: Path) -> Path:
     """Return a folder with MiniLM for the service."""
@@ -178,13 +166,6 @@ def test_it_finds_the_package_that_the_client_installed(
     report = answer["report"]
     assert report["libraries"].startswith("ortpacks-modern-")
     assert (report["provider"], report["nodes"]["CUDAExecutionProvider"] > 180) == ("cuda", True)
-
-
-def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application: Application) -> None:
-    answer, log = application.opens(VirtualCard(capability="5.2"))
-    assert (answer["report"]["provider"], answer["providers"]) == ("cpu", ["CPUExecutionProvider"])
-    assert "Falling back to CPU: cuda: ortpacks-modern-" in log
-    assert "has no code for" in log
 
 
 def test_it_says_cuda_of_no_model_whose_nodes_are_all_on_the_cpu(

@@ -7,40 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from redis import Redis
 
 from builder.compile.compile_cache import CompileCaches
-from builder.contents.build_record import CompileRecord
 from builder.farm.drive import SHARED
 from tests.integration.machines import Machine, Watching, finished, record
-from tests.support.cache_servers import PASSWORD, Server, redis_cache, redis_server
+from tests.support.cache_servers import PASSWORD, redis_cache, redis_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.thorough]
 
 
-@dataclass(frozen=True)
-class CutOff:
-    """A compile of all units whose cache server went away at 30 %, and what was reported."""
-
-    record: CompileRecord
-    lines: list[str]
-
-
-@pytest.fixture(scope="module")
-def cut_off(machine: Callable[[], Machine]) -> CutOff:
+def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(machine: Callable[[], Machine]) -> None:
+    """All units are compiled; the server goes away at 30 %."""
     with redis_server() as server:
         reporter = Watching(0.3, server.kill)
-        made = machine().compile(CompileCaches(shared=redis_cache(server)), reporter)
-        return CutOff(record(made), reporter.lines)
-
-
-def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(cut_off: CutOff) -> None:
-    assert cut_off.record.units >= 20
-    assert cut_off.record.cache_hits == 0
-    (warned,) = [line for line in cut_off.lines if line.startswith("! redis")]
+        made = record(machine().compile(CompileCaches(shared=redis_cache(server)), reporter))
+    assert made.units >= 20
+    assert made.cache_hits == 0
+    (warned,) = [line for line in reporter.lines if line.startswith("! redis")]
     assert re.fullmatch(r"! redis://\S+ does not answer: .* The build goes on without it\.", warned)
 
 
@@ -58,11 +44,7 @@ def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine])
         last = record(artifact)
         assert last.cache_hits >= 0.95 * last.units == 0.95 * after.units
         assert (artifact / SHARED).exists(), "so provenance says so"
-        keys = keys_on(server)
+        with Redis(port=server.port, password=PASSWORD) as client:
+            keys = [key.decode() for key in client.scan_iter("*")]
         assert len(keys) > last.units
         assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
-
-
-def keys_on(server: Server) -> list[str]:
-    with Redis(port=server.port, password=PASSWORD) as client:
-        return [key.decode() for key in client.scan_iter("*")]

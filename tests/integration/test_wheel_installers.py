@@ -122,17 +122,6 @@ def test_uv_takes_from_a_mirror_what_select_takes_from_its_index_on_every_gpu(
     assert found == wanted
 
 
-@pytest.mark.parametrize("stall", [("legacy", "modern", "latest")], indirect=True, ids="-".join)
-def test_the_plain_wheel_is_what_all_others_get_from_a_mirror(
-    stall: WheelShop, installers: Installers
-) -> None:
-    stall.mirror()
-    with static_server(stall.root) as url:
-        assert installers.by_pip("--index-url", f"{url}/simple/") == "cpu"
-        assert installers.by_uv("--default-index", f"{url}/simple/", card="8.6") == "cpu"
-        assert installers.by_uv(*VARIANTS, "--default-index", f"{url}/simple/") == "cpu"
-
-
 @pytest.fixture
 def github(tmp_path: Path) -> Iterator[GitHubDouble]:
     with GitHubDouble(tmp_path / "github").running() as double:

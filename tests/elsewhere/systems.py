@@ -16,6 +16,7 @@ from pathlib import Path
 from builder.io.docker.engine import LABEL
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.containers import docker
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _HOOKS = "/usr/share/mmdebstrap/hooks/merged-usr"
@@ -56,11 +57,11 @@ def tar(system: System) -> Path:
 def imported(file_system: Path, name: str) -> Iterator[str]:
     """Import a file system's tar as an image inside the block, and yield the image's name."""
     tag = f"ortpacks/elsewhere-{os.getpid()}:{name}"
-    _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(file_system), tag)
+    docker("import", "--change", f"LABEL {LABEL}=elsewhere", file_system, tag)
     try:
         yield tag
     finally:
-        _docker("image", "rm", tag)
+        docker("image", "rm", tag)
 
 
 def run(
@@ -99,7 +100,3 @@ def _make(system: System, part: Path) -> None:
     ]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{system.name}: {done.stderr[-2000:]}"
-
-
-def _docker(*words: str) -> None:
-    subprocess.run(["docker", *words], capture_output=True, check=True)

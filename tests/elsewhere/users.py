@@ -20,6 +20,7 @@ from builder.io.docker.engine import LABEL
 from builder.io.wiring import Wiring
 from tests.elsewhere.systems import imported
 from tests.support import ROOT
+from tests.support.containers import docker
 
 CLIENT = ("python3", "/root/ortpacks.pyz")
 _DRIVER = Path(__file__).with_name("cards.c")
@@ -51,7 +52,8 @@ class Computer:
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a program in the container, with the container's environment and ``env``."""
         told = [f"--env={name}={value}" for name, value in (env or {}).items()]
-        return _docker("exec", *told, self.container, *argv)
+        words = ["docker", "exec", *told, self.container, *argv]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
 
     def sh(self, script: str) -> str:
         """Run a shell script, which must succeed, and return its stdout."""
@@ -125,13 +127,11 @@ def computer(image: str, mounts: Mapping[str, Path]) -> Iterator[Computer]:
     """Start a new computer inside the block; ``mounts``, by path inside, are read-only."""
     volumes = [f"--volume={path.resolve()}:{place}:ro" for place, path in mounts.items()]
     start = ["run", "--detach", "--rm", "--network=host", f"--label={LABEL}=run", *volumes]
-    done = _docker(*start, image, "sleep", "infinity")
-    assert done.returncode == 0, done.stderr
-    container = done.stdout.strip()
+    container = docker(*start, image, "sleep", "infinity")
     try:
         yield Computer(container)
     finally:
-        _docker("rm", "--force", container)
+        docker("rm", "--force", container)
 
 
 def driver(cards: Sequence[Card], version: str, cuda: int, folder: Path) -> dict[str, Path]:
@@ -152,7 +152,3 @@ def compile_c(source: Path, target: Path, *flags: str) -> None:
     if compiler is None:
         pytest.skip("needs a C compiler for what stands in the container for a driver and an application")
     subprocess.run([compiler, "-w", *flags, "-o", target, source], check=True)
-
-
-def _docker(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.support import ROOT
+from tests.support.containers import docker
 from tests.support.real_packages import manifest, sha256
 
 VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ("--mixed",)}
@@ -166,6 +167,5 @@ def litter(dist: Path) -> list[str]:
 
 def orphaned_containers() -> list[str]:
     """Return the owners of ortpacks' containers whose build process has ended."""
-    argv = ["docker", "ps", "--all", "--filter=label=io.ortpacks", '--format={{.Label "io.ortpacks.owner"}}']
-    owners = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
-    return [owner for owner in owners if not Path("/proc", owner.rpartition(":")[2]).exists()]
+    owners = docker("ps", "--all", "--filter=label=io.ortpacks", '--format={{.Label "io.ortpacks.owner"}}')
+    return [owner for owner in owners.split() if not Path("/proc", owner.rpartition(":")[2]).exists()]

@@ -19,6 +19,7 @@ import pytest
 from builder.binary.library_names import BRIDGE, PROVIDER
 from tests.integration.faults_run import end_session
 from tests.support import ROOT
+from tests.support.checkout import copy_to_run
 
 _MEGABYTE = 1 << 20
 _START_SECONDS = 30
@@ -126,16 +127,9 @@ def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.2)
 
 
-def copy_project(target: Path) -> None:
-    """Copy the project, with a link to its ``.venv``."""
-    left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, target, ignore=left_out)
-    (target / ".venv").symlink_to(ROOT / ".venv")  # else ./run makes one, in half a minute
-
-
 def copy_for_thin_packages(target: Path) -> None:
     """Copy the project; its builds make thin packages only, and so pack 0.4 GB where it would be 2.9 GB."""
-    copy_project(target)
+    copy_to_run(target)
     replace(target / "variants.yaml", "layouts: [full, thin]", "layouts: [thin]")
 
 
@@ -144,7 +138,7 @@ def copy_for_compiling(target: Path, tree: str) -> None:
 
     ``tree``: name of the tree, which differs for each checkout, as two checkouts may be tested at once.
     """
-    copy_project(target)
+    copy_to_run(target)
     replace(target / "variants.yaml", "sm: [50, 52, 60, 61, 70]", "sm: [60]")
     replace(target / "variants.yaml", "generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]")
     replace(target / "templates/variant.Dockerfile.j2", "type=cache,id={{ tree }}", f"type=cache,id={tree}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.checkout import copy_to_run
 
 pytestmark = [
     pytest.mark.integration,
@@ -29,15 +29,7 @@ BUILD = 'mount -t tmpfs -o ro none /mnt && HOME=/mnt exec ./run build --variant 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project's files in a folder whose name has spaces and letters beyond ASCII."""
-    folder = tmp_path_factory.mktemp("places") / "Größe und Öl"
-    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.rstrip("\0").split("\0"):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    (folder / ".venv").symlink_to(ROOT / ".venv")
-    return folder
+    return copy_to_run(tmp_path_factory.mktemp("places") / "Größe und Öl")
 
 
 def built(project: Path, *flags: str, without: str = "--mount") -> dict[str, str]:

@@ -17,22 +17,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.files.digest import LocalFile, file_digest
 from builder.formats.trust import TARGETS
 from builder.io.archive.client_zipapp import build_client
 from builder.publish.assets import ReleaseHost, ReleasePlan
-from builder.publish.github.http import GitHubHttp
 from builder.publish.mirror import MirrorFolder
 from builder.publish.preflight import Leniency
 from builder.publish.prepare import PublishOptions
 from builder.publish.publish import converge_release, publish_release
-from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.github import REPOSITORY, GitHubDouble
 from tests.doubles.loopback import static_server
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
-from tests.support.factories.publishing import TAG, github, of_two_variants, ports, project_at
-from tests.support.factories.releases import TEXTS, FakeTime, append_sum
-from tests.support.factories.signing import FIRST, signing
+from tests.support.factories.publishing import TAG, github_of, of_two_variants, ports, project_at
+from tests.support.factories.releases import TEXTS, append_sum
+from tests.support.factories.signing import FIRST, local_file, signing
 from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
 
@@ -59,24 +57,15 @@ class Shop:
 
     def put(self, dist: Path) -> None:
         """Replace the release's files, as the host's owner can."""
-        files = [LocalFile(path, *_digest(path)) for path in sorted(dist.iterdir())]
+        files = [local_file(str(path), path.read_bytes()) for path in sorted(dist.iterdir())]
         converge_release(ReleasePlan(TAG, "", "", tuple(files)), ports(self.host, FakeReporter()), REPLACE)
         self.finish(TAG)
-
-
-def _digest(path: Path) -> tuple[int, str]:
-    found = file_digest(path)
-    return found.size, found.sha256
 
 
 @contextmanager
 def github_shop(folder: Path) -> Iterator[Shop]:
     with GitHubDouble(folder).running() as double:
-        time = FakeTime()
-        http = GitHubHttp(
-            api=double.url, token=TOKEN, reporter=FakeReporter(), sleep=time.sleep, clock=time.clock
-        )
-        yield Shop(github(http), f"{double.url}/{REPOSITORY}/releases/latest/download/index.json")
+        yield Shop(github_of(double), f"{double.url}/{REPOSITORY}/releases/latest/download/index.json")
 
 
 @contextmanager
@@ -93,19 +82,15 @@ class User:
     client: Path
     home: Path
 
-    def install(self, index: str, *more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-I", "-S", self.client, "install", "--index", index, *more],
-            env={
-                "PATH": "/usr/bin:/bin",
-                "HOME": str(self.home),
-                "ORTPACKS_FORCE_CC": "5.2",
-                "ORTPACKS_FORCE_DRIVER": "550.54.14",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def install(self, index: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-I", "-S", str(self.client), "install", "--index", index]
+        card = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **card}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+
+    def refuses(self, index: str, why: str) -> None:
+        done = self.install(index)
+        assert (done.returncode, why in done.stderr) == (7, True), done.stderr
 
 
 def write_dist(folder: Path, notes: bytes) -> Path:
@@ -113,14 +98,6 @@ def write_dist(folder: Path, notes: bytes) -> Path:
     for package in sorted(folder.glob("*.tar.zst")):
         append_sum(folder, package)
     build_client(ROOT, folder / "ortpacks.pyz", None, FIRST)
-    return folder
-
-
-def flipped(dist: Path, folder: Path, name: str) -> Path:
-    """Return a copy of ``dist`` in which a bit of one file is another one."""
-    shutil.copytree(dist, folder)
-    (file,) = folder.glob(name)
-    flip(file)
     return folder
 
 
@@ -142,17 +119,16 @@ def test_a_client_with_its_root_alone_takes_a_signed_release_and_no_changed_one(
             ("ortpacks-legacy-*.tar.zst", "ortpacks-legacy"),
             (TARGETS, ""),
         ):
-            shop.put(flipped(new, tmp_path / f"flipped-{name[:5]}", name))
-            done = stranger.install(shop.index)
-            assert (done.returncode, why in done.stderr) == (7, True), done.stderr
+            changed = Path(shutil.copytree(new, tmp_path / f"flipped-{name[:5]}"))
+            flip(next(changed.glob(name)))
+            shop.put(changed)
+            stranger.refuses(shop.index, why)
         stripped = Path(shutil.copytree(new, tmp_path / "stripped"))
         (stripped / TARGETS).unlink()
         shop.put(stripped)
-        done = stranger.install(shop.index)
-        assert (done.returncode, f"there is no {TARGETS}" in done.stderr) == (7, True), done.stderr
+        stranger.refuses(shop.index, f"there is no {TARGETS}")
         shop.put(old)
-        done = user.install(shop.index)
-        assert (done.returncode, "is older than the release that" in done.stderr) == (7, True), done.stderr
+        user.refuses(shop.index, "is older than the release that")
         assert not (stranger.home / ".local/share/ortpacks/current").exists()
         shop.put(new)
         assert stranger.install(shop.index).returncode == 0

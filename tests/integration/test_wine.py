@@ -5,14 +5,12 @@ Unlike a new Windows, Wine has the Visual C++ runtime; Wine makes no symbolic li
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
 import re
 import tarfile
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -21,17 +19,16 @@ from builder.build.own_programs import make_client
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.compile.plan import PlanOptions
 from builder.config.inputs import SELFTEST_TRANSFORMER, ort_wheel
-from builder.config.variants import Project
 from builder.formats.package_names import Form, Layout
 from builder.io.archive.client_zipapp import build_client
 from builder.io.wiring import Wiring
 from builder.prove.sample_models import minilm
 from tests.doubles.release import archive, entry, manifest_of, write_index
 from tests.elsewhere import embed_by_c_api, load_dlls
+from tests.elsewhere.release_for_users import bundling
 from tests.elsewhere.wine import Wine, there, windows
 from tests.support import ROOT
 from tests.support.factories.archives import member
-from tests.support.fakes.ports import FakeReporter
 from tests.support.sentences import SIMILARITIES
 
 pytestmark = [pytest.mark.integration, pytest.mark.thorough]
@@ -71,16 +68,6 @@ with if_free(lock) as third:
 IN_INDEX = {"capabilities", "driver", "generations"}
 
 
-class ThinAndGzipped(Wiring):
-    """A wiring that makes thin packages as gzip, the form that every Python reads."""
-
-    @cached_property
-    def project(self) -> Project:
-        project = super().project
-        bundle = dataclasses.replace(project.bundle, layouts=(Layout.THIN,), forms=(Form.GZ,))
-        return dataclasses.replace(project, bundle=bundle)
-
-
 @pytest.fixture(scope="module")
 def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wine]:
     with windows(tmp_path_factory.mktemp("wine") / "prefix", Wiring(ROOT).cache) as made:
@@ -96,8 +83,11 @@ def official() -> Path:
 
 @pytest.fixture(scope="module")
 def release(wine: Wine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the real package; return the folder with the package, its index and the client."""
-    shop = ThinAndGzipped(ROOT, dist=tmp_path_factory.mktemp("windows"), reporter=FakeReporter())
+    """Build the real package, thin and as gzip, the form that every Python reads; return its folder.
+
+    The folder has the index and the client too.
+    """
+    shop = bundling(tmp_path_factory.mktemp("windows"), layouts=(Layout.THIN,), forms=(Form.GZ,))
     options = BuildOptions(plan_options=PlanOptions(base="assembled", mixed=True))
     VariantBuild(shop, shop.project.variants["windows"], options, shop.reporter).build()
     make_client(shop)

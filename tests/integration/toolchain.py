@@ -14,6 +14,7 @@ from builder.build.check_tools import CheckTools
 from builder.config.variants import UnpackedToolkit
 from builder.io.wiring import Wiring
 from tests.support import ROOT
+from tests.support.containers import docker
 from tests.support.cubins import kernels
 
 SOURCE = """\
@@ -52,27 +53,13 @@ class Toolchain:
     folder: Path
 
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:
-        argv = [
-            "docker",
-            "exec",
-            "--workdir=/unit",
-            self.container,
-            "/bin/bash",
-            "-euc",
-            ENVIRONMENT + script,
-        ]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
+        argv = ["docker", "exec", "--workdir=/unit", self.container, "/bin/bash", "-euc"]
+        return subprocess.run([*argv, ENVIRONMENT + script], capture_output=True, text=True, check=False)
 
     def compile(self, codes: tuple[str, ...], *options: str, nvcc: str = "nvcc") -> Path:
         flags = [f"--generate-code=arch=compute_{code.replace(':', ',code=[sm_')}]" for code in codes]
-        words = [
-            nvcc,
-            "-std=c++17",
-            *flags,
-            *options,
-            "-MD -MT unit.o -MF unit.o.d -x cu -c unit.cu -o unit.o",
-        ]
-        done = self.sh(" ".join(words))
+        made = "-MD -MT unit.o -MF unit.o.d -x cu -c unit.cu -o unit.o"
+        done = self.sh(" ".join([nvcc, "-std=c++17", *flags, *options, made]))
         assert done.returncode == 0, done.stdout + done.stderr
         return self.folder / "unit.o"
 
@@ -106,28 +93,14 @@ def running(dist: Path, folder: Path) -> Iterator[Toolchain]:
     assert isinstance(toolkit, UnpackedToolkit)
     ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
     name = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}"
-    mounts = [
-        f"{folder}:/unit",
-        f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro",
-        f"{ptxas}:/ptxas-newer:ro",
-    ]
-    volumes = [f"--volume={mount}" for mount in mounts]
-    argv = [
-        "docker",
-        "run",
-        "--detach",
-        "--rm",
-        "--network=none",
-        "--init",
-        f"--name={name}",
-        *volumes,
-        image,
-    ]
-    subprocess.run([*argv, "sleep", "900"], check=True, capture_output=True)
+    farm = f"{ROOT}/builder/farm:/ortpacks/builder/farm:ro"
+    volumes = [f"--volume={mount}" for mount in (f"{folder}:/unit", farm, f"{ptxas}:/ptxas-newer:ro")]
+    flags = ("--detach", "--rm", "--network=none", "--init", f"--name={name}", *volumes)
+    docker("run", *flags, image, "sleep", "900")
     try:
         made = Toolchain(name, folder)
         done = made.sh(INSTALL)
         assert done.returncode == 0, done.stderr
         yield made
     finally:
-        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+        docker("rm", "--force", name)

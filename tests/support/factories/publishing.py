@@ -100,8 +100,12 @@ def ports(
     )
 
 
-def github(http: GitHubHttp) -> GitHub:
-    """Return the real client of the double's repository."""
+def github_of(double: GitHubDouble) -> GitHub:
+    """Return the real client of the double's repository, which makes no pauses."""
+    time = FakeTime()
+    http = GitHubHttp(
+        api=double.url, token=double.token, reporter=FakeReporter(), sleep=time.sleep, clock=time.clock
+    )
     return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
 
 
@@ -116,7 +120,7 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         clock=time.time,
         policy=RetryPolicy(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
-    host = github(http)
+    host = GitHub(repository=REPOSITORY, http=http, reporter=reporter)
     made = dataclasses.replace(ports(host, reporter), repository=host, signing=signing())
     publish_release(dist, project_at(api), made, options)
 

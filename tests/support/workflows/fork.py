@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.doubles.github import GitHubDouble
-from tests.support import ROOT
+from tests.support.checkout import copy_checkout
 from tests.support.workflows.actions import Place
 from tests.support.workflows.runner import SOCKET, Runners, runners
 from tests.support.workflows.walk import Event, Walk
@@ -87,15 +87,9 @@ def forked(folder: Path, *, engine: Path = SOCKET, more: Mapping[str, Path] | No
 def _commit(folder: Path, changes: Mapping[str, str]) -> str:
     """Write the project's files into ``folder`` and return their commit.
 
-    They are those of git's index and new ones that git does not ignore. ``changes`` replace text in
-    ``variants.yaml``, each once.
+    ``changes`` replace text in ``variants.yaml``, each once.
     """
-    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
-    for name in filter(None, listed):
-        if (ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
-    written = folder / "variants.yaml"
+    written = copy_checkout(folder) / "variants.yaml"
     text = written.read_text(encoding="utf-8")
     for old, new in changes.items():
         assert text.count(old) == 1, old

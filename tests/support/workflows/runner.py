@@ -24,6 +24,7 @@ from builder.io.docker.engine import LABEL
 from builder.io.wiring import Wiring
 from tests.elsewhere.systems import imported
 from tests.support import ROOT
+from tests.support.checkout import copy_checkout
 from tests.support.containers import docker
 
 _PROGRAMS = ("ca-certificates", "curl", "git", "jq", "python3", "python3-venv", "sudo", "xz-utils", "zstd")
@@ -121,8 +122,7 @@ class Runners:
         with self.started() as runner:
             if runner.run([str(own / "bin/python"), "-c", ""], self._folder, {}).returncode == 0:
                 return own
-            first = self._folder / "first"
-            shutil.copytree(ROOT, first, ignore=shutil.ignore_patterns(".git", ".venv", "dist"))
+            first = copy_checkout(self._folder / "first")
             done = runner.run(["./run", "--list"], first, {})
             assert done.returncode == 0, done.stdout
             return first / ".venv"

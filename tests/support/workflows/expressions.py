@@ -1,28 +1,24 @@
 """GitHub's expressions, as far as this project's workflows use them; anything else is refused.
 
+Python evaluates them, with operators of the same precedence on ``_Value``.
 Source: docs.github.com, "Evaluate expressions in workflows and actions".
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
 
 Contexts = Mapping[str, object]
 Functions = Mapping[str, Callable[..., object]]
-Known = TypeVar("Known")
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_][\w-]*)"
     r"|(?P<sign>&&|\|\||==|!=|[!().,\[\]]))"
 )
-_PYTHON = {"&&": "and", "||": "or", "!": "~"}
-"""Python's operators with the same precedence."""
+_PYTHON = {"&&": "and", "||": "or", "!": "~", "==": "<<", "!=": ">>", ".": ""}
 _WORDS = {"true": True, "false": False, "null": None}
 _INSIDE = re.compile(r"\$\{\{((?:(?!\}\}).)*)\}\}", re.DOTALL)
 _STATUS = re.compile(r"\b(?:success|failure|always|cancelled)\(")
@@ -34,16 +30,43 @@ class ExpressionError(Exception):
 
 def evaluate(expression: str, contexts: Contexts, functions: Functions) -> object:
     """Return the value of an expression. Raises ``ExpressionError``."""
-    tokens = list(_tokens(expression))
-    python = " ".join(
-        _PYTHON.get(token, token) if kind == "sign" else f"_{place}"
-        for place, (kind, token) in enumerate(tokens)
-    )
+    values: list[object] = []
     try:
-        tree = ast.parse(python.replace(", )", ", ,"), mode="eval")  # Python allows a comma at the end
-        return _Values(tokens, contexts, {"fromJSON": _from_json, **functions}).of(tree.body)
-    except (SyntaxError, ExpressionError) as error:
+        python = " ".join(_translated(expression, contexts, {"fromJSON": _from_json, **functions}, values))
+        return eval(python, {"__builtins__": {}, "_": values}).raw  # noqa: S307 - of operators and ``values``
+    except (SyntaxError, TypeError, AttributeError, ExpressionError) as error:
         raise ExpressionError(f"{expression.strip()!r}: {error}") from error
+
+
+def _translated(
+    expression: str, contexts: Contexts, functions: Functions, values: list[object]
+) -> Iterator[str]:
+    """Yield the words of a Python expression, in which ``_[n]`` stands for the n-th of ``values``."""
+    before = ""
+    for kind, token in _tokens(expression):
+        if before == ".":
+            if kind != "name":
+                raise ExpressionError(f"{token} is not the name of a member")
+            yield f"[{token!r}]"
+        elif kind == "sign":
+            yield _PYTHON.get(token, token)
+        else:
+            values.append(_value(kind, token, contexts, functions))
+            yield f"_[{len(values) - 1}]"
+        before = token
+    if before == ".":
+        raise ExpressionError("no member's name stands at its end")
+
+
+def _value(kind: str, token: str, contexts: Contexts, functions: Functions) -> object:
+    """Return the value of a text, a number or a name: for a function's, what calls it."""
+    if kind != "name":
+        return _Value(float(token) if kind == "number" else token[1:-1].replace("''", "'"))
+    if token in functions:
+        return lambda *given: _Value(functions[token](*(one.raw for one in given)))
+    if token not in _WORDS and token not in contexts:
+        raise ExpressionError(f"{token} is not known")
+    return _Value(_WORDS[token] if token in _WORDS else contexts[token])
 
 
 def filled(text: str, contexts: Contexts, functions: Functions) -> object:
@@ -99,56 +122,26 @@ def _equal(left: object, right: object) -> bool:
     return left is right or _number(left) == _number(right)
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Values of an expression's parts, given as Python's tree of it: ``_0`` stands for its first token."""
+class _Value:
+    """A value with GitHub's truth, members, and equality as ``<<``."""
 
-    tokens: Sequence[tuple[str, str]]
-    contexts: Contexts
-    functions: Functions
+    def __init__(self, raw: object) -> None:
+        self.raw = raw
 
-    def of(self, node: ast.expr) -> object:
-        """Return a part's value; all operands are evaluated, so that none has anything unknown."""
-        match node:
-            case ast.BoolOp(op=joint, values=[first, *rest]):
-                value = self.of(first)
-                for other in map(self.of, rest):
-                    value = other if is_true(value) == isinstance(joint, ast.And) else value
-            case ast.Compare(left=left, ops=signs, comparators=rights):
-                value = self.of(left)
-                for sign, right in zip(signs, map(self.of, rights), strict=True):
-                    value = _equal(value, right) == isinstance(sign, ast.Eq)
-            case ast.UnaryOp(operand=operand):
-                value = not is_true(self.of(operand))
-            case ast.Attribute(value=whole, attr=member):
-                value = _of(self.of(whole), self._named(member))
-            case ast.Subscript(value=whole, slice=key):
-                value = _of(self.of(whole), self.of(key))
-            case ast.Call(func=ast.Name(id=function), args=arguments):
-                value = self._known(self.functions, function)(*map(self.of, arguments))
-            case ast.Name(id=leaf):
-                value = self._leaf(leaf)
-            case _:
-                raise ExpressionError("it has a part that is not understood")
-        return value
+    def __bool__(self) -> bool:
+        return is_true(self.raw)
 
-    def _leaf(self, place: str) -> object:
-        kind, token = self.tokens[int(place[1:])]
-        if kind == "name":
-            return _WORDS[token] if token in _WORDS else self._known(self.contexts, place)
-        return float(token) if kind == "number" else token[1:-1].replace("''", "'")
+    def __invert__(self) -> _Value:
+        return _Value(not self)
 
-    def _named(self, place: str) -> str:
-        kind, token = self.tokens[int(place[1:])]
-        if kind != "name":
-            raise ExpressionError(f"{token} is not the name of a member")
-        return token
+    def __lshift__(self, other: _Value) -> _Value:
+        return _Value(_equal(self.raw, other.raw))
 
-    def _known(self, all_known: Mapping[str, Known], place: str) -> Known:
-        name = self._named(place)
-        if name not in all_known:
-            raise ExpressionError(f"{name} is not known")
-        return all_known[name]
+    def __rshift__(self, other: _Value) -> _Value:
+        return _Value(not _equal(self.raw, other.raw))
+
+    def __getitem__(self, key: str | _Value) -> _Value:
+        return _Value(_of(self.raw, key.raw if isinstance(key, _Value) else key))
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:

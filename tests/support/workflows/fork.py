@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.doubles.github import GitHubDouble
 from tests.support.checkout import copy_checkout
 from tests.support.workflows.actions import Place
-from tests.support.workflows.runner import SOCKET, Runners, runners
+from tests.support.workflows.runner import Runners, runners
 from tests.support.workflows.walk import Event, Walk
 
 _TWO_ARCHITECTURES = {
@@ -72,14 +72,10 @@ class Fork:
 
 
 @contextmanager
-def forked(folder: Path, *, engine: Path = SOCKET, more: Mapping[str, Path] | None = None) -> Iterator[Fork]:
-    """Fork the project inside the block.
-
-    ``engine``: the socket of the engine that jobs use. ``more``: further mounts of runners, read-only, by
-    path inside.
-    """
+def forked(folder: Path) -> Iterator[Fork]:
+    """Fork the project inside the block."""
     double = GitHubDouble(folder / "github")
-    with double.running(), runners(folder, engine, more or {}) as made:
+    with double.running(), runners(folder) as made:
         sha = _commit(folder / "fork", {**_TWO_ARCHITECTURES, "https://api.github.com": double.url})
         yield Fork(folder, sha, double, made)
 

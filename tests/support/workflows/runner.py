@@ -30,7 +30,7 @@ from tests.support.containers import docker
 _PROGRAMS = ("ca-certificates", "curl", "git", "jq", "python3", "python3-venv", "sudo", "xz-utils", "zstd")
 """Debian packages of what the workflows use of a hosted runner's programs, beside Docker's client."""
 
-SOCKET = Path("/var/run/docker.sock")
+_SOCKET = Path("/var/run/docker.sock")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 _START = """\
@@ -69,18 +69,11 @@ class Runner:
 class Runners:
     """Hosted runners that share ``folder``: each one that is started is new."""
 
-    def __init__(self, image: str, folder: Path, engine: Path, more: Mapping[str, Path]) -> None:
-        """``engine``: the socket of the engine that jobs use, which may be another than the runners' own.
-
-        ``more``: further mounts, read-only, by path inside.
-        """
-        self._image, self._folder, self._engine = image, folder, engine
-        self._home = Path.home()
-        shared = {folder: folder, SOCKET: engine, Wiring(ROOT).cache: Wiring(ROOT).cache}
-        read = self._programs() | {Path(name): path for name, path in more.items()}
+    def __init__(self, image: str, folder: Path) -> None:
+        self._image, self._folder, self._home = image, folder, Path.home()
         self._mounts = [
-            *(f"--volume={path}:{inside}" for inside, path in shared.items()),
-            *(f"--volume={path}:{inside}:ro" for inside, path in read.items()),
+            *(f"--volume={path}:{path}" for path in (folder, _SOCKET, Wiring(ROOT).cache)),
+            *(f"--volume={path}:{inside}:ro" for inside, path in self._programs().items()),
         ]
 
     def _programs(self) -> dict[Path, Path]:
@@ -97,7 +90,7 @@ class Runners:
     @contextmanager
     def started(self) -> Iterator[Runner]:
         """Start a runner inside the block."""
-        uid, gid, group = os.getuid(), os.getgid(), self._engine.stat().st_gid
+        uid, gid, group = os.getuid(), os.getgid(), _SOCKET.stat().st_gid
         env = {"HOME": self._home, "PIP_CERT": _CERTIFICATES} | {
             name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")
         }
@@ -129,10 +122,10 @@ class Runners:
 
 
 @contextmanager
-def runners(folder: Path, engine: Path, more: Mapping[str, Path]) -> Iterator[Runners]:
+def runners(folder: Path) -> Iterator[Runners]:
     """Make the runners' image inside the block, and yield its runners, which share ``folder``."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("needs mmdebstrap, which makes the runners' system: apt-get install mmdebstrap")
     wiring = Wiring(ROOT)
     with imported(wiring.rootfs(wiring.reporter).tar("bookworm", _PROGRAMS), "runner") as image:
-        yield Runners(image, folder, engine, more)
+        yield Runners(image, folder)

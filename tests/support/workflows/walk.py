@@ -55,8 +55,6 @@ class Event:
     token: str
     inputs: Mapping[str, object] = field(default_factory=dict)
     """Those that are not given have their defaults, if the workflow is started by hand."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +110,8 @@ class Walk:
         self._contexts: Values = {
             "github": github,
             "inputs": inputs,
-            "vars": event.variables,
-            "secrets": event.secrets,
+            "vars": {},
+            "secrets": {},
         }
         self.env = self._texts(self._workflow.get("env", {}), self._contexts)
 
@@ -199,7 +197,7 @@ class Walk:
         done = runner.run(
             [*_SHELLS[step.get("shell", "")], str(script)],
             self._place.workspace,
-            {**self._of_github(job.name), **{name: str(file) for name, file in files.items()}, **env},
+            {**self._of_github(), **{name: str(file) for name, file in files.items()}, **env},
         )
         job.env |= _assigned(files["GITHUB_ENV"])
         assert not files["GITHUB_PATH"].read_text(encoding="utf-8"), "no walk has needed it yet"
@@ -208,29 +206,18 @@ class Walk:
         told = Told(job=job.name, step=_title(step), outcome=outcome, output=done.stdout)
         return told, _assigned(files["GITHUB_OUTPUT"])
 
-    def _of_github(self, job: str) -> dict[str, str]:
-        """Return the variables that GitHub documents for every step, without the command files."""
-        event, github = self._event, self._contexts["github"]
+    def _of_github(self) -> dict[str, str]:
+        """Return those variables that GitHub documents for every step which scripts here can use."""
         return {
             "CI": "true",
             "GITHUB_ACTIONS": "true",
-            "GITHUB_ACTOR": "somebody",
-            "GITHUB_EVENT_NAME": event.name,
-            "GITHUB_JOB": job,
-            "GITHUB_REF": event.ref,
-            "GITHUB_REF_NAME": github["ref_name"],
-            "GITHUB_REF_TYPE": "tag" if event.ref.startswith("refs/tags/") else "branch",
-            "GITHUB_REPOSITORY": event.repository,
-            "GITHUB_REPOSITORY_OWNER": event.repository.partition("/")[0],
-            "GITHUB_RUN_ATTEMPT": "1",
-            "GITHUB_RUN_ID": "1",
-            "GITHUB_RUN_NUMBER": "1",
+            "GITHUB_EVENT_NAME": self._event.name,
+            "GITHUB_REF": self._event.ref,
+            "GITHUB_REF_NAME": self._contexts["github"]["ref_name"],
+            "GITHUB_REPOSITORY": self._event.repository,
             "GITHUB_SERVER_URL": "https://github.com",
-            "GITHUB_SHA": event.sha,
-            "GITHUB_WORKFLOW": self._workflow["name"],
+            "GITHUB_SHA": self._event.sha,
             "GITHUB_WORKSPACE": str(self._place.workspace),
-            "RUNNER_ARCH": "X64",
-            "RUNNER_NAME": "a container",
             "RUNNER_OS": "Linux",
             "RUNNER_TEMP": str(self._place.temp),
         }

@@ -22,16 +22,8 @@ def outputs(
     """Run ``model`` and return its outputs by name; ``provider`` has the values of ``worker``'s PROVIDER."""
     feed, result = scratch / "feed.npz", scratch / "result.npz"
     np.savez(feed, allow_pickle=False, **model.feed)
-    argv: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "tests.answers.outputs",
-        pair.library,
-        provider,
-        model.path,
-        feed,
-        result,
-    ]
+    words = (pair.library, provider, model.path, feed, result)
+    argv = [sys.executable, "-m", "tests.answers.outputs", *map(str, words)]
     done = subprocess.run(argv, cwd=ROOT, env=dict(env), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}\n{done.stderr[-3000:]}"
     return dict(np.load(result))

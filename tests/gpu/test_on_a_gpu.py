@@ -31,15 +31,8 @@ def installed(
 ) -> Path:
     prefix = tmp_path_factory.mktemp("prefix")
     assert invoke("client", "--dist", dist).returncode == 0
-    argv: list[str | Path] = [
-        sys.executable,
-        dist / "ortpacks.pyz",
-        "install",
-        "--index",
-        dist,
-        "--prefix",
-        prefix,
-    ]
+    argv: list[str | Path] = [sys.executable, dist / "ortpacks.pyz", "install", "--index", dist]
+    argv += ["--prefix", prefix]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     if done.stdout.startswith("CPU: "):

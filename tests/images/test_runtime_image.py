@@ -21,7 +21,6 @@ from tests.support.containers import docker
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
-    readelf,
     require_stock_numbers,
     silero_model,
     write_silero_inputs,
@@ -45,15 +44,6 @@ HELD = {
     **dict.fromkeys(FULL, LIBRARIES - {"libcurand.so.10"}),
 }
 
-RUNPATHS = {
-    "libonnxruntime.so.1": "$ORIGIN",
-    "libonnxruntime_providers_cuda.so": "$ORIGIN",
-    "libonnxruntime_providers_shared.so": "",
-}
-"""RUNPATH of each of ONNX Runtime's libraries: with it, they find NVIDIA's in their own folder alone.
-
-The bridge of a compiled package has it too; that of the official wheel needs none.
-"""
 
 MODEL = """
 import json, numpy, ortpacks_runtime
@@ -145,12 +135,6 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "inputs.json").write_text(json.dumps(rows))
     folder.chmod(0o755)
     return folder
-
-
-def runpath(dynamic: str) -> str:
-    """Return the RUNPATH in readelf's list of a library's dynamic section; empty if it has none."""
-    found = re.search(r"\(RUNPATH\)[^\[]*\[(.*)\]", dynamic)
-    return found[1] if found else ""
 
 
 @contextmanager
@@ -309,30 +293,6 @@ def test_its_default_command_runs_a_model_on_the_cpu_and_claims_no_gpu(image: st
     assert said[0].startswith("cpu: onnxruntime ")
     assert said[-1] == "  cpu: taken: 1 nodes on CPUExecutionProvider"
     assert any(line.startswith("  cuda: refused: libcuda.so.1") for line in said) == (kind != "cpu")
-
-
-def test_onnx_runtimes_libraries_look_for_others_in_their_own_folder_alone(
-    image: str, variant: str, tmp_path: Path
-) -> None:
-    held = {name: path for name, path in RUNPATHS.items() if variant != "cpu" or "cuda" not in name}
-    if variant in {"legacy", "latest"}:  # compiled
-        held["libonnxruntime_providers_shared.so"] = "$ORIGIN"
-    container = docker("create", "--label=io.ortpacks=run", image)
-    try:
-        for name in held:
-            docker("cp", f"{container}:/opt/ortpacks/lib/{name}", tmp_path)
-    finally:
-        docker("rm", container)
-    found = {name: readelf("--dynamic", tmp_path / name) for name in held}
-    assert {name: runpath(text) for name, text in found.items()} == held
-
-
-def test_python_has_the_providers_of_its_wheel(host: Host, variant: str) -> None:
-    program = "import json, onnxruntime; print(json.dumps(onnxruntime.get_available_providers()))"
-    others = ("Azure",) if variant == "cpu" else ("Tensorrt", "CUDA")
-    assert json.loads(host.check_output("python3 -c %s", program)) == [
-        f"{name}ExecutionProvider" for name in (*others, "CPU")
-    ]
 
 
 def test_the_one_for_the_cpu_is_as_small_as_promised(image: str, variant: str, project: Project) -> None:

@@ -44,7 +44,7 @@ LONGEST = (
     "test_shared_cache",
     "test_walked_workflows",
     "test_client_road",
-    "test_build_to_install",
+    "test_packages",
 )
 """Modules that take minutes, the longest first, so that shorter ones fill the other processes at the end."""
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.doubles.github_required_keys import REJECTED
 from tests.doubles.loopback import QuietHandler
 
 if TYPE_CHECKING:
@@ -106,6 +107,20 @@ class StoredRelease:
     assets: dict[int, StoredAsset] = field(default_factory=dict)
 
 
+Sought = TypeVar("Sought")
+
+
+class NotFoundError(Exception):
+    """The answer is 404."""
+
+
+def known(value: Sought | None) -> Sought:
+    """Return ``value``. Raises ``NotFoundError`` if there is none."""
+    if value is None:
+        raise NotFoundError
+    return value
+
+
 class Handler(QuietHandler, BaseHTTPRequestHandler):
     """A handler that logs a request and calls the method of its route, unless a fault answers."""
 
@@ -114,21 +129,6 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
     @property
     def double(self) -> GitHubDouble:
         return cast("Server", self.server).double
-
-    def do_GET(self) -> None:
-        self._dispatch()
-
-    def do_HEAD(self) -> None:
-        self._dispatch()
-
-    def do_POST(self) -> None:
-        self._dispatch()
-
-    def do_PATCH(self) -> None:
-        self._dispatch()
-
-    def do_DELETE(self) -> None:
-        self._dispatch()
 
     def _dispatch(self) -> None:
         tick = self.double.tick()
@@ -146,6 +146,8 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
                 return self._serve(route, match.groupdict())
         return self.answer(404, {"message": "Not Found"})
 
+    do_GET = do_HEAD = do_POST = do_PATCH = do_DELETE = _dispatch  # noqa: N815 as http.server calls them
+
     def _serve(self, route: Route, found: dict[str, str]) -> None:
         if found.pop("repo", self.double.repository) != self.double.repository:
             return self.answer(404, {"message": "Not Found"})
@@ -156,7 +158,10 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
         self.fault = self.double.take_fault(route.name)
         if self.fault is not None and self._refuse(self.fault):
             return None
-        return cast("None", getattr(self, route.name)(**found))
+        try:
+            return cast("None", getattr(self, route.name)(**found))
+        except NotFoundError:
+            return self.answer(404, {"message": "Not Found"})
 
     def _refuse(self, fault: Fault) -> bool:
         """Answer with a fault of a kind for any route; ``False``: another kind, no answer."""
@@ -301,11 +306,15 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
             self.double.releases.pop(int(number), None)
         return self.double.releases.get(int(number))
 
-    def find_asset(self, number: str) -> tuple[StoredRelease, StoredAsset] | None:
+    def find_asset(self, number: str) -> tuple[StoredRelease, StoredAsset]:
         for release in self.double.releases.values():
             if int(number) in release.assets and (self.authorized or not release.draft):
                 return release, release.assets[int(number)]
-        return None
+        raise NotFoundError
+
+    def invalid(self, resource: str, code: str, field: str = "tag_name") -> None:
+        errors = [{"resource": resource, "code": code, "field": field}]
+        self.answer(422, {"message": "Validation Failed", "errors": errors, **REJECTED})
 
     def page(self, items: list[dict[str, object]]) -> None:
         size = int(self.query.get("per_page", ["30"])[0])

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
-from tests.doubles.github_required_keys import REJECTED, of_annotation
+from tests.doubles.github_base import REPO, Handler, NotFoundError, Route, StoredRelease, known, renamed
+from tests.doubles.github_required_keys import of_annotation
 
 MOVED = "6" * 40
 """Commit to which another client moves a tag."""
@@ -67,19 +67,15 @@ class ApiHandler(Handler):
         """Answer with the tag's object; the fault ``move`` moves the tag before."""
         if self.fault and self.fault.kind == "move":
             self.double.tags[tag] = MOVED
-        named = self.double.tags.get(tag)
-        if named is None:
-            return self.answer(404, {"message": "Not Found"})
+        named = known(self.double.tags.get(tag))
         git = f"{self.double.url}/repos/{self.double.repository}/git"
         value = {"ref": f"refs/tags/{tag}", "url": f"{git}/refs/tags/{tag}", "object": self._object(named)}
-        return self.answer(200, {**value, "node_id": "REF_double"})
+        self.answer(200, {**value, "node_id": "REF_double"})
 
     def annotation(self, sha: str) -> None:
-        named = self.double.annotated.get(sha)
-        if named is None:
-            return self.answer(404, {"message": "Not Found"})
+        named = known(self.double.annotated.get(sha))
         value = {"sha": sha, "object": self._object(named), **of_annotation(self._object(sha)["url"])}
-        return self.answer(200, value)
+        self.answer(200, value)
 
     def _object(self, sha: str) -> dict[str, str]:
         kind = "tag" if sha in self.double.annotated else "commit"
@@ -87,16 +83,10 @@ class ApiHandler(Handler):
         return {"sha": sha, "type": kind, "url": f"{git}/{kind}s/{sha}"}
 
     def newest(self) -> None:
-        release = self.double.latest()
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
-        return self.answer(200, self.double.release_json(release))
+        self.answer(200, self.double.release_json(known(self.double.latest())))
 
     def tag(self, tag: str) -> None:
-        release = self.double.published(tag)
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
-        return self.answer(200, self.double.release_json(release))
+        self.answer(200, self.double.release_json(known(self.double.published(tag))))
 
     def list(self) -> None:
         seen = [item for item in reversed(self.double.releases.values()) if self.authorized or not item.draft]
@@ -121,12 +111,11 @@ class ApiHandler(Handler):
         return self.done(201, self.double.release_json(release))
 
     def publish(self, number: str) -> None:
-        release = self.find(number)
+        found = self.find(number)
         content = self.read_json()
         if content is None:
             return None
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
+        release = known(found)
         kind = self.fault.kind if self.fault else ""
         self._meddle(release, kind)
         release.tag = content.get("tag_name", release.tag)
@@ -163,15 +152,13 @@ class ApiHandler(Handler):
             release.title, release.body, release.prerelease = EDITED, EDITED, True
 
     def assets(self, number: str) -> None:
-        release = self.find(number)
-        if release is None or (release.draft and not self.authorized):
-            return self.answer(404, {"message": "Not Found"})
-        return self.page([self.double.asset_json(release, item) for item in release.assets.values()])
+        release = known(self.find(number))
+        if release.draft and not self.authorized:
+            raise NotFoundError
+        self.page([self.double.asset_json(release, item) for item in release.assets.values()])
 
     def asset(self, number: str) -> None:
         found = self.find_asset(number)
-        if found is None:
-            return self.answer(404, {"message": "Not Found"})
         if "octet-stream" not in self.headers.get("Accept", ""):
             return self.answer(200, self.double.asset_json(*found))
         if self.fault and self.fault.kind == "direct":
@@ -181,10 +168,7 @@ class ApiHandler(Handler):
         return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{number}"})
 
     def delete(self, number: str) -> None:
-        found = self.find_asset(number)
-        if found is None:
-            return self.answer(404, {"message": "Not Found"})
-        release, asset = found
+        release, asset = self.find_asset(number)
         if release.immutable:
             return self.answer(422, {"message": "Cannot delete asset from an immutable release"})
         del release.assets[asset.id]
@@ -192,34 +176,24 @@ class ApiHandler(Handler):
         return self.done(204)
 
     def latest(self, name: str) -> None:
-        release = self.double.latest()
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
+        release = known(self.double.latest())
         target = f"{self.double.url}/{self.double.repository}/releases/download/{release.tag}/{name}"
-        return self.answer(302, None, {"Location": target})
+        self.answer(302, None, {"Location": target})
 
     def expanded(self, tag: str) -> None:
         """Answer with the part of a release's page that a browser loads separately: links without hashes."""
-        release = self.double.published(tag)
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
+        release = known(self.double.published(tag))
         folder = f"/{self.double.repository}/releases/download/{tag}"
         page = "".join(
             f'<li><a href="{folder}/{quote(one.name)}" rel="nofollow">{escape(one.name)}</a></li>'
             for one in release.assets.values()
         )
-        return self.answer(200, f'<div class="Box"><ul>{page}</ul></div>')
+        self.answer(200, f'<div class="Box"><ul>{page}</ul></div>')
 
     def download(self, tag: str, name: str) -> None:
-        release = self.double.published(tag)
-        found = release and next((item for item in release.assets.values() if item.name == name), None)
-        if not found or found.state != "uploaded":
-            return self.answer(404, {"message": "Not Found"})
-        return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{found.id}"})
-
-    def invalid(self, resource: str, code: str) -> None:
-        errors = [{"resource": resource, "code": code, "field": "tag_name"}]
-        self.answer(422, {"message": "Validation Failed", "errors": errors, **REJECTED})
+        assets = known(self.double.published(tag)).assets.values()
+        there = (item for item in assets if (item.name, item.state) == (name, "uploaded"))
+        self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{known(next(there, None)).id}"})
 
 
 class StorageHandler(Handler):
@@ -235,14 +209,13 @@ class StorageHandler(Handler):
         self.answer(200, [])
 
     def upload(self, number: str) -> None:
-        release = self.find(number)
+        found = self.find(number)
         name = renamed(self.query.get("name", [""])[0])
         kind = self.fault.kind if self.fault else ""
         if "Content-Length" not in self.headers:
             self.close_connection = True
             return self.answer(400, {"message": "Bad Content-Length"})
-        if release is None:
-            return self.answer(404, {"message": "Not Found"})
+        release = known(found)
         if release.immutable:
             return self.answer(422, {"message": "Cannot upload assets to an immutable release."})
         if any(item.name == name for item in release.assets.values()):
@@ -290,22 +263,15 @@ class StorageHandler(Handler):
         self.hang_up()
 
     def exists(self) -> None:
-        errors = [{"resource": "ReleaseAsset", "code": "already_exists", "field": "name"}]
-        self.answer(422, {"message": "Validation Failed", "errors": errors, **REJECTED})
+        self.invalid("ReleaseAsset", "already_exists", "name")
 
     def blob(self, number: str) -> None:
         self.authorized = True
-        found = self.find_asset(number)
-        if found is None:
-            return self.answer(404)
+        _, asset = self.find_asset(number)
         if "Authorization" in self.headers:
             return self.answer(400, {"message": "InvalidAuthenticationInfo"})
-        size = found[1].size
-        start = self._start(size)
-        if start >= size:
-            return self.answer(416, None, {"Content-Range": f"bytes */{size}"})
-        return self.send_file(found[1].file, start)
-
-    def _start(self, size: int) -> int:
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        return min(int(match[1]), size) if match else 0
+        start = int(match[1]) if match else 0
+        if start >= asset.size:
+            return self.answer(416, None, {"Content-Range": f"bytes */{asset.size}"})
+        return self.send_file(asset.file, start)

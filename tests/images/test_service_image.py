@@ -84,29 +84,6 @@ def test_it_answers_within_its_budgets(start: Start, image: str, project: Projec
 
 
 @only_cpu
-def test_it_is_healthy_on_another_port_and_serves_a_mounted_folder_of_models(
-    image: str, tmp_path: Path
-) -> None:
-    more = tmp_path / "more"
-    write_model(more / "times" / "model.onnx", MATRIX)
-    more.chmod(0o755)
-    port = free_port()
-    argv = ("--detach", *HARD, f"--publish=127.0.0.1:{port}:8000", f"--volume={more}:/models:ro")
-    env = ("--env=ORTPACKS_PORT=8000", "--env=ORTPACKS_MODELS=/opt/ortpacks/models:/models")
-    name = docker("run", *argv, "--health-interval=1s", *env, image)
-    try:
-        served = Served(name, port)
-        assert set(served.ready()["models"]) == {EMBEDDER, "silero_vad", "times"}
-        deadline, state = time.monotonic() + 30, ""
-        while state != "healthy" and time.monotonic() < deadline:
-            state = docker("inspect", "--format={{.State.Health.Status}}", name)
-            time.sleep(0.2)
-        assert state == "healthy"
-    finally:
-        docker("rm", "--force", name)
-
-
-@only_cpu
 def test_200_clients_at_once_are_all_answered_in_512_mib(start: Start) -> None:
     """The test takes 8 seconds; ``ORTPACKS_TEST_SECONDS=60`` sets another time."""
     served = start()
@@ -184,16 +161,6 @@ def test_a_provider_that_cannot_be_had_is_told_in_log_metrics_and_providers(star
     warned = [line["message"] for line in served.log() if line["level"] == "WARNING"]
     assert any(line.startswith("Falling back to CPU: cuda: ") and reason in line for line in warned)
     assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in served.ask("/metrics")
-
-
-def test_it_ends_within_ten_seconds_and_starts_again(start: Start) -> None:
-    served = start()
-    served.ready()
-    began = time.monotonic()
-    docker("stop", served.name)
-    assert time.monotonic() - began < 10
-    docker("start", served.name)
-    assert served.ready()["ready"] is True
 
 
 @pytest.fixture(scope="module")

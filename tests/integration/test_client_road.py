@@ -185,20 +185,6 @@ def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: Use
     user.client("env", code=NOTHING_IS_INSTALLED)
 
 
-def test_without_zstd_gzip_is_taken_where_the_release_has_it_and_else_nothing_is_fetched(
-    user: User,
-) -> None:
-    user.computer.sh("rm /usr/bin/zstd")
-    refused = user.client("install", env={"ORTPACKS_FORCE_CC": "6.1"}, code=NOTHING_UNPACKS_ZSTD)
-    assert "apt install zstd" in refused
-    there = user.computer.sh(f"find {PREFIX} -type f ! -name lock 2>/dev/null || true")
-    assert there == "", "it has looked for a decompressor, and found none"
-    said = user.ask("install")
-    assert str(said["package"]["file"]).endswith(".tar.gz")  # type: ignore[index]
-    assert "nothing here can unpack zstd" in str(said["installed"])
-    user.client("verify")
-
-
 def session(
     user: User, *, with_env: bool, version: str, preloaded: str = ""
 ) -> tuple[dict[str, object], str]:

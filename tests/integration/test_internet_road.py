@@ -185,19 +185,6 @@ def test_base_redist_is_compiled_from_nvidias_archives_and_the_fork(user: Clone,
     assert not pins[f"redist:{RELEASE}/cuda_nvcc"].is_open
 
 
-def test_a_dry_run_of_a_release_writes_nothing(user: Clone, internet: Internet, github: GitHubDouble) -> None:
-    """The packages are of profile minimal and of one variant, which a release has to be told."""
-    token = {"GITHUB_TOKEN": TOKEN}
-    dry = ("publish", "--tag", f"gpu-libs-v{internet.version}", "--dry-run")
-    refused = user.run(*dry, **token)
-    assert refused.returncode == CheckFailedError.exit_code
-    done = user.run(*dry, "--allow-lean", "--allow-partial", "--allow-mutable", **token)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert "legacy" in done.stdout
-    assert github.requests
-    assert (github.writes(), github.releases) == ([], {})
-
-
 def test_the_release_is_public_the_same_in_a_mirror_and_made_again_bit_for_bit(
     user: Clone, internet: Internet, github: GitHubDouble, tmp_path: Path
 ) -> None:

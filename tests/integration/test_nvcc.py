@@ -292,13 +292,6 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
     assert made.count("compute_80/ptx") == 2
 
 
-def test_pieces_are_kept_where_ccache_stands_before_the_unit_too(toolchain: Toolchain) -> None:
-    toolchain.compile(LEGACY, nvcc="ccache /usr/local/cuda/bin/nvcc")
-    assert "host.ii" in toolchain.made()
-    toolchain.compile(MODERN, nvcc="ccache /usr/local/cuda/bin/nvcc")
-    assert "host.ii" not in toolchain.made()
-
-
 def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     toolchain.compile(MODERN)

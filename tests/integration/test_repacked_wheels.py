@@ -7,18 +7,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder.compile.plan import Planner, PlanOptions
-from builder.config.variants import Origin
-from builder.contents.check import native_sm
-from builder.contents.reading import needed_libraries
-from builder.errors import CompatibilityError
-from tests.answers import pairs
-from tests.support.fakes.ports import FakeReporter, NoEngine
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import unpack
 
@@ -75,20 +67,3 @@ def test_each_library_is_the_one_in_the_wheel_that_pip_fetches(
         for path in (packages[variant] / "lib").iterdir()
     }
     assert ours == theirs
-
-
-def test_the_real_wheel_for_cuda_13_is_not_bundled_with_cuda_12() -> None:
-    """Its NEEDED is compared; the variant for CUDA 13 repacks the same wheel."""
-    made = pairs.shop().project
-    newest = replace(made, onnxruntime=replace(made.onnxruntime, version="1.31.1"))
-    planner = Planner(
-        options=PlanOptions(base="assembled", mixed=True),
-        engine=NoEngine(),
-        unpack=pairs.store().unpack,
-        native_sm=native_sm,
-        needed_libraries=needed_libraries,
-        reporter=FakeReporter(),
-    )
-    with pytest.raises(CompatibilityError, match=r"needs libcu\w+\.so\.13\. Variant cuda13 "):
-        planner.plan(newest, made.variants["modern"])
-    assert planner.plan(newest, made.variants["cuda13"]).origin is Origin.WHEEL

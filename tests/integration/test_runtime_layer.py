@@ -179,18 +179,3 @@ def test_it_says_cuda_of_no_model_whose_nodes_are_all_on_the_cpu(
     answer, log = application.opens(VirtualCard(capability="8.6"), tmp_path / "and.onnx")
     assert answer["report"]["provider"] == "cpu"
     assert "CUDAExecutionProvider runs no node of the model" in log
-
-
-def test_a_driver_that_is_too_old_is_told_with_what_to_do(application: Application) -> None:
-    answer, log = application.opens(VirtualCard(capability="8.6", driver="470.82.01"))
-    assert answer["report"]["provider"] == "cpu"
-    assert "Falling back to CPU: cuda: " in log
-    assert "Falling back to CPU: cuda: CUDA failure 35: " in log
-    assert ", try: " in log
-
-
-@pytest.mark.skipif(pairs.has_driver(), reason="NVIDIA's driver is installed here")
-def test_without_a_driver_it_is_decided_at_once(application: Application) -> None:
-    answer, log = application.opens(None)
-    assert answer["report"]["provider"] == "cpu"
-    assert "libcuda.so.1: cannot open shared object file" in log

@@ -143,21 +143,6 @@ class SiteHandler(QuietFiles):
                         return
                     ends[end].sendall(data)
 
-    def do_GET(self) -> None:  # noqa: N802 as http.server calls it
-        self._serve()
-
-    def do_HEAD(self) -> None:  # noqa: N802 as http.server calls it
-        self._serve()
-
-    def do_POST(self) -> None:  # noqa: N802 as http.server calls it
-        self._serve()
-
-    def do_PATCH(self) -> None:  # noqa: N802 as http.server calls it
-        self._serve()
-
-    def do_DELETE(self) -> None:  # noqa: N802 as http.server calls it
-        self._serve()
-
     def _serve(self) -> None:
         sites = self.sites
         parts = urlsplit(self.path)
@@ -176,6 +161,8 @@ class SiteHandler(QuietFiles):
             super().do_HEAD()
         else:
             super().do_GET()
+
+    do_GET = do_HEAD = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 as http.server calls them
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send an error as a web server does, or as a registry does."""

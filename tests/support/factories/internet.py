@@ -38,7 +38,7 @@ from tests.doubles.internet.world import World
 from tests.support.cache_servers import Server
 from tests.support.containers import free_port
 from tests.support.debian import debian_program
-from tests.support.factories.redist import RELEASE, Hosts, Maker, git, tag, undated
+from tests.support.factories.redist import RELEASE, Maker, git, tag, undated
 
 GITHUB, GITLAB = "github.com/microsoft/onnxruntime", "gitlab.com/ortpacks/onnxruntime"
 
@@ -148,8 +148,7 @@ class InternetMaker:
         registry = debian_program("docker-registry", "usr/bin/docker-registry")
         self.shop, self.folder = shop, folder
         self.world = World.make(folder / "world", HOSTS, registry)
-        hosts = Hosts(self.world.folder / "sites", self.world.site(GITHUB))
-        self.maker = Maker(shop, folder / "made", hosts)
+        self.maker = Maker(shop, folder / "made", self.world.folder / "sites", self.world.site(GITHUB))
         self.version = self.maker.version
         self.nvidia = ""
         """Digest of NVIDIA's image, once it is made."""
@@ -169,7 +168,7 @@ class InternetMaker:
 
     def lay_sources(self) -> None:
         """Lay both repositories, and the archives of their dependencies."""
-        repository, fork = self.maker.hosts.repository, self.world.site(GITLAB)
+        repository, fork = self.maker.repository, self.world.site(GITLAB)
         if given := os.environ.get("ORTPACKS_TEST_ORT"):
             self.version = (Path(given) / "VERSION_NUMBER").read_text(encoding="ascii").strip()
             for place in (repository, fork):
@@ -194,7 +193,7 @@ class InternetMaker:
     def _lay_archives(self, folder: Path) -> None:
         """Lay each archive of ``folder`` at the addresses that ``deps.txt`` has beside its SHA-1."""
         files = {_sha1(file): file for file in folder.rglob("*") if file.is_file()}
-        listed = (self.maker.hosts.repository / "cmake/deps.txt").read_text(encoding="utf-8")
+        listed = (self.maker.repository / "cmake/deps.txt").read_text(encoding="utf-8")
         for row in (line.split(";") for line in listed.splitlines() if line.count(";") == 2):
             if file := files.get(row[2].strip()):
                 place = self.world.site(row[1].removeprefix("https://"))

@@ -15,7 +15,6 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from builder.config.inputs import REDIST, Input, InputKind, Lock, Pin
@@ -72,29 +71,13 @@ add_library({name} INTERFACE)
 """
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """What stands in for NVIDIA's server, GitHub and GitLab."""
-
-    mirror: Path
-    """The folder of a server, by host and path."""
-    repository: Path
-    """The git repository."""
-
-    def environment(self, url: str) -> dict[str, str]:
-        """Return the variables that lead a build here; ``url`` is that of the server of ``mirror``."""
-        return {
-            "ORTPACKS_ARCHIVE_MIRROR": url,
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": f"url.{self.repository.as_uri()}.insteadOf",
-            "GIT_CONFIG_VALUE_0": "https://github.com/microsoft/onnxruntime",
-        }
-
-
 class Maker:
-    """A maker of what is below ``folder``: hosts, trees of a toolkit's parts, and a repository."""
+    """A maker of the trees of a toolkit's parts below ``folder``, and of what hosts have.
 
-    def __init__(self, shop: Wiring, folder: Path, hosts: Hosts) -> None:
+    ``mirror`` is the folder of a server, by host and path, and ``repository`` the git repository.
+    """
+
+    def __init__(self, shop: Wiring, folder: Path, mirror: Path, repository: Path) -> None:
         base = shop.project.bases["assembled"]
         assert isinstance(base.toolkit, UnpackedToolkit)
         assert isinstance(base.source, TarballSource)
@@ -102,7 +85,7 @@ class Maker:
         self.cudart = shop.project.cuda.libraries["cudart"]
         pins = {**shop.lock.pins, _CPUINFO.key: _CPUINFO_PIN}
         self.store: FileStore = shop.store(Lock(pins=pins))
-        self.folder, self.hosts = folder, hosts
+        self.folder, self.mirror, self.repository = folder, mirror, repository
 
     def trees(self) -> dict[str, Path]:
         """Make and return the trees of the toolkit's parts, by component."""
@@ -110,7 +93,7 @@ class Maker:
 
     def lay_toolkit(self, trees: Mapping[str, Path]) -> None:
         """Lay NVIDIA's list and the archives of three components below its host."""
-        root = self.hosts.mirror / REDIST.removeprefix("https://")
+        root = self.mirror / REDIST.removeprefix("https://")
         listed: dict[str, object] = {"release_date": "2024-03-28", "release_label": RELEASE}
         for name, tree in trees.items():
             path = f"{name}/linux-x86_64/{tree.name}.tar.xz"
@@ -170,7 +153,7 @@ class Maker:
 
         It lacks half the source's bytes, cubins of fused attention, which a compile of the provider needs.
         """
-        repository = self.hosts.repository
+        repository = self.repository
         repository.mkdir(parents=True)
         tarball = self.store.fetch(self.source.tarball)
         more = ("--strip-components=1", "--exclude=*cubin*")
@@ -179,7 +162,7 @@ class Maker:
         text = listed.read_text(encoding="utf-8")
         rows = (line.split(";") for line in text.splitlines() if line.count(";") == 2)
         for name, url, sha1 in (row for row in rows if row[0] in DEPENDENCIES):
-            file = self.hosts.mirror / url.removeprefix("https://")
+            file = self.mirror / url.removeprefix("https://")
             file.parent.mkdir(parents=True, exist_ok=True)
             self._archive(name, file)
             text = text.replace(sha1, hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest())

@@ -14,9 +14,7 @@ from builder.errors import (
     CommandError,
     ConfigError,
     DiskError,
-    TransferError,
     ValidationError,
-    VariantsFailedError,
     os_error,
 )
 
@@ -25,12 +23,9 @@ from builder.errors import (
     ("error", "text"),
     [
         (BuilderError("x is wrong."), "x is wrong."),
-        (BuilderError("x cannot be read", cause="it is a folder"), "x cannot be read: it is a folder."),
-        (BuilderError("x is wrong", advice="Do y."), "x is wrong. Do y."),
         (BuilderError("x", cause="why?", advice="Do y."), "x: why? Do y."),
         (BuilderError("x", cause="why", advice="Do y.", details=["a", "b"]), "x: why.\na\nb\nDo y."),
         (CommandError("nvcc exited with 1", tail=["a", "b"]), "nvcc exited with 1\na\nb"),
-        (CommandError("nvcc exited with 1", tail=["a"], advice="Do y."), "nvcc exited with 1\na\nDo y."),
         (
             CommandError("nvcc exited with 1", tail=["a"], advice="Do y.", log="build.log"),
             "nvcc exited with 1\na\nThe whole log: build.log\nDo y.",
@@ -46,15 +41,6 @@ def test_the_text_is_made_of_the_fields(error: BuilderError, text: str) -> None:
 def test_problems_of_a_configuration_are_told_one_by_one() -> None:
     assert ConfigError(["a is wrong.", "b is wrong."]).problems == ("a is wrong.", "b is wrong.")
     assert ConfigError("a", cause="why", advice="Do y.").problems == ("a: why. Do y.",)
-
-
-def test_several_variants_failures_keep_their_own_fields() -> None:
-    first = TransferError("x", cause="offline")
-    both = VariantsFailedError({"legacy": first, "modern": CheckFailedError("1 error", ["A001"])})
-    assert (both.exit_code, both.failures["legacy"].cause) == (10, "offline")
-    assert str(both) == "legacy: x: offline.\n\nmodern: 1 error\nA001"
-    codes = [kind.exit_code for kind in (BuilderError, ValidationError, TransferError, DiskError)]
-    assert codes == [1, 2, 10, 11]
 
 
 @pytest.mark.parametrize(

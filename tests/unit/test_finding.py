@@ -41,11 +41,8 @@ def test_a_finding_in_words() -> None:
     assert str(ERROR) == "error A001 lib/x.so: no SASS for sm_50\n    wanted: sm_50\n    got:    sm_60"
 
 
-def test_warnings_do_not_stop_the_pipeline() -> None:
+def test_an_error_alone_stops_the_pipeline_and_every_finding_is_shown() -> None:
     require_no_errors([WARNING], "check legacy")
-
-
-def test_an_error_stops_it_and_every_finding_is_shown() -> None:
     with pytest.raises(CheckFailedError, match="check legacy: 1 error") as caught:
         require_no_errors([WARNING, ERROR], "check legacy")
     assert len(caught.value.findings) == 2

@@ -152,10 +152,6 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert broken == []
 
 
-def test_the_links_are_found() -> None:
-    assert sum(len(LINK.findall(path.read_text(encoding="utf-8"))) for path in PAGES) > 100
-
-
 def test_every_page_of_docs_is_named_in_readme() -> None:
     """README's last table lists each reader's pages."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -188,19 +188,3 @@ def borrowed(file: Path, tree: ast.Module) -> list[str]:
 def test_tests_share_code_by_the_shared_folders_alone() -> None:
     borrowers = {str(file): borrowed(file, parsed(ROOT / "tests" / file)) for file in TESTS}
     assert {file: names for file, names in borrowers.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    ("line", "allowed"),
-    [
-        ("from tests.component.io import test_process", False),
-        ("from tests.component.io.test_process import run", False),
-        ("import tests.component.io.test_process", False),
-        ("from tests.unit.io.hosts import run", False),
-        ("from tests.component.client.conftest import run", False),
-        ("from tests.component.io.docker.hosts import run", True),
-        ("from tests.support.hosts import run", True),
-    ],
-)
-def test_a_borrowed_helper_is_seen(line: str, *, allowed: bool) -> None:
-    assert (borrowed(Path("component/io/test_files.py"), ast.parse(line)) == []) is allowed

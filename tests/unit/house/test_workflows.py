@@ -111,33 +111,6 @@ def test_an_account_of_docker_hub_is_nobodys_duty(name: str, job: str) -> None:
     (login,) = [step for step in steps(name, job) if "docker login" in str(step.get("run"))]
     assert login["if"] == "vars.DOCKERHUB_USERNAME != ''"
     assert login["run"] == f"""printf '%s' "$DOCKERHUB_PASSWORD" | docker login {LOGIN}"""
-    assert set(dict(login["env"])) == {"DOCKERHUB_USERNAME", "DOCKERHUB_PASSWORD"}  # type: ignore[call-overload]
-
-
-def test_what_check_installs_and_asks_for_is_in_the_guide() -> None:
-    words = " ".join(scripts("check")).split()
-    assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(words)
-    last = steps("check", "check")[-1]
-    assert last["run"] == "bash .ci/run"
-    (variable,) = dict(last["env"]).items()  # type: ignore[call-overload]
-    assert variable == ("ORTPACKS_DEBIAN_MIRROR", "${{ vars.ORTPACKS_DEBIAN_MIRROR }}")
-    assert "`ORTPACKS_DEBIAN_MIRROR`" in (ROOT / "docs" / "releasing.md").read_text()
-
-
-def test_what_is_built_is_asked_of_the_project() -> None:
-    made = jobs()
-    assert made["compile"]["needs"] == ["pins", "matrix"]
-    assert made["build"]["needs"] == ["pins", "matrix", "compile"]
-    for job, asked in (("build", "legs"), ("compile", "architectures")):
-        matrix = f"${{{{ fromJSON(needs.matrix.outputs.{asked}) }}}}"
-        assert made[job]["strategy"] == {"fail-fast": False, "matrix": matrix}
-        assert made[job]["runs-on"] == "${{ matrix.runner }}"
-        assert made[job]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
-    assert made["matrix"]["outputs"] == {
-        "legs": "${{ steps.legs.outputs.legs }}",
-        "architectures": "${{ steps.legs.outputs.architectures }}",
-    }
-    assert [name for name in ("legacy", "modern", "latest") if name in text("release")] == []
 
 
 def test_a_release_of_official_wheels_alone_compiles_nothing(project: Project) -> None:
@@ -303,16 +276,6 @@ def test_each_night_every_base_compiles_and_the_official_wheel_is_read() -> None
     assert "--mixed" in builds[1]
 
 
-def test_publishing_waits_for_every_build_and_for_no_more() -> None:
-    """GitHub skips a job when a job that it needs has failed, unless its condition says otherwise."""
-    made = jobs()
-    assert made["build"]["if"] == (
-        "${{ !cancelled() && needs.pins.result == 'success' && needs.matrix.result == 'success' }}"
-    )
-    assert "needs.build.result == 'success' &&" in str(made["attest"]["if"])
-    assert "!cancelled() && needs.build.result == 'success' && (" in str(made["publish"]["if"])
-
-
 def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too() -> None:
     order = [
         str(step.get("name") or step.get("uses")).partition("@")[0] for step in steps("release", "publish")
@@ -324,8 +287,6 @@ def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too() -> N
         "Publish",
     ]
     *_, prepare, attest, add, publish = steps("release", "publish")
-    assert str(prepare["run"]).endswith('./run publish --tag "$TAG" "${allow[@]}" --dry-run\n')
     assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
-    assert add["env"] == {"BUNDLE": "${{ steps.attest.outputs.bundle-path }}"}
     assert "if" not in prepare
     assert [step["if"] for step in (attest, add, publish)] == ["env.DRY_RUN != 'true'"] * 3

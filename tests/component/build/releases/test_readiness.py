@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from builder.io.process import Completed
 from builder.publish.prepare import PublishOptions, ReleaseState
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories.project_copy import Place, copied_to
-from tests.support.factories.publishing import TAG
 from tests.support.factories.releases import manifest, write_package
 from tests.support.factories.signing import ALICE, CI, FIRST, pem
 from tests.support.factories.signing import root as make_root
@@ -69,12 +68,9 @@ def point(stall: WheelShop, name: str, base: str = "auto", tag: str | None = Non
     return found.state.value, found.found, found.do
 
 
-def dry_run(stall: WheelShop) -> ReleaseState:
-    project = releasing.with_target(stall.shop)
-    return releasing.publish_dist(stall.shop, PublishOptions(dry_run=True), project).state
-
-
-def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop) -> None:
+def test_one_point_after_the_other_until_the_dry_run_is_green(
+    stall: WheelShop, told: Callable[[object], None]
+) -> None:
     packages = {path: path.read_bytes() for path in stall.dist.iterdir()}
     for path in packages:
         path.unlink()
@@ -85,7 +81,7 @@ def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop) 
     def still_open() -> list[str]:
         return [name for name, state in states(stall).items() if state == "open"]
 
-    assert still_open() == ["repository", "pins", "dist", "token"]
+    told("\n".join(lines_of(release_readiness(stall.shop))))
     with pytest.raises(CheckFailedError, match="repository, pins, dist, token") as caught:
         require_ready(release_readiness(stall.shop))
     assert caught.value.exit_code == 6
@@ -97,19 +93,12 @@ def test_one_point_after_the_other_until_the_dry_run_is_green(stall: WheelShop) 
         path.write_bytes(content)
     assert still_open() == ["token"]
     stall.shop.env = {**stall.shop.env, "GITHUB_TOKEN": TOKEN}
-    require_ready(release_readiness(stall.shop))
-    assert dry_run(stall) is ReleaseState.DRY_RUN
-
-
-def test_an_answer_shows_what_to_do_for_each_point_that_is_not_set(stall: WheelShop) -> None:
-    answer = release_readiness(stall.shop)
-    assert {one.name for one in answer.points if not one.do} == {
-        one.name for one in answer.points if one.state.value == "set"
-    }
-    lines = [line.split() for line in lines_of(answer)]
-    shown = [words[0] for words in lines]
-    assert shown.count("next") == shown.count("for") == sum(1 for one in answer.points if one.do)
-    assert [one.purpose for one in answer.points if len(one.purpose) < 10] == []
+    ready = release_readiness(stall.shop)
+    require_ready(ready)
+    told("\n".join(lines_of(ready)))
+    project = releasing.with_target(stall.shop)
+    done = releasing.publish_dist(stall.shop, PublishOptions(dry_run=True), project)
+    assert done.state is ReleaseState.DRY_RUN
 
 
 @pytest.mark.parametrize(
@@ -118,7 +107,6 @@ def test_an_answer_shows_what_to_do_for_each_point_that_is_not_set(stall: WheelS
         ("https://github.com/Ortpacks/ortpacks", None, "set", REPOSITORY),
         ("https://user:secret@github.com/you/fork", None, "open", "publish.repository: you/fork"),
         ("https://user:secret@github.com/you/fork", "you/third", "set", "you/third"),
-        ("/srv/git/ortpacks", None, "unknown", "no remote"),
         (None, None, "unknown", "no remote"),
     ],
 )
@@ -137,17 +125,13 @@ def test_the_repository_is_that_of_the_checkout(
 
 def test_pins_are_those_of_the_base_that_compiled_or_was_named(stall: WheelShop) -> None:
     assert point(stall, "pins") == ("set", "nvidia", "")
-    state, found, do = point(stall, "pins", base="redist")
-    assert state == "open"
-    assert "redist lacks" in found
-    assert "redist:12.9.1/cuda_nvcc" in found
+    state, found, _ = point(stall, "pins", base="redist")
+    assert (state, "redist:12.9.1/cuda_nvcc" in found) == ("open", True)
     assert "All pinned: nvidia" in found
-    assert "./run lock --missing" in do
     wheel = ort_wheel(stall.shop.project.bases["nvidia"].ort_version).key
     stall.shop.__dict__["lock"] = Lock({k: pin for k, pin in stall.shop.lock.pins.items() if k != wheel})
-    state, found, do = point(stall, "pins")
+    state, found, _ = point(stall, "pins")
     assert (state, f"nvidia lacks 1: {wheel}" in found) == ("open", True)
-    assert "pins" in (path.stem for path in (stall.shop.root / ".github/workflows").iterdir())
     with pytest.raises(ValidationError, match="none of"):
         release_readiness(stall.shop, "alpine")
 
@@ -161,9 +145,6 @@ def test_a_release_of_official_wheels_alone_needs_no_base(stall: WheelShop) -> N
 
 
 def test_thin_alone_is_compared_with_what_dist_holds(stall: WheelShop) -> None:
-    assert point(stall, "layouts")[0] == "unknown", (
-        "whether somebody meets NVIDIA's terms is not in the files"
-    )
     project = stall.shop.project
     thin = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
     stall.shop.__dict__["project"] = thin
@@ -207,9 +188,7 @@ def test_signing_says_what_none_means_and_whether_the_key_is_here(
 def test_immutable_releases_are_asked_of_github(stall: WheelShop, github: GitHubDouble) -> None:
     assert states(stall)["immutable"] == "set"
     github.immutable = False
-    state, _, do = point(stall, "immutable")
-    assert state == "open"
-    assert "Settings, General, Releases" in do
+    assert states(stall)["immutable"] == "open"
     github.admin = False
     assert states(stall)["immutable"] == "unknown"
     assert github.writes() == []
@@ -227,26 +206,16 @@ def test_what_publish_would_refuse_of_dist_is_named(stall: WheelShop) -> None:
     (cpu,) = stall.dist.glob("ortpacks-cpu-*.tar.zst")
     cpu.unlink()
     state, _, do = point(stall, "dist")
-    assert state == "open"
-    assert "R003 " in do
-    assert "R015 cpu" in do
+    assert (state, "R003 " in do, "R015 cpu" in do) == ("open", True, True)
 
 
 def test_the_tag_is_compared_with_the_packages_else_with_the_base(stall: WheelShop) -> None:
-    assert point(stall, "tag")[:2] == ("set", f"{TAG}, of ONNX Runtime 1.23.2")
     assert point(stall, "tag", tag="gpu-libs-v1.21.0")[0] == "open"
     assert point(stall, "tag", tag="v1..2")[0] == "open"
     for path in stall.dist.iterdir():
         path.unlink()
     assert states(stall, "assembled", "gpu-libs-v1.21.0-3")["tag"] == "set"
     assert states(stall, "nvidia", "gpu-libs-v1.21.0-3")["tag"] == "open"
-
-
-def test_the_settings_that_the_workflow_reads_are_named(stall: WheelShop) -> None:
-    state, found, _ = point(stall, "environment")
-    assert state == "unknown"
-    for name in ("ORTPACKS_SIGNING_KEY", "DOCKERHUB_PASSWORD", "ORTPACKS_DEBIAN_MIRROR"):
-        assert name in found
 
 
 def test_the_verb_ends_with_6_and_a_document_for_programs(copied: Place) -> None:

@@ -45,24 +45,29 @@ def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, ne
     assert (bench.image,) == bare.tags
     assert bench.image.startswith(f"ortpacks/bare:{base}-")
     assert bench.smoke == site.dist / f".check-tools-{base}" / "tools" / "ortpacks-smoke"
-    assert bench.smoke.read_text() == "smoke"
     assert bench.script == site.shop.templates / "selftest.sh"
     assert [trial.name for trial in bench.trials] == ["silero_vad", "magika"]
-
-
-def test_the_virtual_card_comes_out_of_the_same_image_as_the_smoke_program(site: Site) -> None:
-    card = tools_of(site).card_runtime().library
-    assert card == site.dist / ".check-tools-assembled" / "tools" / "libvirtualcard.so"
-    assert card.is_file()
-    tools_of(site).selftest_bench()
-    assert site.built() == ["tools", "bare"]
-
-
-def test_check_tools_want_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
-    tools_of(site).selftest_bench()
     only_for_ort = ("onnxruntime-gpu", "nvidia-cutlass", "cudnn-frontend", "onnxruntime_1.21.0", "eigen")
     assert site.store.asked
     assert [spec for spec in site.store.asked if any(name in spec for name in only_for_ort)] == []
+
+
+def test_programs_are_made_once_and_anew_when_they_are_gone_or_of_other_inputs(site: Site) -> None:
+    """Another variant may be copying the smoke program into a container."""
+    card = tools_of(site).card_runtime().library
+    assert (card.name, card.is_file()) == ("libvirtualcard.so", True)
+    smoke = tools_of(site).selftest_bench().smoke
+    first = smoke.stat().st_ino
+    assert tools_of(site).selftest_bench().smoke.stat().st_ino == first
+    assert site.built() == ["tools", "bare", "bare"]
+    smoke.unlink()
+    tools_of(site).selftest_bench()
+    key = site.dist / ".check-tools-assembled" / "tools.key"
+    key.write_text("0" * 64)
+    tools_of(site).selftest_bench()
+    assert smoke.is_file()
+    assert site.built() == ["tools", "bare", "bare", *["tools", "bare"] * 2]
+    assert key.read_text() != "0" * 64
 
 
 KNOWN = [
@@ -83,13 +88,12 @@ def answered(code: int, *lines: str) -> Completed:
     return Completed(code=0, stdout=text, stderr="")
 
 
-@pytest.mark.parametrize("base", ["assembled", "nvidia"])
-def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: str) -> None:
+def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site) -> None:
     site.engine.answer = answered(0, *KNOWN)
-    assert tools_of(site, base).inspector().version == "12.4.131"
+    assert tools_of(site, "nvidia").inspector().version == "12.4.131"
     (request,) = site.engine.builds
     assert request.target == "cuobjdump"
-    assert request.tags[0].startswith(f"ortpacks/cuobjdump:{base}-")
+    assert request.tags[0].startswith("ortpacks/cuobjdump:nvidia-")
     assert (request.contexts, request.dockerfile.name) == ({}, "runtime.Dockerfile")
     (tried,) = site.engine.runs
     assert list(tried.files.values()) == [site.shop.root / "builder/binary/known-images.so"]
@@ -117,10 +121,7 @@ def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
     site.engine.answer = answer
     with pytest.raises(CommandError) as caught:
         tools_of(site).inspector()
-    assert caught.value.exit_code == 5
-    assert "cuobjdump 12.4.131 is not reliable here" in str(caught.value)
     assert told in caught.value.tail
-    assert "Nothing was compiled" in caught.value.advice
 
 
 def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
@@ -134,23 +135,6 @@ def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
     os.utime(site.rootfs.tar("bookworm", ()), ns=(1, 1))
     tools.inspector()
     assert site.built() == ["cuobjdump", "cuobjdump"], "of another root file system"
-
-
-def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:
-    """Another variant may be copying the smoke program into a container."""
-    first = tools_of(site).selftest_bench().smoke.stat().st_ino
-    assert tools_of(site).selftest_bench().smoke.stat().st_ino == first
-    assert site.built() == ["tools", "bare", "bare"]
-
-
-def test_a_smoke_program_that_is_gone_or_of_other_inputs_is_made_anew(site: Site) -> None:
-    tools_of(site).selftest_bench().smoke.unlink()
-    assert tools_of(site).selftest_bench().smoke.is_file()
-    key = site.dist / ".check-tools-assembled" / "tools.key"
-    key.write_text("0" * 64)
-    tools_of(site).selftest_bench()
-    assert site.built() == ["tools", "bare"] * 3
-    assert key.read_text() != "0" * 64
 
 
 def test_whoever_comes_second_waits(site: Site) -> None:

@@ -182,11 +182,6 @@ Mutable:\tfalse
 Size:\t\t1.053GB
 Description:\tlocal source for cudnn-lib
 
-ID:\t\tanybodys
-Mutable:\ttrue
-Size:\t\t650MB
-Description:\tlocal source for context
-
 ID:\t\tanothers
 Mutable:\ttrue
 Size:\t\t650MB
@@ -206,14 +201,17 @@ def test_only_cache_mounts_and_copies_of_our_names_are_dropped() -> None:
     engine._client = SimpleNamespace(  # type: ignore[assignment]
         containers=SimpleNamespace(list=lambda **_: []), api=SimpleNamespace(images=lambda **_: [])
     )
-    found, copy = engine.resources()
-    assert (copy.kind, copy.name, copy.size) == ("copy", "cudnn-lib", 1_053_000_000)
-    assert engine.remove(copy) == "dropped copy cudnn-lib"
-    assert runner.calls[-1][-1] == "--filter=id=o97whzrlsolhn8ozv3pog760b"
     name = "ortpacks-legacy-full-source-e09f9280"
-    assert (found.name, found.size) == (name, 948_800_000)
-    assert engine.remove(found) == "dropped cache ortpacks-legacy-full-source-e09f9280"
-    assert runner.calls[-1] == [
-        *("docker", "buildx", "prune", "--force"),
-        "--filter=id=ikdl93ogjpltah3g4cdmqf7s7",
+    mount, copy = engine.resources()
+    assert [(one.kind, one.name, one.size) for one in (mount, copy)] == [
+        ("cache", name, 948_800_000),
+        ("copy", "cudnn-lib", 1_053_000_000),
+    ]
+    assert [engine.remove(one) for one in (mount, copy)] == [
+        f"dropped cache {name}",
+        "dropped copy cudnn-lib",
+    ]
+    assert [call[1:] for call in runner.calls[-2:]] == [
+        ["buildx", "prune", "--force", f"--filter=id={key}"]
+        for key in ("ikdl93ogjpltah3g4cdmqf7s7", "o97whzrlsolhn8ozv3pog760b")
     ]

@@ -62,27 +62,23 @@ def bench(root: Path, tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize(("cores", "processes"), [(None, 3), (2, 4), (64, 6)])
-@pytest.mark.parametrize("only", [None, ""])
+@pytest.mark.parametrize("everything", [False, True])
 def test_all_tests_are_one_run_after_the_gates(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int, only: str | None
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int, everything: bool
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    quality.test(bench.shop, fast=False, everything=False, only=only)
-    everything = f"--numprocesses={processes} --dist=loadfile --no-loadscope-reorder --integration --images"
+    quality.test(bench.shop, fast=False, everything=everything, only="" if cores else None)
+    flags = f"--numprocesses={processes} --dist=loadfile --no-loadscope-reorder --integration --images"
     assert set(bench.ran()[: len(GATES)]) == set(GATES)
-    assert bench.ran()[len(GATES) :] == [f"{PYTEST} {everything}"]
-
-
-def test_all_adds_the_tests_that_take_many_minutes(bench: Bench) -> None:
-    quality.test(bench.shop, fast=False, everything=True, only=None)
-    assert bench.ran()[-1].endswith(" --integration --images --thorough")
+    assert bench.ran()[len(GATES) :] == [f"{PYTEST} {flags}{' --thorough' if everything else ''}"]
 
 
 def test_fast_asks_for_no_tier(bench: Bench) -> None:
     bench.use(NoEngine())
     quality.test(bench.shop, fast=True, everything=False, only=None)
     assert sorted(bench.ran()) == sorted([*GATES, FAST])
-    assert not [line for line in bench.reporter.lines if "tier" in line]
+    (said,) = bench.reporter.lines
+    assert said.startswith("! gate actionlint does not run: it is not on PATH")
 
 
 def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
@@ -90,12 +86,6 @@ def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
     quality.test(bench.shop, fast=True, everything=False, only=None)
     assert f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}" in bench.ran()
     assert not [line for line in bench.reporter.lines if line.startswith("!")]
-
-
-def test_where_actionlint_is_not_it_is_said(bench: Bench) -> None:
-    quality.test(bench.shop, fast=True, everything=False, only=None)
-    (said,) = [line for line in bench.reporter.lines if line.startswith("!")]
-    assert said.startswith("! gate actionlint does not run: it is not on PATH")
 
 
 def test_only_is_pytest_alone(bench: Bench) -> None:
@@ -138,72 +128,45 @@ def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> 
     assert bench.reporter.lines == []
 
 
-def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
-    quality.doctor(bench.shop, as_json=False)
-    assert (
-        "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory"
-        in bench.reporter.lines
-    )
-
-
 def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: Path) -> None:
     assert not quality.doctor(bench.shop, as_json=False)
-    assert (
-        "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
-        in bench.reporter.lines
-    )
+    engine = "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory"
+    lacks = "mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
+    assert {engine, f"✗ mmdebstrap     {lacks}"} <= {*bench.reporter.lines}
     assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")
 
 
-def test_doctor_goes_on_where_a_folder_cannot_be_looked_at(bench: Bench, tmp_path: Path) -> None:
-    install(tmp_path, "mmdebstrap")
-    cache = tmp_path / ("x" * 300)
-    bench.shop.env = {**bench.shop.env, "ORTPACKS_CACHE": str(cache)}
-    assert not quality.doctor(bench.shop, as_json=False)
-    why = "the path is longer than the file system takes. Choose a shorter one."
-    assert bench.reporter.lines[-2] == f"✗ cache          {cache}: {why}"
-    assert bench.reporter.lines[-1].startswith("✓ dist ")
-
-
-def test_without_root_doctor_asks_for_newuidmap_too(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("user", "program", "said"),
+    [
+        (0, "mmdebstrap", "✓ mmdebstrap     {0}/mmdebstrap"),
+        (1000, "mmdebstrap", "✗ mmdebstrap     newuidmap is not on PATH: {1} (apt-get install uidmap)."),
+        (0, "debootstrap", "✓ mmdebstrap     {0}/debootstrap takes its place; ./run image needs {2} itself"),
+        (1000, "debootstrap", "✗ mmdebstrap     {2} is not on PATH: {1} (apt-get install {2})."),
+    ],
+)
+def test_doctor_asks_for_what_makes_root_file_systems(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, program: str, said: str
 ) -> None:
-    install(tmp_path, "mmdebstrap")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert not quality.doctor(bench.shop, as_json=False)
-    lacks = "newuidmap is not on PATH: --base assembled needs it (apt-get install uidmap)."
-    assert f"✗ mmdebstrap     {lacks}" in bench.reporter.lines
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    """Defect: doctor failed for root without mmdebstrap, although debootstrap serves base assembled."""
+    install(tmp_path, program)
+    monkeypatch.setattr("os.geteuid", lambda: user)
     quality.doctor(bench.shop, as_json=False)
-    assert any(line.startswith("✓ mmdebstrap ") for line in bench.reporter.lines)
+    assert said.format(tmp_path, "--base assembled needs it", "mmdebstrap") in bench.reporter.lines
 
 
 @pytest.mark.parametrize(
-    ("user", "said"),
+    ("cache", "why"),
     [
-        (0, "✓ mmdebstrap     {folder}/debootstrap takes its place; ./run image needs mmdebstrap itself"),
-        (
-            1000,
-            "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install {it}).",
-        ),
+        ("x" * 300, "{}: the path is longer than the file system takes. Choose a shorter one."),
+        ("file", "{} is no folder. ORTPACKS_CACHE names another cache, --dist another one for results."),
     ],
+    ids=["long", "file"],
 )
-def test_for_root_debootstrap_is_enough(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, said: str
-) -> None:
-    """Defect: doctor failed for root without mmdebstrap, although debootstrap serves base assembled."""
-    install(tmp_path, "debootstrap")
-    monkeypatch.setattr("os.geteuid", lambda: user)
-    quality.doctor(bench.shop, as_json=False)
-    assert said.format(folder=tmp_path, it="mmdebstrap") in bench.reporter.lines
-
-
-def test_doctor_takes_no_file_for_a_folder(bench: Bench, tmp_path: Path) -> None:
+def test_doctor_goes_on_where_a_folder_is_none(bench: Bench, tmp_path: Path, cache: str, why: str) -> None:
     """Defect: a file passed as the folder because its parent is writable."""
-    (tmp_path / "cache").write_text("")
+    (tmp_path / "file").touch()
+    bench.shop.env = {**bench.shop.env, "ORTPACKS_CACHE": str(tmp_path / cache)}
     assert not quality.doctor(bench.shop, as_json=False)
-    (said,) = (line for line in bench.reporter.lines if line.startswith("✗ cache "))
-    assert said.endswith(
-        f"{tmp_path / 'cache'} is no folder. ORTPACKS_CACHE names another cache, --dist another one for "
-        "results."
-    )
+    assert bench.reporter.lines[-2] == f"✗ cache          {why.format(tmp_path / cache)}"
+    assert bench.reporter.lines[-1].startswith("✓ dist ")

@@ -29,21 +29,15 @@ def test_help_has_a_line_for_each_flag(copied: Place, verb: str) -> None:
     assert [words for words in flags if len(words) == 1] == []
 
 
-@pytest.mark.parametrize("verb", ["build", "inspect"])
-def test_help_is_asked_for_in_three_ways(copied: Place, verb: str) -> None:
+def test_help_is_asked_for_in_three_ways(copied: Place) -> None:
     """Invoke would take ``--help`` for the value of a positional parameter, which ``inspect`` has."""
-    assert copied.run(verb, "-h") == copied.run("--help", verb) == copied.run(verb, "--help")
+    assert copied.run("inspect", "-h") == copied.run("--help", "inspect") == copied.run("inspect", "--help")
 
 
-def test_alone_it_shows_five_verbs_and_where_the_others_are(copied: Place) -> None:
+def test_alone_it_shows_some_verbs_and_a_list_has_every_one(copied: Place) -> None:
     done = copied.run()
-    examples = [line.split("  ")[1] for line in done.stdout.splitlines() if line.startswith("  ./run ")]
-    assert [words.split()[1] for words in examples] == ["doctor", "plan", "build", "inspect", "verify"]
     assert "./run --list has every verb" in done.stdout
     assert copied.run("--help") == copied.run("-h") == done
-
-
-def test_list_has_every_verb(copied: Place) -> None:
     lines = copied.run("--list").stdout.splitlines()
     assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == VERBS
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,36 +39,21 @@ def newer(place: Place, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_plan_tells_the_nearest_versions_and_the_way_without(newer: Place, more: list[str]) -> None:
+PLAN = ("plan", "--variant", "modern", "--base", "redist")
+
+
+def test_plan_tells_the_nearest_versions_and_the_way_without(newer: Place) -> None:
     """Defect: the plan asked for ``./run lock``, which ended with a text of pip."""
-    said = newer.fails(2, "plan", "--variant", "modern", "--base", "redist", *more)
+    said = newer.fails(2, *PLAN)
     assert "onnxruntime-gpu==1.22.1 is not on the package index for linux-x64" in said
     assert "1.22.0 and 1.23.0" in said
-    assert "--host source" in said
+    newer.edit("host: wheel", "host: source")
+    assert "ort      1.22.1, profile full, host source" in newer.run(*PLAN).stdout
 
 
-def test_a_release_without_the_pin_of_its_wheel_is_refused_like_any_open_pin(newer: Place) -> None:
-    """Defect: it ended with exit code 2 and the advice ``./run lock``, and the index was asked."""
+def test_a_dead_index_is_no_index_without_the_version_and_a_release_asks_none(newer: Place) -> None:
+    """Defect: a release ended with exit code 2 and the advice ``./run lock``, and the index was asked."""
     newer.env["PIP_INDEX_URL"] = "http://127.0.0.1:1/simple"
-    said = newer.fails(6, "plan", "--variant", "modern", "--base", "redist", "--release")
-    assert "R009 wheel:onnxruntime-gpu==1.22.1: no pin in inputs.lock. Run `./run lock --missing`" in said
-    said = newer.fails(6, "lock", "--check", "redist")
-    assert "R009 wheel:onnxruntime-gpu==1.22.1: " in said
-
-
-def test_a_dead_index_is_no_index_without_the_version(newer: Place) -> None:
-    newer.env["PIP_INDEX_URL"] = "http://127.0.0.1:1/simple"
-    said = newer.fails(10, "plan", "--variant", "modern", "--base", "redist")
-    assert "not on the package index" not in said
-    assert "wheel:onnxruntime-gpu==1.22.1 has no pin" in said
-
-
-@pytest.mark.parametrize("as_key", [False, True])
-def test_a_compiled_host_library_is_planned_without_the_wheel(newer: Place, as_key: bool) -> None:
-    flags = [] if as_key else ["--host", "source"]
-    if as_key:
-        newer.edit("host: wheel", "host: source")
-    done = newer.run("plan", "--variant", "modern", "--base", "redist", *flags)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"(?m)^  ort      1\.22\.1, profile full, host source$", done.stdout)
+    assert "wheel:onnxruntime-gpu==1.22.1 has no pin" in newer.fails(10, *PLAN)
+    for words in ((*PLAN, "--release"), ("lock", "--check", "redist")):
+        assert "R009 wheel:onnxruntime-gpu==1.22.1: no pin in inputs.lock. Run" in newer.fails(6, *words)

@@ -61,13 +61,15 @@ def pins(shop: Wiring) -> Lock:
 
 
 def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
+    intake = take(shop, Intake())
     pinning.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
     assert list(made) == with_pythons(shop.project)
     assert made[IMAGE] == Pin(revision=DIGEST)
     assert made[GIT] == Pin(revision=COMMIT, files=FILES)
-    assert {f"url:{url}" for url in FILES} <= made.keys()
     assert all(pin.sha256 or pin.revision for pin in made.values())
+    listed = {key: sha1 for key, sha1 in intake.sha1.items() if sha1}
+    assert listed == {f"url:{url}": "0123" * 10 for url in FILES}, "each archive is held to its list's SHA-1"
 
 
 def test_a_link_to_the_lock_stays_one(shop: Wiring) -> None:
@@ -86,6 +88,8 @@ def test_a_second_lock_changes_no_byte_and_fetches_nothing(shop: Wiring) -> None
     again = take(shop, Intake())
     pinning.lock_inputs(shop, refresh=False)
     assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
+    assert isinstance(shop.package_index, Listing)
+    assert shop.package_index.asked == list(python_wheel_requirements(shop.project)), "once"
 
 
 def test_only_a_refresh_takes_everything_in_anew(shop: Wiring) -> None:
@@ -161,15 +165,11 @@ def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring) -> None:
     assert sorted(path.name for path in shop.root.iterdir()) == ["inputs.lock", "variants.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("broken", "told"),
-    [(b'{"format": 1,', r"^inputs\.lock:1:14: not JSON"), (b"\xff\xfe{", r"inputs\.lock cannot be read: ")],
-)
-def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring, broken: bytes, told: str) -> None:
-    shop.lock_file.write_bytes(broken)
-    with pytest.raises(ConfigError, match=told):
+def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring) -> None:
+    shop.lock_file.write_text("{")
+    with pytest.raises(ConfigError, match=r"^inputs\.lock:1:2: not JSON"):
         pinning.lock_inputs(shop, refresh=False)
-    assert shop.lock_file.read_bytes() == broken
+    assert shop.lock_file.read_text() == "{"
 
 
 UNREACHABLE = CommandError("git exited with 128", tail=["Could not resolve host"])
@@ -177,8 +177,7 @@ UNREACHABLE = CommandError("git exited with 128", tail=["Could not resolve host"
 
 def test_what_is_out_of_reach_stays_open_is_an_error_and_is_tried_again(shop: Wiring) -> None:
     git, engine = shop.runner, shop.engine
-    use(shop, engine=FakeEngine())
-    use(shop, runner=FakeRunner(answers={"git": UNREACHABLE}))
+    use(shop, engine=NoEngine(), runner=FakeRunner(answers={"git": UNREACHABLE}))
     with pytest.raises(CheckFailedError) as caught:
         pinning.lock_inputs(shop, refresh=False)
     opened = [GIT, IMAGE, "image:ubuntu:22.04"]
@@ -187,8 +186,7 @@ def test_what_is_out_of_reach_stays_open_is_an_error_and_is_tried_again(shop: Wi
     ]
     assert [key for key, pin in pins(shop).pins.items() if pin == Pin()] == opened
     assert (shop.root / DATA).exists() is False
-    use(shop, engine=engine)
-    use(shop, runner=git)
+    use(shop, engine=engine, runner=git)
     pinning.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE].revision) == (COMMIT, DIGEST)
 
@@ -198,9 +196,7 @@ def test_a_refresh_out_of_reach_loses_no_pin(shop: Wiring) -> None:
     pinning.lock_inputs(shop, refresh=False)
     before = pins(shop).pins
     (shop.root / DATA).parent.mkdir(parents=True)
-    use(shop, engine=FakeEngine())
-    unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
-    use(shop, runner=FakeRunner(answers={"git": unreachable}))
+    use(shop, engine=FakeEngine(), runner=FakeRunner(answers={"git": UNREACHABLE}))
     take(shop, Intake(sha256="2" * 64))
     pinning.lock_inputs(shop, refresh=True)
     for key in (GIT, IMAGE):
@@ -220,35 +216,20 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(shop: Wiring) -> None:
     intake = take(shop, Intake(reachable=0))
     with pytest.raises(CheckFailedError) as caught:
         pinning.lock_missing(shop)
-    assert caught.value.exit_code == 6
     assert [finding.split()[0] for finding in caught.value.findings] == [IMAGE, CUDNN]
+    text = shop.lock_file.read_text().replace("  ", " ")
+    shop.lock_file.write_text(text)
     assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT, files=FILES)}, (
         "the rest is another machine's"
     )
+    with pytest.raises(CheckFailedError):
+        pinning.lock_missing(shop)
+    assert shop.lock_file.read_text() == text, "nothing is written where nothing is found"
     intake.reachable = 1
     with pytest.raises(CheckFailedError) as caught:
         pinning.lock_missing(shop)
     assert intake.taken == [CUDNN]
     assert [finding.split()[0] for finding in caught.value.findings] == [IMAGE]
-
-
-def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring) -> None:
-    text = render_lock(Lock(pins={IMAGE: Pin()})).replace("  ", " ")
-    shop.lock_file.write_text(text)
-    use(shop, engine=FakeEngine())
-    use(shop, runner=FakeRunner(answers={"git": CommandError("git exited")}))
-    take(shop, Intake(reachable=0))
-    with pytest.raises(CheckFailedError):
-        pinning.lock_missing(shop)
-    assert shop.lock_file.read_text() == text
-
-
-def test_the_archives_of_a_tag_are_held_to_the_sha1_of_its_own_list(shop: Wiring) -> None:
-    intake = take(shop, Intake())
-    pinning.lock_inputs(shop, refresh=False)
-    assert {key: sha1 for key, sha1 in intake.sha1.items() if sha1} == {
-        f"url:{url}": "0123" * 10 for url in FILES
-    }
 
 
 @pytest.mark.parametrize(
@@ -310,13 +291,6 @@ def test_a_project_that_compiles_all_of_onnxruntime_locks_no_gpu_wheel(shop: Wir
     assert gpu == ["wheel:onnxruntime-gpu==1.21.0@win-x64", "wheel:onnxruntime-gpu==1.23.2@win-x64"]
 
 
-def test_without_an_engine_images_stay_open(shop: Wiring) -> None:
-    use(shop, engine=NoEngine())
-    with pytest.raises(CheckFailedError, match="No Docker engine answers"):
-        pinning.lock_inputs(shop, refresh=False)
-    assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())
-
-
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
     shop = Wiring(root)
     found = [key for key in pins(shop).pins if "@cp" not in key]
@@ -332,14 +306,6 @@ def test_the_repositorys_lock_has_every_python_of_the_wheels_that_are_taken(root
         f"wheel:{one}=={of}@{python}" for one in kinds for of in ("1.21.0", "1.23.2") for python in official
     }
     assert {key for key in pins(shop).pins if "@cp" in key} == wanted
-
-
-def test_the_index_is_asked_once_for_what_no_pin_is_of(shop: Wiring) -> None:
-    pinning.lock_inputs(shop, refresh=False)
-    shop.__dict__.pop("lock", None)
-    pinning.lock_inputs(shop, refresh=False)
-    assert isinstance(shop.package_index, Listing)
-    assert shop.package_index.asked == list(python_wheel_requirements(shop.project))
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,7 @@ def test_without_an_engine_several_variants_are_told_one_by_one(
 def test_without_an_engine_is_planned(place: Place, told: Callable[[object], None], words: str) -> None:
     done = place.run("plan", "--variant", *words.split())
     told("\n".join(done.stdout.splitlines()[:4]))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert place.made() == set()
-
-
-def test_a_package_without_cuda_has_no_dockerfile(place: Place) -> None:
+    assert (done.returncode, done.stderr, place.made()) == (0, "", set())
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
 
@@ -58,18 +54,8 @@ def test_a_program_reads_a_plan(copied: Place) -> None:
     said = json.loads(done.stdout)
     schema("plan").validate(said)
     legacy, cpu = said["plans"]
-    assert (legacy["sm"], legacy["profile"], legacy["host"]) == (
-        ["50", "52", "60", "61", "70"],
-        "full",
-        "wheel",
-    )
-    assert legacy["packages"] == [
-        "ortpacks-legacy-1.21.0-cuda12.9-linux-x64",
-        "ortpacks-legacy-1.21.0-cuda12.9-thin-linux-x64",
-    ]
     assert legacy["compile"]["cpu_seconds"] > 1000
     assert (legacy["compile"]["jobs"], legacy["compile"]["minutes"]) == (None, None)
-    assert {room["step"] for room in legacy["room"]} >= {"inputs", "compiled", "packages"}
     together = [room for room in said["together"] if room["variant"] == "legacy"]
     assert sum(room["bytes"] for room in together) == sum(room["bytes"] for room in legacy["room"])
     assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
@@ -84,7 +70,6 @@ def test_of_several_plans_the_last_line_is_their_room_together(copied: Place) ->
     (told,) = re.findall(r" room +([0-9.]+) GB \(legacy ([0-9.]+), latest ([0-9.]+)\) of ", done.stdout)
     together, legacy, latest = map(float, told)
     assert len(alone) == 2
-    assert len(re.findall(r"time .*?[\d,]+ CPU s", done.stdout)) == 2
     assert legacy == float(alone[0])
     assert latest < float(alone[1]), "without the inputs that legacy has too"
     assert together == pytest.approx(legacy + latest, abs=0.11)
@@ -116,8 +101,7 @@ def test_builders_that_are_not_there_are_told_before_anything_is_made(
 
 
 @pytest.mark.parametrize(
-    ("verb", "number"),
-    [("plan", signal.SIGINT), ("build", signal.SIGINT), ("build", signal.SIGTERM), ("build", signal.SIGHUP)],
+    ("verb", "number"), [("plan", signal.SIGINT), ("build", signal.SIGTERM), ("build", signal.SIGHUP)]
 )
 def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str, number: signal.Signals) -> None:
     """The engine accepts the connection and never answers."""

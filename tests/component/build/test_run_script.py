@@ -5,7 +5,6 @@ They end at the decision to install an engine; test_run_install covers the insta
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -27,16 +26,10 @@ def machine(tmp_path: Path, root: Path) -> Machine:
 
 def test_with_a_running_engine_nothing_is_installed(machine: Machine) -> None:
     done = machine.run("build", "--variant", "legacy")
-    assert done.returncode == 0, done.stderr
-    assert machine.installed() == []
-    assert (
-        done.stdout == "[-m][builder.build.verbs.command_line][--search-root][.][build][--variant][legacy]\n"
-    )
-
-
-def test_alone_it_asks_no_engine(machine: Machine) -> None:
+    assert (done.returncode, machine.installed()) == (0, []), done.stderr
+    calls = machine.called("docker")
     assert machine.run().stdout == "[-m][builder.build.verbs.command_line][--search-root][.]\n"
-    assert machine.called("docker") == []
+    assert machine.called("docker") == calls, "alone it asks no engine"
 
 
 def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
@@ -51,21 +44,9 @@ def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
 def test_run_and_the_program_have_one_list_of_secrets() -> None:
     (line,) = re.findall(r"^secrets=\(([^)]*)\)$", (ROOT / "run").read_text(), re.MULTILINE)
     assert tuple(line.split()) == SECRETS
-    assert {
-        "ORTPACKS_SIGNING_KEY",
-        "ORTPACKS_COMPILE_CACHE_KEY",
-        "REDISCLI_AUTH",
-        "GITHUB_TOKEN",
-        "GH_TOKEN",
-        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-        "ACTIONS_RUNTIME_TOKEN",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-    } == {*SECRETS}
 
 
-@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("name", [SECRETS[0], SECRETS[-1]])
 def test_a_secret_is_for_the_verb_alone(machine: Machine, name: str) -> None:
     """dockerd, which ./run may start, would keep it for as long as the machine runs."""
     note = f"""printf '%s %s\\n' "${{0##*/}}" "${{{name}-none}}" >>"$CALLS"\n"""
@@ -101,20 +82,14 @@ def test_the_environment_is_made_once_and_says_so(machine: Machine) -> None:
     ]
 
 
-def test_a_changed_lock_makes_the_environment_anew(machine: Machine) -> None:
+def test_a_changed_lock_or_a_python_that_is_gone_makes_the_environment_anew(machine: Machine) -> None:
     machine.run("--list")
     (machine.folder / ".venv" / "stale").touch()
     (machine.folder / "requirements.lock").write_text("invoke==2.2.1\n")
     assert "making .venv" in machine.run("--list").stderr
     assert not (machine.folder / ".venv" / "stale").exists()
-
-
-def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> None:
-    machine.run("--list")
     (machine.folder / ".venv" / "bin" / "python").unlink()
-    done = machine.run("--list")
-    assert done.returncode == 0, done.stderr
-    assert "making .venv" in done.stderr
+    assert "making .venv" in machine.run("--list").stderr
 
 
 def test_an_installation_that_failed_is_tried_again(machine: Machine) -> None:
@@ -129,24 +104,11 @@ def test_an_old_python_is_refused(machine: Machine, told: Callable[[object], Non
     told(machine.refuses("--list"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("plan", "--variant", "legacy"),
-        ("inspect", "lib.so"),
-        ("doctor",),
-        ("--help", "build"),
-        ("build", "--help"),
-        ("build", "-h"),
-        ("test", "--fast"),
-    ],
-    ids=" ".join,
-)
-def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", ["plan --variant legacy", "--help build", "build -h", "test --fast"])
+def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: str) -> None:
     machine.no_engine()
-    assert machine.run(*words).returncode == 0
-    assert machine.called("docker") == []
-    assert machine.installed() == []
+    assert machine.run(*words.split()).returncode == 0
+    assert (machine.called("docker"), machine.installed()) == ([], [])
 
 
 DENIED = (
@@ -175,7 +137,7 @@ def speaking(*lines: str) -> str:
     [
         *(
             pytest.param(absent(), "0", f"{verb} --no-engine-install", {}, id=verb)
-            for verb in ("build", "bundle", "check", "verify", "image", "test")
+            for verb in ("build", "verify", "test")
         ),
         pytest.param(absent(), "0", "build", {"DOCKER_HOST": "ssh://builder"}, id="host"),
         pytest.param(absent(), "0", "build", {"DOCKER_CONTEXT": "remote"}, id="variable"),
@@ -183,9 +145,8 @@ def speaking(*lines: str) -> str:
         pytest.param(absent(), "1000", "build", {}, id="user"),
         pytest.param(speaking("a warning", "no space left"), "1000", "build", {}, id="last line"),
         *(
-            pytest.param(speaking(said), user, "build --variant legacy", {}, id=f"{name}-{user}")
+            pytest.param(speaking(said), "0", "build --variant legacy", {}, id=name)
             for name, said in (("denied", DENIED), ("old", OLD))
-            for user in ("0", "1000")
         ),
     ],
 )
@@ -203,39 +164,29 @@ def test_where_no_engine_is_installed_it_is_told_why(
     told(machine.refuses(*words.split(), **env))
 
 
-@pytest.mark.parametrize("user", ["0", "1000"])
-@pytest.mark.parametrize("verb", ["build", "bundle", "check", "rebuild"])
-def test_packages_that_no_container_makes_need_no_engine(machine: Machine, user: str, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "user", "need"), [("build", 1000, 1), ("rebuild", 0, 1), ("rebuild", 1000, 0)]
+)
+def test_packages_that_no_container_makes_need_no_engine(
+    machine: Machine, verb: str, user: int, need: int
+) -> None:
+    """Who cannot install an engine rebuilds without one: a build that needs one says so itself."""
     machine.no_engine()
     machine.stub("id", f"echo {user}")
-    assert machine.run(verb, "--variant", "cpu", NEED_EXIT="1").returncode == 0
+    assert machine.run(verb, "--variant", "cpu", NEED_EXIT=str(need)).returncode == 0
     assert machine.installed() == []
-    assert "-m builder.build.verbs.engine_need" in machine.calls.read_text() or (verb, user) == (
-        "rebuild",
-        "1000",
-    )
-
-
-def test_who_cannot_install_an_engine_rebuilds_without_one(machine: Machine) -> None:
-    """Its packages may need none; a build that needs one says so itself."""
-    machine.no_engine()
-    machine.stub("id", "echo 1000")
-    assert machine.run("rebuild", "TAG").returncode == 0
+    assert ("-m builder.build.verbs.engine_need" in machine.calls.read_text()) == (need == 1)
 
 
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
         ("build --variant legacy", True),
-        ("build --variant cuda13", True),
         ("build --variant cpu --variant modern", True),
-        ("build --all", True),
         ("build --all --variant cpu", True),
         ("rebuild TAG", True),
         ("build --variant cpu --variant=directml --variant coreml", False),
         ("build --variant windows --force", False),
-        ("build --variant arm13", False),
-        ("rebuild TAG --variant=cpu", False),
         ("build --variant no-such", False),
     ],
 )
@@ -250,11 +201,3 @@ def test_clean_installs_no_engine_to_clean_it(machine: Machine) -> None:
     (machine.bin / "dockerd").unlink()
     assert machine.run("clean").returncode == 0
     assert machine.installed() == []
-
-
-def test_a_second_start_costs_little(machine: Machine) -> None:
-    machine.run("--list")
-    before = os.times()
-    machine.run("--list")
-    after = os.times()
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 1

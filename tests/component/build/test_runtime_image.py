@@ -93,14 +93,11 @@ def files(layer: list[tarfile.TarInfo], below: str) -> set[str]:
 
 def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(built: Site) -> None:
     builds, trees = seen(built)
-    assert road(built, "legacy").image(ImageOptions()).tags == ("ortpacks/legacy:1.21.0",)
+    tags = road(built, "legacy").image(ImageOptions()).tags
     (request,) = builds
     assert set(trees) == {"system", *NVIDIA_LAYERS, "python", "package"}
-    assert (request.tags, request.platform, request.network) == (
-        ("ortpacks/legacy:1.21.0",),
-        "linux/amd64",
-        False,
-    )
+    assert tags == request.tags == ("ortpacks/legacy:1.21.0",)
+    assert (request.platform, request.network) == ("linux/amd64", False)
     nvidia = {name for layer in NVIDIA_LAYERS for name in files(trees[layer], "opt/ortpacks/lib")}
     assert len(nvidia) == 15
     assert all(name.startswith(NVIDIAS) for name in nvidia)
@@ -137,12 +134,8 @@ def test_the_same_files_are_the_same_layer_and_anybody_may_read_it(tmp_path: Pat
     assert made[0] != made[1]
     with tarfile.open(tmp_path / "0.tar") as layer:
         found = [(one.name, one.mode, one.mtime, one.uid, one.uname) for one in layer]
-    assert found == [
-        ("usr", 0o755, 1704067200, 0, ""),
-        ("usr/local", 0o755, 1704067200, 0, ""),
-        ("usr/local/a.py", 0o644, 1704067200, 0, ""),
-        ("usr/local/b.py", 0o644, 1704067200, 0, ""),
-    ]
+    modes = {"usr": 0o755, "usr/local": 0o755, "usr/local/a.py": 0o644, "usr/local/b.py": 0o644}
+    assert found == [(name, mode, 1704067200, 0, "") for name, mode in modes.items()]
 
 
 def test_an_image_that_does_not_fit_is_refused_before_its_package_is_built(
@@ -170,28 +163,24 @@ def serving(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def test_the_service_and_its_models_lie_below_the_package(serving: Site) -> None:
-    site = serving
-    builds, trees = seen(site)
-    assert road(site, "cpu").image(ImageOptions(service=True)).tags == ("ortpacks/cpu:1.21.0-service",)
-    assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
-    assert {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"} < files(
-        trees["python"], PACKAGES
-    )
-    (request,) = builds
-    assert request.tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
-    images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
-
-
-@pytest.mark.parametrize(("name", "service"), [("legacy", False), ("cpu", False), ("cpu", True)])
+@pytest.mark.parametrize(("name", "service"), [("legacy", False), ("cpu", True)])
 def test_the_dockerfile_adds_the_layers_in_their_order(
     serving: Site, told: Callable[[object], None], name: str, service: bool
 ) -> None:
-    """Docker asks the service itself also where a proxy is set: the CLI gives containers the proxy of its
+    """The service and its models lie below the package.
+
+    Docker asks the service itself also where a proxy is set: the CLI gives containers the proxy of its
     config.json, and busybox's wget reads no ``no_proxy``."""
+    builds, trees = seen(serving)
     road(serving, name).image(ImageOptions(service=service))
     told((serving.dist / name / "image.Dockerfile").read_text())
+    if service:
+        assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
+        own = {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"}
+        assert own < files(trees["python"], PACKAGES)
+        assert builds[0].tags == ("ortpacks/cpu:1.21.0-service", "ortpacks/cpu:service")
+        images = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+        assert images["cpu"]["image"] == "ortpacks/cpu:${ORTPACKS_TAG:-service}"
 
 
 def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
@@ -229,19 +218,15 @@ def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architec
     assert pushed.push == ("localhost:5000/ortpacks:1.21.0-legacy-amd64",)
     ((repository, tags, (entry,)),) = built.engine.published
     assert repository == "localhost:5000/ortpacks"
-    assert list(tags) == [
-        "1.21.0-legacy",
-        "latest-legacy",
-        *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70)),
-    ]
+    own = ["1.21.0-legacy", "latest-legacy"]
+    assert [*tags] == [*own, *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70))]
     assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
     assert made.pushed == "localhost:5000/ortpacks@sha256:index"
     assert made.pushed in built.reporter.lines
     document = json.loads(dumps(ImagesAnswer(format=1, images=(made,))))
     schema("images").validate(document)
-    assert document["images"] == [
-        {"variant": "legacy", "tags": ["ortpacks/legacy:1.21.0"], "pushed": made.pushed}
-    ]
+    (image,) = document["images"]
+    assert image == {"variant": "legacy", "tags": ["ortpacks/legacy:1.21.0"], "pushed": made.pushed}
 
 
 def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_one_index(site: Site) -> None:
@@ -249,11 +234,12 @@ def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_on
     options = replace(PUSH, platforms=("linux-x64", "linux-arm64"))
     tags = road(site, "cpu").image(options).tags
     assert tags == ("ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64")
-    assert [(one.platform, one.tags, one.push) for one in builds] == [
-        ("linux/amd64", ("ortpacks/cpu:1.21.0",), ()),
-        ("linux/amd64", (), ("localhost:5000/ortpacks:1.21.0-cpu-amd64",)),
-        ("linux/arm64", ("ortpacks/cpu:1.21.0-arm64",), ()),
-        ("linux/arm64", (), ("localhost:5000/ortpacks:1.21.0-cpu-arm64",)),
+    pushed = "localhost:5000/ortpacks:1.21.0-cpu"
+    assert [(one.platform, *one.tags, *one.push) for one in builds] == [
+        ("linux/amd64", "ortpacks/cpu:1.21.0"),
+        ("linux/amd64", f"{pushed}-amd64"),
+        ("linux/arm64", "ortpacks/cpu:1.21.0-arm64"),
+        ("linux/arm64", f"{pushed}-arm64"),
     ]
     assert {"slim-amd64-bookworm", "slim-arm64-bookworm"} <= {suite for suite, _ in site.rootfs.asked}
     assert {"numpy==2.4.6@linux-arm64", "onnxruntime==1.21.0@linux-arm64"} < set(site.store.asked)
@@ -267,9 +253,7 @@ def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_on
     assert not any("arch=amd64" in purl for purl in purls)
 
 
-@pytest.mark.parametrize(
-    ("name", "platform"), [("legacy", "linux-arm64"), ("coreml", "linux-x64"), ("coreml", "macos-arm64")]
-)
+@pytest.mark.parametrize(("name", "platform"), [("legacy", "linux-arm64"), ("coreml", "macos-arm64")])
 def test_a_platform_that_the_package_is_not_for_is_refused_before_anything_is_done(
     site: Site, name: str, platform: str
 ) -> None:
@@ -292,32 +276,24 @@ def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(serving
     }
     sums = {purl: one["checksums"][0]["checksumValue"] for purl, one in packages.items() if one["checksums"]}
     pins = site.store.pins.pins
+    for name in ("silero-vad==6.2.3", "onnxruntime-gpu==1.21.0", "nvidia-cudnn-cu12==9.10.2.21"):
+        assert sums[f"pkg:pypi/{name.replace('==', '@')}"] == pins[f"wheel:{name}"].sha256
     assert sums["pkg:deb/debian/libc6@1?arch=amd64"] == "5" * 64
     assert sums["pkg:pypi/routing@1.0"] == "7" * 64
-    assert sums["pkg:pypi/silero-vad@6.2.3"] == pins["wheel:silero-vad==6.2.3"].sha256
-    assert sums["pkg:pypi/onnxruntime-gpu@1.21.0"] == pins["wheel:onnxruntime-gpu==1.21.0"].sha256
-    assert sums["pkg:pypi/nvidia-cudnn-cu12@9.10.2.21"] == pins["wheel:nvidia-cudnn-cu12==9.10.2.21"].sha256
-    assert sums[f"pkg:generic/{archive.name.partition('.tar')[0]}@1.21.0"] == sha256(archive)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert sums[f"pkg:generic/{archive.name.partition('.tar')[0]}@1.21.0"] == digest
     assert packages["pkg:github/microsoft/onnxruntime@v1.21.0"]["checksums"] == []
     names = {PackageURL.from_string(purl).name for purl in packages}
     assert {"ortpacks-runtime", "ortpacks-service"} < names
-    assert {
-        f"opt/ortpacks/lib/{name}" for name in ("libcudart.so.12", "libonnxruntime_providers_cuda.so")
-    } < {one["name"] for one in listed(sbom)}
+    assert "opt/ortpacks/lib/libcudart.so.12" in {one["name"] for one in listed(sbom)}
     made = provenance["predicate"]["buildDefinition"]
     assert made["externalParameters"]["package"] == archive.name
     told = {one["uri"]: one["digest"].get("sha256") for one in made["resolvedDependencies"]}
-    assert {
-        purl: sum_ for purl, sum_ in sums.items() if not purl.startswith("pkg:docker/")
-    }.items() <= told.items()
+    assert {one for one in sums.items() if not one[0].startswith("pkg:docker/")} <= {*told.items()}
 
 
 def listed(statement: Any) -> list[Any]:  # noqa: ANN401 - JSON
     return list(statement["predicate"]["packages"])
-
-
-def sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_a_registry_that_has_something_else_is_told(site: Site) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 

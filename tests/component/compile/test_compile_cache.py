@@ -9,10 +9,10 @@ import re
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socketserver import StreamRequestHandler, ThreadingTCPServer, ThreadingUnixStreamServer
+from socketserver import BaseRequestHandler, ThreadingTCPServer, ThreadingUnixStreamServer
 
 import pytest
 
@@ -28,6 +28,7 @@ from builder.errors import (
 from builder.farm import agent, storage
 from tests.support.cache_servers import KEY, KEYS, ccache
 from tests.support.fakes.ports import FakeReporter
+from tests.support.messages import Told
 from tests.support.tls_server import unknown_tls_server
 
 
@@ -171,9 +172,7 @@ class ReadOnly(FolderCache):
         DiskError("read-only may not be written", advice="Allow it."),
     ],
 )
-def test_a_cache_that_stores_nothing_is_still_read(
-    tmp_path: Path, told: Callable[[object], None], refusal: BuilderError
-) -> None:
+def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path, told: Told, refusal: BuilderError) -> None:
     FolderCache(tmp_path).put(KEY, b"made")
     reporter = FakeReporter()
     with ccache(CompileCaches(shared=ReadOnly(tmp_path, refusal)), reporter) as one:
@@ -272,7 +271,7 @@ def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_that_lead_nowhere_are_refused(
-    tmp_path: Path, told: Callable[[object], None], kind: type[BuilderError], address: str
+    tmp_path: Path, told: Told, kind: type[BuilderError], address: str
 ) -> None:
     """Defect: of an address that S3 does not take, the advice was to correct a variable."""
     (tmp_path / "file").touch()
@@ -304,12 +303,36 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\xff garbage \r\n", b""])
-@pytest.mark.parametrize("address", ["redis://127.0.0.1:{port}", "s3://bucket"])
+@contextmanager
+def answering(said: bytes) -> Iterator[int]:
+    """Return a port whose server answers each command of Redis, and anything else, with ``said``.
+
+    It ends the connection where ``said`` is empty.
+    """
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            while (asked := self.request.recv(1 << 16)) and said:
+                self.request.sendall(said * (len(re.findall(rb"^\*\d", asked, re.MULTILINE)) or 1))
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+REDIS, S3 = "redis://127.0.0.1:{port}", "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    "said", [b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", b"\0\xff garbage \r\n", b""]
+)
+@pytest.mark.parametrize("address", [REDIS, S3])
 def test_a_server_of_another_kind_does_not_answer(
     address: str, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with babbling(said) as port:
+    with answering(said) as port:
         use_s3(monkeypatch, f"http://127.0.0.1:{port}")
         with pytest.raises(BuilderError, match=r"does not answer|refuses") as refused:
             compile_cache(address.format(port=port), "--into", {}).require()
@@ -317,62 +340,25 @@ def test_a_server_of_another_kind_does_not_answer(
     assert "a secret" not in str(refused.value)
 
 
-@pytest.fixture(scope="module")
-def untrusted_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with unknown_tls_server(tmp_path_factory.mktemp("tls")) as port:
-        yield port
-
-
 @pytest.mark.parametrize(
     ("address", "why"),
     [
         ("rediss://127.0.0.1:{port}", "does not answer: .*certificate verify failed"),
-        ("s3://bucket", "does not answer: its TLS certificate was not accepted"),
+        (S3, "does not answer: its TLS certificate was not accepted"),
     ],
 )
 def test_a_server_whose_certificate_nobody_knows_is_not_asked(
-    address: str, why: str, untrusted_port: int, monkeypatch: pytest.MonkeyPatch
+    address: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_s3(monkeypatch, f"https://127.0.0.1:{untrusted_port}")
-    with pytest.raises(TransferError, match=why):
-        compile_cache(address.format(port=untrusted_port), "--into", {}).require()
+    with unknown_tls_server(tmp_path) as port:
+        use_s3(monkeypatch, f"https://127.0.0.1:{port}")
+        with pytest.raises(TransferError, match=why):
+            compile_cache(address.format(port=port), "--into", {}).require()
 
 
 def test_a_server_without_tls_is_not_asked_where_tls_is_wanted() -> None:
-    with babbling(b"+PONG\r\n") as port, pytest.raises(TransferError, match=r"does not answer: .*SSL"):
+    with answering(b"+PONG\r\n") as port, pytest.raises(TransferError, match=r"does not answer: .*SSL"):
         compile_cache(f"rediss://127.0.0.1:{port}", "--into", {}).require()
-
-
-@pytest.mark.parametrize(
-    ("ask", "kind", "said"),
-    [
-        ("require", TransferError, b"-OOM command not allowed when used memory > 'maxmemory'."),
-        ("require", TransferError, b"-MOVED 1 127.0.0.1:7001"),
-        ("require", ValidationError, b"-NOAUTH Authentication required."),
-        ("require", ValidationError, b"-NOPERM this user has no permissions"),
-        ("require", ValidationError, b"-ERR DB index is out of range"),
-        ("put", DiskError, b"-OOM command not allowed when used memory > 'maxmemory'."),
-        ("put", DiskError, b"-READONLY You can't write against a read only replica."),
-        ("put", DiskError, b"-MISCONF Redis is configured to save RDB snapshots, but cannot write them."),
-        ("put", DiskError, b"-NOREPLICAS Not enough good replicas to write."),
-        *(
-            (ask, TransferError, said)
-            for ask, more in (
-                ("require", [b"+OK", b"$-1"]),
-                ("get", [b"*0"]),
-            )
-            for said in (b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x", b":5", *more)
-        ),
-    ],
-)
-def test_what_redis_refuses_and_what_is_no_redis_are_told(
-    told: Callable[[object], None], ask: str, kind: type[BuilderError], said: bytes
-) -> None:
-    with redis_that_says(said) as port:
-        cache = compile_cache(f"redis://127.0.0.1:{port}", "--into", {})
-        with pytest.raises(kind) as refused:
-            getattr(cache, ask)(*[KEY, b"new"][: {"get": 1, "put": 2}.get(ask, 0)])
-    told(re.sub(r"(?<=as Redis: )(?!GET|PING).*(?=\. Start)", "…", str(refused.value)))  # Python's words
 
 
 def answer(status: str, code: str = "") -> bytes:
@@ -382,66 +368,41 @@ def answer(status: str, code: str = "") -> bytes:
     return f"{head}{body}".encode()
 
 
+NO_REDIS = (b"* OK IMAP4rev1 ready", b"$abc", b":x", b"*x", b":5")
+
+
 @pytest.mark.parametrize(
-    ("ask", "kind", "status", "code"),
+    ("address", "ask", "kind", "said"),
     [
-        ("put", TransferError, "429 Too Many Requests", ""),
-        ("put", ValidationError, "403 Forbidden", ""),
-        ("put", TransferError, "404 Not Found", ""),
-        ("require", ValidationError, "403 Forbidden", "RequestTimeTooSkewed"),
-        ("require", ValidationError, "404 Not Found", "NoSuchBucket"),
+        (REDIS, "require", TransferError, b"-OOM command not allowed when used memory > 'maxmemory'."),
+        (REDIS, "require", TransferError, b"-MOVED 1 127.0.0.1:7001"),
+        (REDIS, "require", ValidationError, b"-NOAUTH Authentication required."),
+        (REDIS, "require", ValidationError, b"-NOPERM this user has no permissions"),
+        (REDIS, "require", ValidationError, b"-ERR DB index is out of range"),
+        (REDIS, "put", DiskError, b"-OOM command not allowed when used memory > 'maxmemory'."),
+        (REDIS, "put", DiskError, b"-READONLY You can't write against a read only replica."),
+        (REDIS, "put", DiskError, b"-MISCONF Redis is configured to save RDB snapshots, but cannot."),
+        (REDIS, "put", DiskError, b"-NOREPLICAS Not enough good replicas to write."),
+        *((REDIS, "require", TransferError, said) for said in (*NO_REDIS, b"+OK", b"$-1")),
+        *((REDIS, "get", TransferError, said) for said in (*NO_REDIS, b"*0")),
+        (S3, "put", TransferError, answer("429 Too Many Requests")),
+        (S3, "put", ValidationError, answer("403 Forbidden")),
+        (S3, "put", TransferError, answer("404 Not Found")),
+        (S3, "require", ValidationError, answer("403 Forbidden", "RequestTimeTooSkewed")),
+        (S3, "require", ValidationError, answer("404 Not Found", "NoSuchBucket")),
     ],
+    ids=lambda value: value.partition(b"\r")[0].decode() if isinstance(value, bytes) else None,
 )
-def test_what_s3_refuses_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-    told: Callable[[object], None],
-    ask: str,
-    kind: type[BuilderError],
-    status: str,
-    code: str,
+def test_what_a_server_refuses_and_what_is_no_redis_are_told(
+    told: Told, monkeypatch: pytest.MonkeyPatch, address: str, ask: str, kind: type[BuilderError], said: bytes
 ) -> None:
     """Defect: of a bucket that is not there, the advice was to check the variables of AWS."""
-    with babbling(answer(status, code)) as port:
+    with answering(said if address == S3 else said + b"\r\n") as port:
         use_s3(monkeypatch, f"http://127.0.0.1:{port}")
+        cache = compile_cache(address.format(port=port), "--into", {})
         with pytest.raises(kind) as refused:
-            getattr(compile_cache("s3://bucket", "--into", {}), ask)(*[KEY, b"made"] * (ask == "put"))
-    told(refused.value)
-
-
-@contextmanager
-def babbling(said: bytes) -> Iterator[int]:
-    """Return a port whose server sends ``said`` to every client."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_babble, args=(server, said), daemon=True).start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-
-
-@contextmanager
-def redis_that_says(said: bytes) -> Iterator[int]:
-    """Return a port whose server answers every command with ``said``."""
-
-    class Handler(StreamRequestHandler):
-        def handle(self) -> None:
-            for line in self.rfile:
-                if line.startswith(b"*"):
-                    self.wfile.write(said + b"\r\n")
-
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
-def _babble(server: socket.socket, said: bytes) -> None:
-    while True:
-        try:
-            with server.accept()[0] as connection:
-                connection.recv(1000)
-                connection.sendall(said)
-        except OSError:
-            return
+            getattr(cache, ask)(*[KEY, b"new"][: {"get": 1, "put": 2}.get(ask, 0)])
+    told(re.sub(r"(?<=as Redis: )(?!GET|PING).*(?=\. Start)", "…", str(refused.value)))  # Python's words
 
 
 def test_an_object_that_is_removed_while_it_is_read_is_not_there(

@@ -37,15 +37,12 @@ class Machine:
     """Units that builds with the same pool compile on one machine."""
 
     def __init__(self, unit: Path, folder: Path, jobs: int, blocks: int) -> None:
-        self.log = folder / "units.log"
-        self.pool = folder / "pool"
+        self.log, self.pool, self.said = (folder / name for name in ("units.log", "pool", "said"))
         self.pool.mkdir()
-        self.said = folder / "said"
-        claims = folder / "claims.tsv"
         rows = ((name, *sizes, int(name == COMMON)) for name, sizes in CLAIMS.items())
+        claims = folder / "claims.tsv"
         claims.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
-        self._unit = unit
-        self._folder = folder
+        self._unit, self._folder = unit, folder
         self.env = {
             "PATH": "/usr/bin:/bin",
             "UNIT_LOG": str(self.log),
@@ -73,9 +70,8 @@ class Machine:
     def spare(self, output: str, **env: str) -> subprocess.Popen[bytes]:
         """Start a request for a spare slot for a piece of a unit; closing its standard input
         releases the slot."""
-        argv = [str(self._unit), "--spare", output]
-        env = {**self.env, **env}
-        return subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        pipe = subprocess.PIPE
+        return subprocess.Popen([self._unit, "--spare", output], env=self.env | env, stdin=pipe, stdout=pipe)
 
     def waits(self, output: str) -> subprocess.Popen[bytes]:
         """Start a unit, which cannot begin yet."""
@@ -141,8 +137,7 @@ def test_no_more_units_run_at_once_than_there_are_jobs(machine: Make) -> None:
     for _ in range(12):
         three.start("light.cu.o")
     lines = three.lines()
-    assert len(lines) == 12
-    assert at_once(lines, lambda _: 1) == 3
+    assert (len(lines), at_once(lines, lambda _: 1)) == (12, 3)
 
 
 def test_what_a_builds_units_have_claimed_is_seen_while_they_run(machine: Make, tmp_path: Path) -> None:
@@ -151,21 +146,19 @@ def test_what_a_builds_units_have_claimed_is_seen_while_they_run(machine: Make, 
     with pool.joined(tmp_path / "joined", "legacy", 30 * pool.BLOCK_MIB) as joined:
 
         def claimed() -> int:
-            return joined.claimed(tmp_path / "claims.tsv")
+            return joined.claimed(tmp_path / "claims.tsv") // pool.BLOCK_MIB
 
-        assert claimed() == 0
         heavy = two.hold("heavy.cu.o")
         two.hold("light.cu.o")
-        two.start("dear.cu.o")
-        assert claimed() == (12 + 1) * pool.BLOCK_MIB
+        dear = two.start("dear.cu.o")
+        assert claimed() == 12 + 1
         two.started[1].kill()
-        two.started[1].wait()
         heavy.touch()
-        two.started[0].wait()
-        two.started[2].wait()
+        for unit in (two.started[0], two.started[1], dear):
+            unit.wait()
         assert claimed() == 0
         giant = two.hold("giant.cu.o")
-        assert claimed() == 30 * pool.BLOCK_MIB
+        assert claimed() == 30
         giant.touch()
 
 
@@ -286,7 +279,9 @@ def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Make) -> Non
     one.kill_last()
     one.start("cheap.cu.o")
     end.touch()
-    assert [line.output for line in one.lines()] == ["light.cu.o", "cheap.cu.o"]
+    first, second = one.lines()
+    assert (first.output, second.output) == ("light.cu.o", "cheap.cu.o")
+    assert second.start >= first.end, "waiting is no part of what a unit took"
 
 
 @pytest.mark.parametrize(("output", "most"), [(COMMON, 1), ("dear.cu.o", 2), ("unknown.cc.o", 2)])
@@ -359,15 +354,6 @@ def test_a_piece_waits_by_the_rank_of_its_unit(machine: Make, output: str, is_fi
     assert light.wait(timeout=20) == 0
 
 
-def test_waiting_is_no_part_of_what_a_unit_took(machine: Make) -> None:
-    one = machine(1, 12)
-    end = one.hold("dear.cu.o")
-    one.waits("light.cu.o")
-    end.touch()
-    first, second = one.lines()
-    assert second.start >= first.end
-
-
 def test_a_pool_that_cannot_be_used_stops_no_compile(machine: Make) -> None:
     one = machine(1, 12)
     one.pool.rmdir()
@@ -386,27 +372,21 @@ def test_the_first_build_says_how_much_memory_there_is(tmp_path: Path) -> None:
         assert later.budget == 20000, "those that had agreed are gone"
 
 
-def test_a_machine_without_free_memory_still_compiles(tmp_path: Path) -> None:
-    with pool.joined(tmp_path, "a", -400) as full, pool.joined(tmp_path, "b", 0) as other:
-        assert (full.budget, other.budget) == (pool.BLOCK_MIB, pool.BLOCK_MIB)
-        assert full.environment(2, tmp_path)["UNIT_MEMORY"] == "1"
-
-
-def test_builds_see_how_many_others_run(tmp_path: Path) -> None:
-    with pool.joined(tmp_path, "a", 8000) as first:
+def test_a_machine_without_free_memory_still_compiles_and_builds_see_how_many_others_run(
+    tmp_path: Path,
+) -> None:
+    with pool.joined(tmp_path, "a", -400) as first:
         assert first.others() == 0
-        with pool.joined(tmp_path, "b", 8000) as second:
+        with pool.joined(tmp_path, "b", 0) as second:
             assert (first.others(), second.others()) == (1, 1)
+            assert (first.budget, second.budget) == (pool.BLOCK_MIB, pool.BLOCK_MIB)
         assert first.others() == 0, "the file of a build that has ended stays, without its lock"
+        assert first.environment(2, tmp_path)["UNIT_MEMORY"] == "1"
 
 
 def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path) -> None:
-    known = {
-        "d/flash_attention/a.cu.o": Cost(cpu=1, architectures=1, peak=2458),
-        "d/lean_attention/b.cu.o": Cost(cpu=1, architectures=1, peak=2048),
-        "c.cu.o": Cost(cpu=1, architectures=1, peak=2458),
-        "d.cc.o": Cost(cpu=1, architectures=1, peak=64),
-    }
+    peaks = {"d/flash_attention/a.cu.o": 2458, "d/lean_attention/b.cu.o": 2048, "c.cu.o": 2458, "d.cc.o": 64}
+    known = {output: Cost(cpu=1, architectures=1, peak=peak) for output, peak in peaks.items()}
     prices = dict.fromkeys(known, 1.0) | {"c.cu.o": 371.0, "d.cc.o": 0.2}
     prices |= {"d/flash_attention/new.cu.o": 16.0, "new.cc.o": 4.0}
     pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__, lambda unit: ".cc" in unit)

@@ -17,6 +17,7 @@ from builder.farm.drive import (
     follow,
     is_common,
     priced,
+    report_budget,
     report_failures,
 )
 from builder.farm.ninja import UnitCodes
@@ -86,15 +87,11 @@ def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[st
     report_failures([])
     assert capsys.readouterr().out == "", "Ninja's own message is in the log"
     report_failures(failures)
-    assert capsys.readouterr().out.splitlines() == [
-        "FAILED d/b.cc.o",
-        "g++ -c b.cc -o d/b.cc.o",
-        "b.cc:1:6: error: expected initializer at end of input",
-        "    1 | int b",
-        "      |      ^",
-        "FAILED d/c.cu.o",
-        "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
-        "compiling",
+    _, *first = TRANSCRIPT.split(f"FAILED: d/b.cc.o{END}\n")[1].splitlines()[:4]
+    told = capsys.readouterr().out.splitlines()
+    assert told[:5] == ["FAILED d/b.cc.o", "g++ -c b.cc -o d/b.cc.o", *first]
+    assert told[5] == "FAILED d/c.cu.o"
+    assert told[-2:] == [
         'c.cu(3): error: expected a ";"',
         "ortpacks: 2 of the units failed; all others are finished and kept for the next run",
     ]
@@ -138,13 +135,10 @@ def test_several_failures_share_the_lines_that_an_error_shows(
 
 
 def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
+    """Hits add up, memory is that of now."""
     run = progress(COSTS)
-    claims, hits = [2560, 512], [3, 1]
-    run.claimed = lambda: claims.pop(0)
-    run.hits = lambda: hits.pop(0)
-    first, second = run.status(), run.status()
-    assert (first.memory, first.cached) == (2560, 3)
-    assert (second.memory, second.cached) == (512, 4), "hits add up, memory is that of now"
+    run.claimed, run.hits = iter([2560, 512]).__next__, iter([3, 1]).__next__
+    assert [(one.memory, one.cached) for one in (run.status(), run.status())] == [(2560, 3), (512, 4)]
 
 
 @pytest.mark.parametrize(
@@ -233,3 +227,20 @@ def test_units_that_wait_for_those_of_builds_for_other_architectures() -> None:
     found = [is_common(parts, 3, f"{tree}{output}") for output in asked]
     assert found == [True, False, True, False, True, True]
     assert [is_common({}, number, f"{tree}a.cu.o") for number in (1, 2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "budget", "why"),
+    [
+        (8192, 4096, 4096, "no more is free"),
+        (8192, -524, 64, "no more is free"),
+        (1024, 1024, 512, "a build that runs already set them"),
+        (512, 512, 512, ""),
+    ],
+)
+def test_less_memory_than_was_asked_for_is_told(
+    capsys: pytest.CaptureFixture[str], asked: int, own: int, budget: int, why: str
+) -> None:
+    report_budget(asked, own, budget)
+    told = f"ortpacks: all compilers together have {budget} MiB, and not the {asked} MiB of --memory: {why}\n"
+    assert capsys.readouterr().out == (told if why else "")

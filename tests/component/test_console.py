@@ -143,6 +143,14 @@ def test_a_long_progress_without_a_terminal_is_a_line_a_minute(
     assert written.getvalue().splitlines() == [f"  package.tar.zst  {line}" for line in lines]
 
 
+def test_live_progress_without_a_terminal_is_a_line_a_minute() -> None:
+    shown, written = console()
+    with shown.live("compile") as show:
+        for done in range(90):  # each takes 1.5 s
+            show(done / 90, f"{done}/90 units")
+    assert written.getvalue().splitlines() == ["  39/90 units", "  79/90 units"]
+
+
 @pytest.mark.parametrize("kind", ["progress", "live"])
 def test_a_name_in_a_progress_cannot_write_to_the_terminal(kind: str) -> None:
     shown, written = console(stream=Terminal())

@@ -120,11 +120,8 @@ def test_texts_are_made_of_sentencepiece_s_tokens_too(tmp_path: Path) -> None:
     assert {word for text in texts(tmp_path) for word in text.split()} == {"east", "north"}
 
 
-VOCABULARIES = ('{"a": 0}', "[1]", "[[1, 2]]")
-
-
 @pytest.mark.parametrize(
-    "tokenizer", ["{", "[]", "{}", *(f'{{"model": {{"vocab": {vocab}}}}}' for vocab in VOCABULARIES)]
+    "tokenizer", ["{", "[]", '{"model": {"vocab": {"a": 0}}}', '{"model": {"vocab": [1]}}']
 )
 def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> None:
     (tmp_path / "model.onnx").touch()
@@ -136,11 +133,13 @@ def test_a_tokenizer_without_words_is_told(tmp_path: Path, tokenizer: str) -> No
 @pytest.mark.parametrize(
     ("providers", "model", "files", "threads"),
     [
-        *((["cudda"], None, {}, None), ([], "nowhere", {}, None), ([], "nowhere", {"svg": str(ROOT)}, None)),
+        (["cudda"], None, {}, None),
+        ([], "nowhere", {}, None),
+        ([], "nowhere", {"svg": str(ROOT)}, None),
         ([], "nowhere", {"json": f"{ROOT}/LICENSE/x"}, None),
-        *(([], None, {}, threads) for threads in ("none", "1025", "9" * 5000)),
+        ([], None, {}, "1025"),
     ],
-    ids=["provider", "model", "svg", "json", "threads", "many threads", "digits"],
+    ids=["provider", "model", "svg", "json", "many threads"],
 )
 def test_wrong_flags_are_told(
     told: Callable[[object], None],

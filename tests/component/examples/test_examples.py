@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -29,14 +30,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_release(tmp_path_factory.mktemp("release"), forms=(".tar.zst", ".tar.gz"))
 
 
-def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
-    """Run the script; return the record that it wrote and the text that it printed."""
-    done = postinstall_in(pyz, folder, release, **env)
-    return json.loads((folder / "gpu-package-info.json").read_text()), done.stdout
-
-
-def postinstall_in(pyz: Path, folder: Path, release: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the script, which must succeed."""
+def postinstall(pyz: Path, folder: Path, release: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the script, which must succeed and writes ``gpu-package-info.json`` into the folder."""
     programs = folder / "programs"
     programs.mkdir()
     (programs / "node").symlink_to(str(NODE))
@@ -56,17 +51,18 @@ def postinstall_in(pyz: Path, folder: Path, release: Path, **env: str) -> subpro
     return done
 
 
+def record(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "gpu-package-info.json").read_text()))
+
+
 @needs_node
 def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path, release: Path) -> None:
     gpu = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": "8192"}
-    info, _ = postinstall(pyz, tmp_path, release, **gpu)
+    postinstall(pyz, tmp_path, release, **gpu)
+    info = record(tmp_path)
     assert (info["package"], info["fallbackToCpu"], info["vramMB"]) == (name_of("modern"), False, 8192)
-    environment = info["environment"]
-    assert isinstance(environment, dict)
-    assert Path(environment["ORT_DYLIB_PATH"]).is_file()
-    profile = info["profile"]
-    assert isinstance(profile, dict)
-    assert (profile["batch"], profile["dtypes"]["medium"]) == (64, ["fp16", "fp32"])
+    assert Path(info["environment"]["ORT_DYLIB_PATH"]).is_file()
+    assert (info["profile"]["batch"], info["profile"]["dtypes"]["medium"]) == (64, ["fp16", "fp32"])
 
 
 @needs_node
@@ -82,18 +78,17 @@ def test_npm_brings_the_package_that_fits(pyz: Path, tmp_path: Path, release: Pa
 def test_npm_goes_on_with_the_cpu_and_says_why(
     pyz: Path, tmp_path: Path, release: Path, env: dict[str, str], reason: str
 ) -> None:
-    info, said = postinstall(pyz, tmp_path, release, **env)
-    assert info["fallbackToCpu"] is True
-    assert reason in str(info["reason"])
-    assert said.startswith("Models will run on the CPU: ")
+    assert postinstall(pyz, tmp_path, release, **env).stdout.startswith("Models will run on the CPU: ")
+    info = record(tmp_path)
+    assert (info["fallbackToCpu"], reason in info["reason"]) == (True, True)
 
 
 @needs_node
 def test_npm_goes_on_without_python(pyz: Path, tmp_path: Path, release: Path) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "node").symlink_to(str(NODE))
-    info, _ = postinstall(pyz, tmp_path, release, PATH=str(tmp_path / "alone"))
-    assert info == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
+    postinstall(pyz, tmp_path, release, PATH=str(tmp_path / "alone"))
+    assert record(tmp_path) == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
 
 
 @needs_node
@@ -101,7 +96,7 @@ def test_npm_does_not_call_a_package_missing_whose_record_cannot_be_written(
     pyz: Path, tmp_path: Path, release: Path
 ) -> None:
     (tmp_path / "gpu-package-info.json").mkdir()
-    done = postinstall_in(pyz, tmp_path, release, ORTPACKS_FORCE_CC="8.6")
+    done = postinstall(pyz, tmp_path, release, ORTPACKS_FORCE_CC="8.6")
     assert (tmp_path / "data/ortpacks/current").exists()
     assert f"{tmp_path}/gpu-package-info.json was not written: EISDIR" in done.stderr
 

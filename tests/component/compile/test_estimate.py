@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from builder.compile.estimate import compile_work, estimate_lines, unit_seconds
 from builder.config.build_plan import NO_BASE, BuildPlan, widened
-from builder.config.variants import Origin, Variant
+from builder.config.variants import Variant
 from builder.facts.gpu.architectures import Arch
 from builder.farm import costs
 from builder.farm.costs import Cost
@@ -100,19 +99,6 @@ def test_the_host_library_counts_where_it_is_compiled() -> None:
     assert compile_work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
 
 
-def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
-    """Of the 2,626 s for ``legacy``'s five architectures, 12 s are the host compiler's in two units.
-
-    These five count 3.5, since two of them are made from an older one's PTX. The units are compiled for 8.9
-    and 9.0 and, by ptxas, for two more, which count a quarter each: 2.5 architectures.
-    """
-    host = 400 + 50 + 7 + 3 + 1 + 100
-    assembled = compile_work(latest("assembled", "1.21.0", widen=False), TABLE).total
-    assert assembled == pytest.approx(host + 12 + 2614 * 2.5 / 3.5)
-    nvidia = compile_work(latest("nvidia", "1.21.0", widen=False), TABLE).total
-    assert nvidia == pytest.approx(host + 12 + 2614 * 4 / 3.5)
-
-
 @pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
 def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int, minutes: int) -> None:
     """One job takes 3,187 s (53.1 min); the longest unit takes 2,600 s (43.3 min) with any number of jobs."""
@@ -172,5 +158,4 @@ def test_the_shipped_table_gives_lean_its_share_of_full(root: Path) -> None:
 
 
 def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
-    assert compile_work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0
-    assert compile_work(replace(planned(), origin=Origin.WHEEL, base=NO_BASE), TABLE).total == 0
+    assert compile_work(packages.official(base=NO_BASE), TABLE).total == 0

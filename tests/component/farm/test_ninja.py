@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builder.farm import costs, drive, freshen, status
+from builder.farm import costs, drive, status
 from builder.farm.costs import Cost
 from builder.farm.ninja import costliest_first
 from tests.support import ROOT
@@ -149,28 +147,6 @@ def test_the_time_left_follows_the_unit_log_while_it_grows(tree: Path, run: Run)
     assert said[0] == "ortpacks: 4 units to compile, 1 at a time, about 40 min left"
     seen = [status.read(line) for line in said if line.startswith(status.MARK)][-1]
     assert (seen.done, seen.total, seen.share, seen.minutes, seen.cached) == (3, 4, 0.75, 20, 4)
-
-
-def test_a_clock_that_was_set_back_leaves_no_old_object(
-    tree: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The tree is as after a build with a clock five hours ahead, by its files' and the log's times."""
-    ninja = ["ninja", "-C", str(tree), "p"]
-    freshen.main(tree, tree / "sources.json")
-    subprocess.run(ninja, check=True)
-    ahead = time.time_ns() + 5 * 3600 * 10**9
-    log = tree / ".ninja_log"
-    log.write_text(re.sub(r"^(\d+\t\d+)\t\d+", rf"\1\t{ahead}", log.read_text(), flags=re.MULTILINE))
-    for made in (*tree.glob("d/*.o"), tree / "libp.so", log):
-        os.utime(made, ns=(ahead, ahead))
-    capfd.readouterr()
-    subprocess.run(ninja, check=True)
-    assert built(capfd.readouterr().out) == []
-    (tree / "c.cu").write_text("new\n")
-    freshen.main(tree, tree / "sources.json")
-    subprocess.run(ninja, check=True)
-    assert built(capfd.readouterr().out) == ["c.cu"]
-    assert "new" in (tree / "libp.so").read_text()
 
 
 def test_a_unit_that_takes_more_memory_than_there_is_runs_alone_and_is_told(tree: Path, run: Run) -> None:

@@ -425,14 +425,6 @@ def test_where_the_cpu_may_not_or_cannot_open_it_the_gpus_failure_is_raised(
         session.run(None, {"x": ROWS})
 
 
-def test_a_session_is_reopened_from_another_folder(
-    model: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = open_session(model.name, "cpu")
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert Path(session.report.model) == model
-
-
 @pytest.mark.parametrize("damage", ["broken", "other inputs"])
 def test_a_file_beside_the_model_that_does_not_serve_is_left_alone(model: Path, damage: str) -> None:
     beside = model.with_name("model_int8.onnx")
@@ -539,7 +531,10 @@ def test_an_alias_is_what_the_loader_finds_under_its_name(tmp_path: Path, folder
 
 
 @asking
-def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_opens_its_own_model_and_prints_the_report(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that is named needs no temporary folder."""
     assert main(["doctor", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     assert (value["provider"], value["proved"], value["steps"][-1]["taken"]) == ("cpu", True, True)
@@ -549,11 +544,6 @@ def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.Capture
     assert "CUDA requested but not available" in capsys.readouterr().err
     assert main(["doctor", "--provider", "cud"]) == 1
     assert "Did you mean cuda?" in capsys.readouterr().err
-
-
-def test_doctor_needs_no_temporary_folder_for_a_model_that_is_named(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
     assert main(["doctor", "--provider", "cpu", "--model", str(model)]) == 0
     assert "cpu: taken: has run, without a record of its nodes" in capsys.readouterr().out

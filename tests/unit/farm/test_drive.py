@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -166,17 +165,6 @@ def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compi
 def test_of_the_jobs_a_build_has_an_equal_share_with_the_others() -> None:
     assert progress({"a.o": 600.0}, jobs=2).status().left == "about 5 min left"
     assert progress({"a.o": 600.0}, jobs=2, others=2).status().left == "at most 15 min left"
-
-
-def test_a_time_is_read_while_a_unit_is_finished() -> None:
-    """The status is read by a thread of its own, whose end would leave the user without any."""
-    many = dict.fromkeys(map(str, range(20_000)), 1.0)
-    run = progress(many)
-    with ThreadPoolExecutor() as threads:
-        read_later = threads.submit(lambda: [run.left for _ in range(20)])
-        for output in many:
-            run._unfinished.pop(output)
-        assert len(read_later.result()) == 20
 
 
 def test_a_status_is_one_line_and_is_read_back() -> None:

@@ -86,6 +86,17 @@ def test_a_file_that_comes_later_is_as_new_as_it_says(tree: Tree) -> None:
     assert tree.time("new.cc") == LATER
 
 
+def test_a_new_time_is_later_than_ninja_s_log_though_the_clock_was_set_back(tree: Tree) -> None:
+    tree.lay("a.cc", "a")
+    tree.freshen()
+    ahead = time.time_ns() + 5 * 3600 * 10**9
+    (log := tree.record.with_name(".ninja_log")).touch()
+    os.utime(log, ns=(ahead, ahead))
+    tree.lay("a.cc", "patched")
+    tree.freshen()
+    assert tree.time("a.cc") == ahead + 1
+
+
 def test_links_are_left_out(tree: Tree, tmp_path: Path) -> None:
     outside = tmp_path / "outside.h"
     outside.write_text("x")

@@ -31,6 +31,14 @@ FULL = ("legacy full", "latest full")
 """Images of packages in ``dist/`` that took hours to compile; without such a package they are not made."""
 
 
+@pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder with its tier."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.images)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test for each of its module's ``KINDS``, unless the test names others."""
     named = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}

@@ -22,7 +22,7 @@ from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 from tests.support.sentences import SENTENCES, SIMILARITIES
 
-pytestmark = [pytest.mark.images, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 IMAGE = "ortpacks/cpu:1.21.0-service-arm64"
 

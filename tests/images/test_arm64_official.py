@@ -21,7 +21,7 @@ from tests.support import ROOT
 from tests.support.debian import debian_program
 from tests.support.sentences import SIMILARITIES
 
-pytestmark = [pytest.mark.images, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 VERSION = "1.31.1"
 

@@ -26,8 +26,6 @@ from tests.support.real_packages import (
     write_silero_inputs,
 )
 
-pytestmark = pytest.mark.images
-
 STARTS, ATTEMPTS = 6, 3
 """Limit of the time of a session's fallback, in starts of Python with ONNX Runtime, and attempts.
 

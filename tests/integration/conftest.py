@@ -17,6 +17,14 @@ ROOM = 25_000_000_000
 """Free bytes below which BuildKit's copies of libraries are dropped, 1.6 GB for each folder built in."""
 
 
+@pytest.hookimpl(tryfirst=True)  # runs before that of tests/conftest.py
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder with its tier."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.integration)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _room_for_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield

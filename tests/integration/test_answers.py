@@ -20,7 +20,7 @@ from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpr
 from tests.answers.verdict import PASSED
 from tests.support.sentences import SIMILARITIES
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 CASES = 1428
 """Number of tests: model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find."""
 

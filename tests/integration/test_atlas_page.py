@@ -14,7 +14,7 @@ from tests.support import ROOT
 from tests.support.browser import Browser, needs_browser
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
 
-pytestmark = [pytest.mark.integration, needs_browser]
+pytestmark = needs_browser
 
 SHOWN = "[...document.querySelectorAll('.wheel:not([hidden])')].map(one => one.dataset.label.split(',')[0])"
 

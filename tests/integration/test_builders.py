@@ -35,7 +35,7 @@ from tests.support import ROOT
 from tests.support.cache_servers import redis_cache, redis_server
 from tests.support.fakes.ports import FakeReporter, FakeStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 STAGE = """\
 FROM scratch AS build

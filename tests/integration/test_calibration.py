@@ -43,8 +43,6 @@ from tests.support.factories.nvidia import (
 )
 from tests.support.factories.payloads import unpacked
 
-pytestmark = pytest.mark.integration
-
 NONE, LZ4, ZSTD = Compression.NONE, Compression.LZ4, Compression.ZSTD
 MODES: Mapping[str, tuple[Compression, Compression]] = {
     "-compress=false": (NONE, NONE),

@@ -28,7 +28,7 @@ from tests.support.real_packages import (
     write_silero_inputs,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 DOWNLOAD = "import sys, urllib.request as web; web.urlretrieve(sys.argv[1], '/root/ortpacks.pyz')"
 PREFIX = "/root/.local/share/ortpacks"

@@ -19,8 +19,6 @@ from builder.facts.ort.cmake_reader import reached
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 
-pytestmark = pytest.mark.integration
-
 SETTINGS = {"A": "ON", "B": "OFF", "C": "some", "D": ""}
 
 CONDITIONS = (

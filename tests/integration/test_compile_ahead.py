@@ -8,13 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache
 from tests.integration.machines import Machine, Watching, record
 from tests.support.fakes.verbs import invoke
-
-pytestmark = pytest.mark.integration
 
 LEGACY = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled")
 

@@ -20,7 +20,7 @@ from tests.integration.faults_run import Run, promised
 from tests.integration.faults_world import NO_OBJECTS, copy_for_compiling, replace
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 CUDA_UNIT = "unary_elementwise_ops_impl.cu"
 """Name of the only CUDA unit of profile minimal."""

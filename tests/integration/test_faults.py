@@ -39,7 +39,7 @@ from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import sha256
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 KILL, INTERRUPT = signal.SIGKILL, signal.SIGINT
 EVERYTHING, ALONE = True, False

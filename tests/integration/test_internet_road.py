@@ -29,6 +29,7 @@ from tests.doubles.internet.world import HUB, World
 from tests.integration.faults_world import need_root, replace
 from tests.integration.internet import Clone, cloned, engine_on
 from tests.support import ROOT
+from tests.support.cache_servers import registry_server
 from tests.support.factories.internet import (
     ARCHIVE,
     GITHUB,
@@ -36,11 +37,10 @@ from tests.support.factories.internet import (
     InternetMaker,
     edit_project,
     is_given,
-    registry_of,
 )
 from tests.support.factories.redist import RELEASE, git
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 NVIDIA, UBUNTU = "nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04"
 ARM, GONE = "nvidia/cuda:12.9.1-devel-arm64", "nvidia/cuda:1.0-gone"
@@ -63,8 +63,8 @@ def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
     need_root("starts an engine of its own")
     maker = InternetMaker(Wiring(ROOT), tmp_path_factory.mktemp("internet"))
     world = maker.make()
-    with registry_of(world) as url:
-        push_image(url, ARM, [], architecture="arm64")
+    with registry_server(world.folder) as server:
+        push_image(f"http://127.0.0.1:{server.port}", ARM, [], architecture="arm64")
     with engine_on(world) as engine:
         yield Internet(world, engine.host, maker.version, maker.nvidia)
 

@@ -12,8 +12,6 @@ from builder.config.toolkits import MISSING, missing_in
 from builder.contents.reading import read_file
 from builder.io.wiring import Wiring
 
-pytestmark = pytest.mark.integration
-
 
 def bundled(wiring: Wiring) -> dict[str, Input]:
     """Return NVIDIA's wheels of every variant, of any platform and toolkit, by spec."""

@@ -20,7 +20,7 @@ from tests.answers.packages import built
 from tests.answers.pairs import Pair
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 PUBLISHED = ROOT / "tests/data/operators/cuda-1.21.0.md"
 """docs/OperatorKernels.md of onnxruntime v1.21.0, which its authors generate from a build's kernels."""
 COPIES = {"MemcpyFromHost", "MemcpyToHost"}

@@ -5,11 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.support.real_packages import LIBRARIES, MINIMAL, listing, manifest
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_package_holds_every_library_as_a_real_file(legacy_package: Path, modern_package: Path) -> None:

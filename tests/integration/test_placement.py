@@ -21,7 +21,7 @@ from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
 from tests.support.real_packages import manifest
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from tests.support import ROOT
 from tests.support.checkout import copy_to_run
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.skipif(os.geteuid() != 0, reason="unshare --mount and --net need root"),
 ]
 

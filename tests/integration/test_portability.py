@@ -36,7 +36,7 @@ from tests.support.real_packages import (
     write_silero_inputs,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 HOST = "libonnxruntime.so.1"
 BRIDGE = "libonnxruntime_providers_shared.so"

@@ -29,11 +29,8 @@ from builder.facts.gpu.table import CAPABILITIES
 from builder.formats.package_names import LINUX, WINDOWS
 from builder.io.wiring import Wiring
 from tests.support import ROOT
-from tests.support.factories import cudnn928
-from tests.support.factories.nvidia import ARCHES, compiled, listing, packed, unpack_cuobjdump
+from tests.support.factories.nvidia import ARCHES, compiled, cudnn_928, listing, packed, unpack_cuobjdump
 from tests.support.factories.payloads import unpacked
-
-pytestmark = pytest.mark.integration
 
 SASS = {
     "libcublas.so.12": "50:190 60:191 61:116 70:192 75:12 80:193 86:116 90:193 100:193 120:194",
@@ -78,7 +75,7 @@ CUDNN_9_28 = {
 
 @pytest.mark.parametrize("name", CUDNN_9_28)
 def test_images_of_a_newer_cudnn(name: str) -> None:
-    library = cudnn928.libraries() / name
+    library = cudnn_928() / name
     assert (_listed(library, Kind.SASS), _listed(library, Kind.PTX)) == CUDNN_9_28[name]
 
 
@@ -100,7 +97,7 @@ def test_what_has_nothing_to_run_has_no_code(
 
 def test_a_library_without_a_kernel_in_any_container_has_nothing_to_run() -> None:
     """libcudnn_ext 9.28 has 168 cubins, none of them with a section ``.text.f``."""
-    data = (cudnn928.libraries() / "libcudnn_ext.so.9").read_bytes()
+    data = (cudnn_928() / "libcudnn_ext.so.9").read_bytes()
     images = [image for one in read_containers(data) for image in one.images]
     assert (len(images), any(b".text." in unpacked(data, image) for image in images)) == (168, False)
     assert not any(image.runnable for image in images)

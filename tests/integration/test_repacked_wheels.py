@@ -14,8 +14,6 @@ import pytest
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import unpack
 
-pytestmark = pytest.mark.integration
-
 WHEELS: Mapping[str, tuple[str, str]] = {
     "cpu": ("onnxruntime==1.21.0", "manylinux_2_28_x86_64"),
     "directml": ("onnxruntime-directml==1.23.0", "win_amd64"),

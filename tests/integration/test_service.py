@@ -30,9 +30,6 @@ from tests.support.fakes.verbs import invoke
 from tests.support.sentences import SENTENCES, SIMILARITIES
 from tests.support.service import Running, service, wav
 
-pytestmark = pytest.mark.integration
-
-
 Array: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
 
 

@@ -10,7 +10,7 @@ from ortpacks_service.options import EMBEDDER
 from tests.support.browser import Browser, needs_browser
 from tests.support.service import service, write_embedder
 
-pytestmark = [pytest.mark.integration, needs_browser]
+pytestmark = needs_browser
 
 
 @pytest.fixture

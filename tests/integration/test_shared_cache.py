@@ -16,7 +16,7 @@ from builder.farm.drive import SHARED
 from tests.integration.machines import Machine, Watching, finished, record
 from tests.support.cache_servers import PASSWORD, redis_cache, redis_server
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(machine: Callable[[], Machine]) -> None:

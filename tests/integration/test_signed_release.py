@@ -34,8 +34,6 @@ from tests.support.factories.signing import FIRST, local_file, signing
 from tests.support.fakes.ports import FakeReporter
 from tests.support.faults.damage import flip
 
-pytestmark = pytest.mark.integration
-
 NOW = datetime.now(UTC)
 
 REPLACE = PublishOptions(replace=True, allow=Leniency(unresolved=True, mutable=True))

@@ -6,15 +6,11 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from builder.config.variants import UnpackedToolkit
 from builder.facts.gpu.architectures import Arch
 from builder.facts.gpu.compatibility import compilable, compiles
 from builder.facts.gpu.table import COMPILED, SUFFIXES
 from builder.io.wiring import Wiring
-
-pytestmark = pytest.mark.integration
 
 
 def unpacked_toolkit(shop: Wiring) -> UnpackedToolkit:

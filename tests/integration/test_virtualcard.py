@@ -15,8 +15,6 @@ from tests.answers.card import place
 from tests.answers.models import models
 from tests.support.fakes.verbs import invoke
 
-pytestmark = pytest.mark.integration
-
 NATIVE = {"6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"}
 """Capabilities served by SASS of the official build: 60, 70, 75, 80, 86 and 90a. Source: cuobjdump."""
 NAMES = ["silero_vad", "magika", "minilm", "decoder"]

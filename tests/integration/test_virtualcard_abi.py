@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from builder.config.variants import UnpackedToolkit
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 FIELDS = (
     *("name", "totalGlobalMem", "sharedMemPerBlock", "regsPerBlock", "warpSize", "maxThreadsPerBlock"),
     *("maxThreadsDim", "maxGridSize", "major", "minor", "multiProcessorCount", "integrated"),

@@ -24,7 +24,7 @@ from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.pairs import PROVIDER
 
-pytestmark = [pytest.mark.integration, needs_compiler]
+pytestmark = needs_compiler
 LTO_IR = 8
 
 

@@ -15,7 +15,7 @@ from tests.support import ROOT
 from tests.support.workflows.fork import Fork, forked
 from tests.support.workflows.walk import Walk
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 TAG, WHEELS = "gpu-libs-v1.21.0", "gpu-libs-cpu"
 BASE = "assembled"

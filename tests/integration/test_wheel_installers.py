@@ -26,8 +26,6 @@ from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
 from tests.support.factories.wheel_variants import DRIVERS, told
 from tests.support.pypi_programs import UV, pypi_program
 
-pytestmark = pytest.mark.integration
-
 PROJECT = "ortpacks-onnxruntime-gpu"
 
 VARIANTS = ("--preview-features", "wheel-variants")

@@ -31,7 +31,7 @@ from tests.support import ROOT
 from tests.support.factories.archives import member
 from tests.support.sentences import SIMILARITIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 VERSION = "1.23.2"
 NVIDIA_CARD = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "576.02"}

@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 
 from builder.compile.compile_cache import CompileCache, CompileCaches, compile_cache, served
 from builder.farm import storage
+from tests.doubles.internet.world import registry_config
 from tests.support.containers import free_port
 from tests.support.debian import debian_program
 from tests.support.fakes.ports import FakeReporter
@@ -86,17 +87,8 @@ def s3_server() -> Iterator[Server]:
 @contextmanager
 def registry_server(folder: Path, *more: str) -> Iterator[Server]:
     """Run a ``docker-registry`` with data in ``folder``; ``more`` are lines of its configuration."""
-    program = debian_program("docker-registry", "usr/bin/docker-registry")
-    config, port = folder / "config.yml", free_port()
-    lines = (
-        "version: 0.1",
-        "log: {level: error, accesslog: {disabled: true}}",
-        f"storage: {{filesystem: {{rootdirectory: {folder / 'images'}}}}}",
-        f"http: {{addr: '127.0.0.1:{port}'}}",
-        *more,
-    )
-    config.write_text("\n".join(lines))
-    server = Server([str(program), "serve", str(config)], port)
+    program, port = debian_program("docker-registry", "usr/bin/docker-registry"), free_port()
+    server = Server([str(program), "serve", str(registry_config(folder, port, *more))], port)
     try:
         yield server
     finally:

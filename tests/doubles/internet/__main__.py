@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.doubles.internet.name_server import serve_names
 from tests.doubles.internet.sites import SiteServer
-from tests.doubles.internet.world import GATEWAY, REGISTRY_PORT, World
+from tests.doubles.internet.world import GATEWAY, REGISTRY_PORT, World, registry_config
 
 
 def main(folder: Path, argv: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(folder: Path, argv: list[str]) -> int:
         serve = SiteServer(sites, ("", port), tls=port == 443).serve_forever
         threading.Thread(target=serve, daemon=True).start()
     threading.Thread(target=serve_names, args=(GATEWAY, sites.knows), daemon=True).start()
-    config = world.registry_config(REGISTRY_PORT)
+    config = registry_config(world.folder, REGISTRY_PORT)
     with subprocess.Popen([world.registry_program(), "serve", config], stdout=subprocess.DEVNULL):
         return subprocess.run(
             argv, env={**os.environ, **world.authority.environment()}, check=False

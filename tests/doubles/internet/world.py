@@ -64,14 +64,19 @@ class World:
     def registry_program(self) -> Path:
         return self.folder / "docker-registry"
 
-    def registry_config(self, port: int) -> Path:
-        """Write and return the configuration of the registry at ``port`` of loopback."""
-        config = self.folder / f"registry-{port}.yml"
-        lines = (
-            "version: 0.1",
-            "log: {level: error, accesslog: {disabled: true}}",
-            f"storage: {{filesystem: {{rootdirectory: {self.folder / 'registry'}}}}}",
-            f"http: {{addr: '127.0.0.1:{port}'}}",
-        )
-        config.write_text("\n".join(lines))
-        return config
+
+def registry_config(folder: Path, port: int, *more: str) -> Path:
+    """Write and return the configuration of a ``docker-registry`` with its data in ``folder``.
+
+    ``more`` are further lines.
+    """
+    config = folder / f"registry-{port}.yml"
+    lines = (
+        "version: 0.1",
+        "log: {level: error, accesslog: {disabled: true}}",
+        f"storage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}",
+        f"http: {{addr: '127.0.0.1:{port}'}}",
+        *more,
+    )
+    config.write_text("\n".join(lines))
+    return config

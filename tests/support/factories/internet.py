@@ -22,8 +22,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +34,7 @@ from builder.io.wiring import Wiring
 from tests.doubles.internet.apt_archive import AptArchive
 from tests.doubles.internet.hub_images import push_image
 from tests.doubles.internet.world import World
-from tests.support.cache_servers import Server
-from tests.support.containers import free_port
+from tests.support.cache_servers import registry_server
 from tests.support.debian import debian_program
 from tests.support.factories.redist import RELEASE, Maker, git, tag, undated
 
@@ -219,7 +217,8 @@ class InternetMaker:
         cuda = _layer(
             self.folder / "cuda", {"etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list": _NVIDIAS_LIST}
         )
-        with registry_of(self.world) as url:
+        with registry_server(self.world.folder) as server:
+            url = f"http://127.0.0.1:{server.port}"
             push_image(url, f"library/{system.runtime.spec}", [found.system, apt])
             self.nvidia = push_image(url, system.image.spec, [found.system, apt, cuda], _ENV)
         apt.unlink()
@@ -265,17 +264,6 @@ def _layer(root: Path, files: Mapping[str, bytes]) -> Path:
             layer.add(part, part.name, filter=undated)
     shutil.rmtree(root)
     return tar
-
-
-@contextmanager
-def registry_of(world: World) -> Iterator[str]:
-    """Run the double's registry on this machine, so that it can be filled; yield its URL."""
-    port = free_port()
-    server = Server([str(world.registry_program()), "serve", str(world.registry_config(port))], port)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.kill()
 
 
 def edit_project(folder: Path, version: str) -> None:

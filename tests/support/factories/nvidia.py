@@ -19,6 +19,7 @@ from typing import TypeVar
 from cuda.bindings import nvfatbin, nvrtc
 
 from builder.binary.fatbin_format import Kind
+from builder.config.inputs import Input, Lock, Pin
 from builder.contents.cuobjdump import Listing
 from builder.io.wiring import Wiring
 from tests.support import ROOT
@@ -116,6 +117,22 @@ def unpack_cuobjdump(folder: Path) -> Path:
         path.write_bytes(program.read())
     path.chmod(0o755)
     return path
+
+
+CUDNN_928 = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")
+"""A version without support for Maxwell, Pascal and Volta, which no variant bundles."""
+
+_CUDNN_928_PIN = Pin(
+    filename="nvidia_cudnn_cu12-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl",
+    sha256="9ff58b7f36dacd0a93e89f8f2957b52466889217963701daa15e577317cfa375",
+    size=716538495,
+)
+
+
+def cudnn_928() -> Path:
+    """Return the folder of cuDNN 9.28's libraries; the first use fetches the wheel, 717 MB."""
+    store = Wiring(ROOT).store(Lock(pins={CUDNN_928.key: _CUDNN_928_PIN}))
+    return store.unpack(CUDNN_928) / "nvidia" / "cudnn" / "lib"
 
 
 def listing(program: Path, flag: str, library: Path) -> Listing:

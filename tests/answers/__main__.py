@@ -1,7 +1,5 @@
 """Compare a package's answers to onnx's backend tests with those of the official wheel of its version."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

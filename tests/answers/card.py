@@ -1,7 +1,5 @@
 """Virtual cards for tests, with a runtime that this machine's compiler makes once a run."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

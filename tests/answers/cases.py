@@ -1,7 +1,5 @@
 """Reader of onnx's backend tests in its wheel: models, inputs, and outputs expected by onnx's authors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models of the tests of placement: Silero VAD, magika and MiniLM, each with inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Run of a model on a library in a process of its own: ``outputs LIBRARY PROVIDER MODEL FEED RESULT``."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

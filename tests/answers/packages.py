@@ -1,7 +1,5 @@
 """Packages in ``dist/``, for tests of profiles that take an hour to compile."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Pairs of a host library and a CUDA provider: those of a package, and those of official wheels."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

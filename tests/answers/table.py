@@ -1,7 +1,5 @@
 """Tables of a library's answers to all tests, which run in batches, each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Conversion between numpy arrays and OrtValues: tensors, strings, sequences, empty optionals."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Verdicts on answers, by the rules of onnx's own runner of backend tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ This API is an independent reference: the Python module has its own copy of ONNX
 ``capi`` nor ``values``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

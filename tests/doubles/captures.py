@@ -1,7 +1,5 @@
 """Stand-in for nvidia-smi with outputs of real machines, the files of ``tests/data/nvidia-smi``."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An HTTP server of a few files on loopback, with the failures of real mirrors."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Handlers of the GitHub double's two hosts, with a method for each route. See ``tests.doubles.github``."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import escape

@@ -1,7 +1,5 @@
 """Keys that GitHub's OpenAPI description requires in answers, and that no publisher reads."""
 
-from __future__ import annotations
-
 REJECTED = {"documentation_url": "https://docs.github.com/rest"}
 """Keys of a 422's body other than ``message`` and ``errors``."""
 _WHEN = "2026-01-01T00:00:00Z"

@@ -3,8 +3,6 @@
 Environment variables control the libraries; ``driver/steering.h`` lists them.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Faults for ``doubles.release.Server``: wrong answers of mirrors, proxies and attackers."""
 
-from __future__ import annotations
-
 import socket
 import time
 from contextlib import suppress

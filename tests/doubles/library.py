@@ -4,8 +4,6 @@
 follows the System V ABI, chapters 4 and 5: one loaded segment, a dynamic section, one symbol.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Collection, Mapping
 

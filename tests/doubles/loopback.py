@@ -1,7 +1,5 @@
 """Runner of a server of the standard library inside a block, and a server of a folder's files."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Double of a machine for the client: GPU and driver by variables, a fixed clock, no pauses."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

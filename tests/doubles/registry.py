@@ -4,8 +4,6 @@ Sources: OCI's Distribution Specification, and Docker's specification of token a
 ``tests/images`` send the same requests to Debian's ``docker-registry``.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Doubles of NVIDIA's wheels, and a package index (PEP 503) on loopback for the real pip."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

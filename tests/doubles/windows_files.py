@@ -16,8 +16,6 @@ Two rules are not imitated: a folder cannot be opened, and only a file that is o
 The project's code for these tests ``os.name``.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Libraries with faults and programs for older systems, compiled by the toolchain image's gcc."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

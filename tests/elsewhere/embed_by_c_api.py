@@ -4,8 +4,6 @@ Emulated Pythons run it. Arguments: the project's folder, the library, the model
 model's inputs. Output: the version, and the dot products of the first embedding with each.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

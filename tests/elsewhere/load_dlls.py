@@ -4,8 +4,6 @@ A DLL's name has two codes, 0 for success: for a search of imports in its own fo
 and for a search in Windows' folder alone. Each load has a process of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import subprocess

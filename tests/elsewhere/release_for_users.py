@@ -1,7 +1,5 @@
 """Factory of a release for users' computers: packages of several builds, published to the GitHub double."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence

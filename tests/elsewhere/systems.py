@@ -3,8 +3,6 @@
 mmdebstrap unpacks Debian's packages from the mirror of this machine's apt, without configuring them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

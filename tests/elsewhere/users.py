@@ -4,8 +4,6 @@ A container can reach this machine's loopback, where the GitHub double listens, 
 project.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Windows' CPython under Wine, for tests of the client on Windows. Wine has no GPU and no driver."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Run the readers on mutations of real and made-up files."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run of the readers on mutated files."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

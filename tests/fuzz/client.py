@@ -4,8 +4,6 @@
 that breaks a property of ``_problem`` is printed with its number; ``--only NUMBER`` repeats that case alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

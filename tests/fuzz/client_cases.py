@@ -1,7 +1,5 @@
 """Cases for the client from a seed: hostile indexes, archives, server answers, prefixes and command lines."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

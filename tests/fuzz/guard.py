@@ -3,8 +3,6 @@
 Cases run with the user's rights, so a defect that follows a link could remove files of this machine.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

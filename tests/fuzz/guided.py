@@ -5,8 +5,6 @@ libFuzzer's flags follow the parser's name: ``-runs=1000000 -max_len=4096 FOLDER
 parser, or more than a second of processor time, ends the run and keeps the file.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from tempfile import mkdtemp

@@ -1,7 +1,5 @@
 """Mutations of files."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

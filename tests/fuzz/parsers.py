@@ -1,7 +1,5 @@
 """The parsers of untrusted files, each as a function of bytes that catches the parser's own errors."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 from collections.abc import Callable, Mapping

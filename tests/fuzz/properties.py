@@ -1,7 +1,5 @@
 """Properties of the readers that hold for any bytes; a broken one raises an exception."""
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

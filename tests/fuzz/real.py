@@ -1,7 +1,5 @@
 """Seeds from real tools: NVIDIA's compiler and packer, and a linker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import markupsafe._speedups

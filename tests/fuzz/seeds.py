@@ -1,7 +1,5 @@
 """Seeds of fuzzing: whole files, with the offsets of the headers and numbers that readers use."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

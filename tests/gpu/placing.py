@@ -1,8 +1,6 @@
 """Program that opens a model on this machine's GPU and prints the provider of each node:
 ``LIBRARY MODEL``."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ A package computes what the official provider computes and what the CPU computes
 same capability places nodes as the GPU does.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

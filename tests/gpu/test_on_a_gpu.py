@@ -1,7 +1,5 @@
 """Tests on an NVIDIA GPU: the package that the client selects runs a model with the CPU's numbers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Runtime images that the tests of several modules share, each made once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The emulator is a program of this machine that is mounted into the container, so the kernel needs no setup.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

@@ -4,8 +4,6 @@ The emulator is Debian 13's QEMU, which gives programs an ARM machine's /proc/cp
 Debian 12's QEMU gives, the CPU detection of ONNX Runtime 1.31.1 ends by SIGSEGV.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

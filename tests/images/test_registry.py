@@ -3,8 +3,6 @@
 Docker's own tools read the results.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Tests of runtime images from inside, by testinfra: with a read-only root and an unknown user."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

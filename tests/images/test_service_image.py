@@ -1,7 +1,5 @@
 """Tests of the image with the service, started as README describes: requests, limits, faults, restarts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Surroundings of a build under test: an engine that a test can kill, and a disk that can be too small."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A machine on the double of the internet: an engine, the variables of its user, and an empty clone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

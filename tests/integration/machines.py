@@ -4,8 +4,6 @@ Each compiles targets of ONNX Runtime's real Ninja tree with the Dockerfile of v
 minimal.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import uuid

@@ -1,7 +1,5 @@
 """Tests that a package's libraries answer onnx's backend tests like the official wheel of their version."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of the atlas in a real browser: answers by card, capability, generation and project; its width."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import quote
 

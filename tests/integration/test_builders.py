@@ -4,8 +4,6 @@ Where an engine dies, variants are folders of Abseil, compiled by ``drive.py`` w
 toolchain on two more engines would take minutes. Else a small stage replaces the compile.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

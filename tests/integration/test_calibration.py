@@ -4,8 +4,6 @@ Expectations: the input of nvFatbin, NVIDIA's description of its options, payloa
 decoders, and the listings of cuobjdump 12.4.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import Counter

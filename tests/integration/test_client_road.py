@@ -1,7 +1,5 @@
 """Tests of the client on users' computers with Python alone, from a release to a model's outputs."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

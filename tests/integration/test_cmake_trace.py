@@ -4,8 +4,6 @@ The sources are made up, nested at random from a seed. CMake decides every condi
 part of the settings and must be right on what it calls certain, and must miss nothing.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Tests of what ``compile --arch`` stores and of a build from a store, with real tools, profile minimal."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

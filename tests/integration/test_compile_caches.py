@@ -1,7 +1,5 @@
 """Tests of compile caches on Redis and moto's S3, and of damaged or false objects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

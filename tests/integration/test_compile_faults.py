@@ -3,8 +3,6 @@
 All tests share one Ninja tree, whose record counts the units that are kept and compiled again.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

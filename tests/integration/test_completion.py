@@ -1,7 +1,5 @@
 """Tests of the completion of ``./run`` in zsh, in a container that has it."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 After each fault every file with a final name is whole, and the same command succeeds at the next try.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -4,8 +4,6 @@ README's commands are called as README has them. ``factories.internet`` says wha
 hosts' names, and which variables replace ONNX Runtime's source by a newer one.
 """
 
-from __future__ import annotations
-
 import filecmp
 import os
 import subprocess

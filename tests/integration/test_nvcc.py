@@ -3,8 +3,6 @@
 Kernels and symbols must equal those of NVIDIA's nvcc, and ccache must hold each piece once.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tests of the table of capabilities that NVIDIA's pinned libraries lack, by the libraries' bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

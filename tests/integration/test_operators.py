@@ -1,7 +1,5 @@
 """Tests of the operators that real providers report, by the list of ONNX Runtime's authors."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Tests of real packages: their files, bytes and manifests."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests that a package's provider runs the official one's nodes and kernels on a virtual card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ They run ``./run`` on a copy of the project, with this machine's environment and
 file system of its own to read from, and no network.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tests of a compiled package on other systems, and of the symbols that its libraries need there."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

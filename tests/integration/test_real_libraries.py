@@ -4,8 +4,6 @@ architectures. Expected counts of images are those of cuobjdump 12.4.131.
 The fixture ``packaged_library`` returns the path of a bundled library by its name.
 """
 
-from __future__ import annotations
-
 import mmap
 import subprocess
 from collections import Counter

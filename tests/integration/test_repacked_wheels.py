@@ -1,7 +1,5 @@
 """Tests of real packages without CUDA, by the wheels that pip fetches and by the tools file and readelf."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tests of the runtime layer under the official wheel's Python API, on a real package and virtual cards."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tests of the service with its real models, Triton's client, published similarities and Silero's rule."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import json

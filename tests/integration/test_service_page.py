@@ -1,7 +1,5 @@
 """Tests of the service's page in a real browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

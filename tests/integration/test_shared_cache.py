@@ -3,8 +3,6 @@
 Each machine is a set of cache mounts on the same engine; ``test_builders`` tests several engines.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ A client that has only its root installs from each, and refuses each after someb
 packages are small ones of a factory; signing, publishing, registry and client are real.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The trees are hard links to one unpacked package, so a fault replaces a file instead of changing it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tests of the table of GPUs, on which ``plan`` relies (C004), by the lists of the pinned compilers."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

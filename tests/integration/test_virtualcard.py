@@ -1,7 +1,5 @@
 """Tests of real packages on virtual cards: the repacked wheel and a minimal package, with every model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

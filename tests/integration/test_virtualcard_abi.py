@@ -1,7 +1,5 @@
 """Tests of cuda_abi.h: sizes, offsets and numbers must equal those in NVIDIA's headers of CUDA 12 and 13."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of the official wheel for CUDA 13 on virtual cards, which must agree with its coverage."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of the client's findings for sessions of the official provider that a virtual card refuses."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,8 +1,6 @@
 """Tests of the workflows: each ``run:`` step in order, in containers, from a tag to a public release on the
 double of GitHub."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Tests of a release's wheels with unmodified pip and uv: from a mirror, and from GitHub's page of links."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Unlike a new Windows, Wine has the Visual C++ runtime; Wine makes no symbolic links.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """A container of the toolchain image with the stand-in for nvcc, and a unit to compile in it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import uuid

@@ -1,7 +1,5 @@
 """Driver of a real browser, Debian's Chromium, by the Chrome DevTools Protocol over a pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

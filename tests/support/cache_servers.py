@@ -1,7 +1,5 @@
 """Servers for compile caches: Redis and moto's S3 from PyPI, and the registry server of Debian's archive."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Copies of the project as it is checked out."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls of Docker's command line, and a client of the service in a container."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

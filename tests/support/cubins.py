@@ -1,7 +1,5 @@
 """Kernels in files of SASS."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from builder.binary.elf_headers import read_sections

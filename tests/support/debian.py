@@ -1,7 +1,5 @@
 """Programs of Debian's archive, taken from their packages without installing these."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Processes that begin as forks of one that has all modules: a new Python would need ten times as long."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -1,7 +1,5 @@
 """Reader of an HTML page's elements, with the standard library's parser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from html.parser import HTMLParser
 

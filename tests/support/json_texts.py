@@ -1,7 +1,5 @@
 """Changed copies of JSON texts, for tests of readers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ A test asserts an error's class and code itself and gives the text to ``told``. 
 pages anew from the tests that run, in one process; the diff of the pages is what a reviewer reads.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

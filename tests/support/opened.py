@@ -1,7 +1,5 @@
 """Libraries for archives, and what an opener finds in a source."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

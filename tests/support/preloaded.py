@@ -1,7 +1,5 @@
 """What the server of ``tests.support.forked`` has before it is forked: modules, and the project as read."""
 
-from __future__ import annotations
-
 import pip._internal.commands.download
 import pytest
 

@@ -1,7 +1,5 @@
 """Programs of PyPI's packages, each installed once into an environment of its own below the cache."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

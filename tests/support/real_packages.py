@@ -1,7 +1,5 @@
 """Readers of real packages by the system's tar, and the smoke program's arguments and expected output."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

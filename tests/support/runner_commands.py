@@ -4,8 +4,6 @@
 anywhere. .NET ends a line at CR, LF or both; Python's ``splitlines`` also at further characters.
 """
 
-from __future__ import annotations
-
 NAMES = (
     "::error file=x::y",
     "::stop-commands::mine",

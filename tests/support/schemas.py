@@ -1,7 +1,5 @@
 """Validators for the schemas of ``docs/schemas``."""
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """Three sentences and how alike they are. Source: Sentence Transformers' documentation, Quickstart."""
 
-from __future__ import annotations
-
 SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 
 SIMILARITIES = ((1.0, 0.6660, 0.1046), (0.6660, 1.0, 0.1411), (0.1046, 0.1411, 1.0))

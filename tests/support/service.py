@@ -1,7 +1,5 @@
 """The service as a process of its own, small models that it opens, and a sound that it hears."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

@@ -1,7 +1,5 @@
 """A TLS server whose certificate no client knows."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess

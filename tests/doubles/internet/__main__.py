@@ -5,8 +5,6 @@
 ``FOLDER`` is ``World.folder``. Run it as root below ``unshare --net --mount``.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

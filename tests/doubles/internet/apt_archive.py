@@ -1,7 +1,5 @@
 """A signed archive of packages, as apt reads it: one suite with packages, and suites without any."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """An authority of its own, and one certificate of it for all hosts."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import subprocess

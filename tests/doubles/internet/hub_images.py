@@ -3,8 +3,6 @@
 docker pushes layers that it packs itself, which takes a minute here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A name server for a few hosts. Their IPv6 addresses lead nowhere."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Callable

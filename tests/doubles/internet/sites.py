@@ -5,8 +5,6 @@ tag can be moved. Only a status needs a file of its own: ``NAME.status`` beside 
 line, and each request takes the first.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Factories of tar and zip archives with chosen, also wrong, headers."""
 
-from __future__ import annotations
-
 import io
 import struct
 import tarfile

@@ -1,7 +1,5 @@
 """Factories of static libraries, written by hand from FreeBSD's manual page ``ar(5)``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 

@@ -1,7 +1,5 @@
 """Factories of small packages: by the real adapter, and by Python's ``tarfile``."""
 
-from __future__ import annotations
-
 import hashlib
 import resource
 import subprocess

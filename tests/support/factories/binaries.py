@@ -4,8 +4,6 @@ Sources: the System V ABI; for symbol versions the Linux Standard Base, "Symbol 
 fatbins NVIDIA's ``fatbinary_section.h``.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Factory of the bundle stage's input, from the tiny trees of ``tests.support.factories.packages``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Headers are written from the System V ABI; machine code is what ptxas 12.9 assembles.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping
 

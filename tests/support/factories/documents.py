@@ -3,8 +3,6 @@
 No factory writes a file: digests are made up from paths.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Factory of the client's downloads: its web without waits, and packages fetched into a new prefix."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from builder.client.install.obtain import obtain

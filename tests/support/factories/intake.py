@@ -1,7 +1,5 @@
 """Factory of a project without ``inputs.lock`` whose hosts answer every request with made up bytes."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import tarfile

@@ -13,8 +13,6 @@ Debian's archive and PyPI have what is served below the hosts' names:
 repositories are this one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

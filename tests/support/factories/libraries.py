@@ -1,7 +1,5 @@
 """Results of ``inspect`` for libraries, made by hand: how many containers serve which capability."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, cover

@@ -1,7 +1,5 @@
 """Factory of a dist folder with two small packages, which the real ``mirror_dist`` copies into a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

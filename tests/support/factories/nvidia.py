@@ -4,8 +4,6 @@ NVRTC compiles for every architecture of CUDA 12.9 without a GPU, nvFatbin packs
 Both come from PyPI, cuobjdump from Debian's archive. The compiled code stays in memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import subprocess

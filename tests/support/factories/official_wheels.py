@@ -3,8 +3,6 @@
 Names, folders and metadata are those of real wheels; contents are a few bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Factory of small ONNX models from onnx's textual syntax."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx

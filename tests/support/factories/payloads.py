@@ -1,7 +1,5 @@
 """Decoders of images, independent of the reader: LZ4 by hand from its block format, zstd by the library."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 

@@ -1,7 +1,5 @@
 """Factories of Windows libraries, written by hand from Microsoft's "PE Format"."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Factory of a copy of the project, whose verbs run without a Docker engine and with an empty cache."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

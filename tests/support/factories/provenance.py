@@ -1,7 +1,5 @@
 """Factory of provenance as a recipe."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reader of a release without a token: a release is seen whole, or not at all."""
 
-from __future__ import annotations
-
 import requests
 
 from tests.doubles.github import REPOSITORY, GitHubDouble

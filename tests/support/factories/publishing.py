@@ -1,7 +1,5 @@
 """Factory of a dist folder with two packages, which the real client publishes on the GitHub double."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import time

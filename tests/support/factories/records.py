@@ -1,7 +1,5 @@
 """Factories of manifests and packages of a few bytes for the tests of build records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ A server's folder has NVIDIA's list and archives of a toolkit, and an archive fo
 those of base ``assembled``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

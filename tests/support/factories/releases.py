@@ -1,7 +1,5 @@
 """Factories of small packages and their manifests for tests of releases."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A rendered Dockerfile of a few bytes with an input of each kind."""
 
-from __future__ import annotations
-
 from builder.config.build_plan import Rendered
 from builder.config.inputs import Input, InputKind
 

@@ -4,8 +4,6 @@ Headers are written by hand from Microsoft's "PE Format" and Apple's ``mach-o/lo
 are those of ``unzip -l`` for the real wheels of ONNX Runtime 1.21 and 1.23.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from pathlib import Path

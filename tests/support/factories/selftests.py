@@ -1,7 +1,5 @@
 """Output of a self-test's container, copied from real runs, and a bench whose models are not run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Factory of a signed release in a folder, with a machine whose client has its root."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Factories of keys, roots and signed releases."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path

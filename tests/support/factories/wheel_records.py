@@ -1,7 +1,5 @@
 """Factories of wheels' libraries and of the records that are made of wheels."""
 
-from __future__ import annotations
-
 from builder.binary.coverage import cover, is_specialised
 from builder.binary.fatbin import read_containers
 from builder.binary.library import Inspected

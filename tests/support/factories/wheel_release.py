@@ -3,8 +3,6 @@
 Stand-ins replace only the verification of packages in containers, the client, the runtime layer and pauses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Support and drivers of the variants that wheels are made of, and of machines that install them."""
 
-from __future__ import annotations
-
 from builder.formats.manifest import Driver
 
 DRIVERS = {"12.0": "525.60.13", "12.4": "550.54.14", "12.8": "570.26", "13.0": "580.65.06"}

@@ -3,8 +3,6 @@
 Wheels unpack into trees of small valid ELF libraries, which the real code reads and packs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum

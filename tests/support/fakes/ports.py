@@ -1,7 +1,5 @@
 """Stand-ins for the ports, which record calls and return the answers that a test sets."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Calls of the verbs as a user makes them: in a process of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Helpers of tests that inject faults into the client: what must hold after each fault."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace

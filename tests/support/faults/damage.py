@@ -1,7 +1,5 @@
 """Damage to a file in a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

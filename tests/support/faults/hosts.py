@@ -1,7 +1,5 @@
 """Tables of the faults of a host to which a release is published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Kill -9 of work in a child of the test's process: at each of its steps, or after a time."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -4,8 +4,6 @@ Artifacts are folders. Sources of their rules: the READMEs of actions/upload-art
 actions/download-artifact, and @actions/glob.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os

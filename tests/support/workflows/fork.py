@@ -1,7 +1,5 @@
 """A fork of the project on the double of GitHub, in which workflows are walked."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ It is this machine's user with ``sudo``, has this machine's network, and sees a 
 at their own paths. It can change no other file of this machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@ It does what GitHub documents for the keys that this project's workflows use; an
 is refused. Jobs run one after the other.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

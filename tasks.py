@@ -203,23 +203,16 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
         one.render()
 
 
-@verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
-def builds(_context: Context, dist: list[str]) -> None:
-    """Add packages, by the build records beside them, to docs/builds.json and the page docs/builds.md."""
-    # Imported late: it imports the benchmarks, which are no part of the builder.
-    from builder.build.verbs.pages import write_builds_page  # noqa: PLC0415
-
-    wiring = make_wiring()
-    write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
-
-
-@verb()
-def docs(_context: Context) -> None:
+@verb(iterable=["add"], add="first add this package to docs/builds.json, by the build record beside it")
+def docs(_context: Context, add: list[str]) -> None:
     """Write the generated parts of README and docs, and the pictures, from the project and stored results."""
     # Imported late: it imports the benchmarks, which are no part of the builder.
-    from builder.build.verbs.pages import write_pages  # noqa: PLC0415
+    from builder.build.verbs.pages import add_build, write_pages  # noqa: PLC0415
 
-    write_pages(make_wiring())
+    wiring = make_wiring()
+    for package in add:
+        add_build(wiring, Path(package))
+    write_pages(wiring)
 
 
 @verb(

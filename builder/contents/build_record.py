@@ -110,17 +110,6 @@ def record_of(
     )
 
 
-def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
-    """Return a sentence for every key in which a record differs from its package."""
-    expected = record_of(
-        manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
-    )
-    pairs = ((key, value, getattr(expected, key)) for key, value in vars(record).items())
-    return tuple(
-        f"its record says {key} {got}, the package {wanted}" for key, got, wanted in pairs if got != wanted
-    )
-
-
 def loads(text: str | bytes, where: str) -> BuildRecord:
     """Return the record in a text or in UTF-8 bytes; ``where`` names its file in errors.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -12,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from builder.build.packing import command_of, write_record
-from builder.build.verbs.pages import write_builds_page
+from builder.build.verbs.pages import add_build, builds_page, stored_rows
 from builder.compile.plan import PlanOptions
 from builder.config.variants import Origin, Project
 from builder.contents.build_record import loads
-from builder.errors import BuilderError, ConfigError, NothingToDoError
+from builder.errors import BuilderError, ConfigError
 from builder.files.digest import LocalFile
 from builder.formats.package_names import Host, PackageName, Profile
 from builder.io.wiring import Wiring
@@ -24,7 +25,7 @@ from builder.package.bundle import discard
 from tests.support.factories.binaries import elf
 from tests.support.factories.packages import plan
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
-from tests.support.fakes.ports import FakeReporter, reported
+from tests.support.fakes.ports import FakeReporter
 
 TOOK = {
     "format": 1,
@@ -76,12 +77,13 @@ def built(
     value: Mapping[str, object] = LEGACY,
     files: Mapping[str, bytes] = FILES,
     took: Mapping[str, object] | None = None,
+    command: str = COMMAND,
 ) -> Path:
     """Write a package and its record into ``dist`` and return its path; ``took`` changes the
     compile's record."""
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
-    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, finished=MIDNIGHT)
+    write_record(packed, manifest(value), dist, command=command, artifact=compiled, finished=MIDNIGHT)
     return packed.package.path
 
 
@@ -89,9 +91,12 @@ def record_of(path: Path) -> Path:
     return path.with_name(path.name.replace(".tar.zst", ".build.json"))
 
 
-def made(shop: Wiring, *folders: Path) -> str:
-    write_builds_page(shop, folders or [shop.dist])
-    return (shop.root / "docs/builds.md").read_text(encoding="utf-8")
+def made(shop: Wiring, *packages: Path) -> str:
+    """Add packages, without a name those of ``dist``, and return the page."""
+    (shop.root / "docs").mkdir(exist_ok=True)
+    for one in packages or sorted(shop.dist.glob("*.tar.zst")):
+        add_build(shop, one)
+    return builds_page(stored_rows(shop.root))
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -178,7 +183,7 @@ def test_a_package_has_a_row_of_what_it_is_and_what_it_took(
     noise = os.urandom(10_600_000)
     built(shop.dist, files={**FILES, PROVIDER: FILES[PROVIDER] + noise})
     told(made(shop))
-    (row,) = rows(made(shop, built(tmp_path / "repacked", MODERN).parent))
+    (row,) = rows(made(shop, built(tmp_path / "repacked", MODERN)))
     told(list(row.values()))
 
 
@@ -203,45 +208,13 @@ def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     assert (row["units"], row["compile"]) == ("", "no record")
 
 
-def test_several_folders_make_one_page_and_a_copy_is_no_second_package(shop: Wiring, tmp_path: Path) -> None:
-    built(tmp_path / "here")
-    built(tmp_path / "there", MODERN)
-    built(tmp_path / "copy")
-    before = set(tmp_path.rglob("*.tar.zst"))
-    text = made(shop, *(tmp_path / name for name in ("there", "here", "copy")))
-    assert [row["ORT"] for row in rows(text)] == ["1.21.0", "1.23.2"], "that for older GPUs is first"
-    assert str(tmp_path) not in text
-    assert set(tmp_path.rglob("*.tar.zst")) == before
-
-
-def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(
-    shop: Wiring, tmp_path: Path, told: Callable[[object], None]
-) -> None:
-    built(shop.dist)
-    silent, other, garbled, lying = (tmp_path / name for name in ("silent", "other", "garbled", "lying"))
-    package(silent, MODERN, FILES)
-    sha = json.loads(record_of(built(other, MODERN)).read_text())["sha256"]
-    built(garbled, MODERN)
-    built(lying, MODERN)
-    for folder, changes in (
-        (other, {"sha256": "0" * 64}),
-        (garbled, {"sha256": 7}),
-        (lying, {"base": "nvidia"}),
-    ):
-        path = folder / f"{MODERN['name']}.build.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    text = made(shop, shop.dist, silent, other, garbled, lying)
-    warned = "\n".join(line for line in reported(shop) if line.startswith("! "))
-    told(warned.replace(sha, "<the package's>"))
-    assert [row["ORT"] for row in rows(text)] == ["1.21.0"]
-
-
-def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Wiring, tmp_path: Path) -> None:
-    built(shop.dist)
-    text = made(shop)
-    with pytest.raises(NothingToDoError):
-        made(shop, shop.dist, tmp_path / "nowhere")
-    assert (shop.root / "docs/builds.md").read_text() == text
+@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"sha256": 7}])
+def test_a_record_that_is_not_of_these_bytes_makes_no_row(shop: Wiring, changes: dict[str, object]) -> None:
+    path = record_of(built(shop.dist))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(BuilderError, match=re.escape(path.name)):
+        made(shop)
+    assert stored_rows(shop.root) == []
 
 
 def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
@@ -254,16 +227,10 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
 def test_rows_of_builds_that_lie_elsewhere_stay(shop: Wiring, tmp_path: Path) -> None:
     built(shop.dist)
     made(shop)
-    built(tmp_path / "elsewhere", MODERN)
-    record = record_of(next((tmp_path / "elsewhere").glob("*.tar.zst")))
-    record.write_text(
-        json.dumps({**json.loads(record.read_text()), "command": "./run build --variant modern"})
-    )
-    both = made(shop, tmp_path / "elsewhere")
+    other = built(tmp_path / "elsewhere", MODERN, command="./run build --variant modern")
+    both = made(shop, other)
     assert [row["ORT"] for row in rows(both)] == ["1.21.0", "1.23.2"]
     assert made(shop) == both, "of a command that is made again the row is the new one alone"
-    (shop.root / "docs/builds.md").unlink()
-    assert made(shop) == both, "the rows are in docs/builds.json"
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '[{"made by": "`./run build`"}]'])

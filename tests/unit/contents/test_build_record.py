@@ -11,7 +11,6 @@ import pytest
 
 from builder.contents.build_record import (
     CompileRecord,
-    contradictions,
     loads,
     loads_compile,
     record_name,
@@ -21,13 +20,8 @@ from builder.farm import costs as container
 from builder.formats.json_values import json_text
 from tests.support.factories.records import (
     COMPILED,
-    LEGACY,
-    MODERN,
     REPACKED,
-    SHA,
     TOOK,
-    archive_name,
-    manifest,
 )
 from tests.support.messages import Told
 from tests.support.schemas import schema
@@ -126,17 +120,6 @@ def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object
     with pytest.raises((SchemaError, ValidationError)) as caught:
         loads_compile(json.dumps({"format": 1, **vars(TOOK), **change}), "record.json")
     told(caught.value)
-
-
-def test_a_record_speaks_of_one_package_and_its_bytes(told: Told) -> None:
-    assert contradictions(COMPILED, manifest(LEGACY), archive_name(LEGACY), SHA) == ()
-    other = manifest({**LEGACY, "base": {"name": "nvidia", "reason": "here", "revision": None}})
-    for found in (
-        contradictions(COMPILED, manifest(LEGACY), archive_name(LEGACY), "cd" * 32),
-        contradictions(COMPILED, other, archive_name(LEGACY), SHA),
-        contradictions(COMPILED, manifest(MODERN), archive_name(MODERN), SHA),
-    ):
-        told("\n".join(found))
 
 
 def test_the_record_lies_beside_the_archive_under_its_name() -> None:

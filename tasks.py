@@ -130,7 +130,6 @@ def check(chosen: ChosenVariants, package: str | None = None, json: bool = False
     force="build although nothing has changed",
     jobs="units that a machine compiles at once, of all variants together (default: one a core)",
     memory="memory that these units may take together: 20G (default: the machine's free memory)",
-    cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
     compile_cache="cache that machines share: redis://HOST, s3://BUCKET or a folder",
     from_="take what ./run compile --into stored: a folder, or an address as for --compile-cache",
     json=JSON,
@@ -139,7 +138,6 @@ def build(
     chosen: ChosenVariants,
     jobs: str | None = None,
     memory: str | None = None,
-    cache: str | None = None,
     compile_cache: str | None = None,
     from_: str | None = None,
     force: bool = False,
@@ -149,7 +147,7 @@ def build(
     wiring = chosen.wiring
     console = document_console(wiring) if json else None
     caches = open_caches(wiring, compile_cache, ahead=from_)
-    found = chosen.builds(caches, jobs=jobs, memory=memory, force=force, cache=cache)
+    found = chosen.builds(caches, jobs=jobs, memory=memory, force=force)
     made = all_variants.build_all(found, wiring.runner.interrupt, command_to_continue("build"))
     for package in made:
         wiring.reporter.say(str(package))

@@ -89,8 +89,6 @@ class BuildOptions:
     """Units of all variants that a machine compiles at once; ``None``: as many as it has cores."""
     memory: int | None = None
     """Bytes of memory that these units may take together; ``None``: the machine's free memory."""
-    cache: str | None = None
-    """Cache for BuildKit's layers outside the builder, in the form of ``--cache``."""
     caches: CompileCaches = field(default_factory=CompileCaches)
     """Compile caches in addition to the engine's own."""
 
@@ -394,7 +392,6 @@ class VariantBuild:
             reporter=reporter,
             jobs=options.jobs,
             memory=options.memory,
-            cache=options.cache,
             served=partial(served, options.caches, reporter) if options.caches.readable else None,
         )
 

@@ -130,8 +130,6 @@ class StageBuild:
     """Units that all builds of the machine compile at once; ``None``: one for each of its cores."""
     memory: int | None = None
     """Bytes that these units may take together; ``None``: the machine's free memory."""
-    cache: str | None = None
-    """Cache for BuildKit's layers outside the builder, in the form of ``--cache`` (``build.verbs.flags``)."""
     served: Callable[[], AbstractContextManager[Path]] | None = None
     """Opens a socket to compile caches other than the engine's own; ``None`` without such caches."""
 
@@ -168,7 +166,6 @@ def export(
         | ({"ANEW": str(time.time_ns())} if anew or architectures else {}),
         builder=means.builder,
         network=rendered.network,
-        cache=means.cache,
     )
     try:
         with means.served() if means.served else nullcontext() as socket:

@@ -58,13 +58,19 @@ _CACHE_SECRETS = (COMPILE_CACHE_KEY, "REDISCLI_AUTH")
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 """The variables with a token for GitHub, the first that is set counts. Only this process sends it."""
 
-_OWN_SECRETS = (SIGNING_KEY, *_CACHE_SECRETS, *TOKENS, "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
+_OWN_SECRETS = (
+    SIGNING_KEY,
+    *_CACHE_SECRETS,
+    *TOKENS,
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "ACTIONS_RUNTIME_TOKEN",
+)
 """The variables with secrets that no library of this process reads either."""
 
-_CACHE_LOGINS = ("ACTIONS_RUNTIME_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""The logins of caches: buildx reads them, as do obstore and credential helpers in this process."""
+_LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The logins that obstore and the Docker CLI's credential helpers read."""
 
-SECRETS = (*_OWN_SECRETS, *_CACHE_LOGINS)
+SECRETS = (*_OWN_SECRETS, *_LOGINS)
 """All variables with secrets; ``./run`` has the same list."""
 
 _TAKEN: dict[str, str] = {}
@@ -145,7 +151,7 @@ class Wiring:
     @cached_property
     def runner(self) -> ProcessRunner:
         """The runner of all processes but builds."""
-        return ProcessRunner(self.env, hints=_HINTS, secrets=SECRETS, lent={"docker": _CACHE_LOGINS})
+        return ProcessRunner(self.env, hints=_HINTS, secrets=SECRETS, lent={"docker": _LOGINS})
 
     @cached_property
     def build_runner(self) -> ProcessRunner:

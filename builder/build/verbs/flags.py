@@ -1,9 +1,4 @@
-"""The verbs' flags: the decorators that make Invoke's tasks of functions, help lines, and parsed values.
-
-``--cache`` names a cache for BuildKit's layers outside the builder, ``type=gha,scope=legacy``. Cache types
-whose source and target are named differently (``type=local``) are refused. Source of the types, and of the
-keys that are secrets: the page "Cache storage backends" of Docker's manual.
-"""
+"""The verbs' flags: the decorators that make Invoke's tasks of functions, help lines, and parsed values."""
 
 from __future__ import annotations
 
@@ -40,12 +35,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 _MOST_JOBS = 1024
 
 _MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i?[Bb])?")
-
-TYPES = ("gha", "registry", "s3", "azblob")
-
-_SECRETS = ("token", "ghtoken", "access_key_id", "secret_access_key", "session_token")
-
-_WORDS = re.compile(r"[a-z]+=[^,\s]+(?:,[a-z0-9_-]+=[^,\s]+)*")
 
 JSON = "as JSON; messages go to standard error"
 """The help line of ``--json``."""
@@ -156,28 +145,6 @@ def parse_architectures(flag: str, value: str) -> tuple[Arch, ...]:
         return tuple(dict.fromkeys(architectures(value)))
     except ValueError as error:
         raise ValidationError(f"--{flag}: {error}", advice="With commas between: 75,86,90a.") from error
-
-
-def require_cache(text: str) -> str:
-    """Return ``text`` if it names a cache without secrets.
-
-    Raises ``ValidationError``, whose message repeats no secret.
-    """
-    words = [part.split("=", 1) for part in text.split(",")] if _WORDS.fullmatch(text) else []
-    found = [key for key in sorted(_SECRETS) if re.search(rf"\b{key}\W*=", text, re.IGNORECASE)]
-    if found:
-        raise ValidationError(
-            f"--cache holds {', '.join(found)}",
-            cause="a command line is no place for secrets",
-            advice="Leave them out; buildx reads them from its environment (ACTIONS_RUNTIME_TOKEN, "
-            "AWS_SECRET_ACCESS_KEY …).",
-        )
-    if not words or words[0] not in [["type", name] for name in TYPES]:
-        raise ValidationError(
-            f"--cache {text!r} is no cache of BuildKit's",
-            advice=f"Say type= first, one of {', '.join(TYPES)}, then what it needs: type=gha,scope=legacy.",
-        )
-    return text
 
 
 def verb(
@@ -329,7 +296,6 @@ class ChosenVariants:
         jobs: str | None = None,
         memory: str | None = None,
         force: bool = False,
-        cache: str | None = None,
     ) -> dict[str, VariantBuild]:
         """Return the variants' builds by name.
 
@@ -344,7 +310,6 @@ class ChosenVariants:
             force=force,
             jobs=None if jobs is None else parse_jobs(jobs),
             memory=None if memory is None else parse_memory(memory),
-            cache=None if cache is None else require_cache(cache),
             image_builder=(self.builders["builder"] or "").split(",")[0] or None,
             builders=named_builders(wiring.engine, self.builders),
             caches=caches or CompileCaches(),

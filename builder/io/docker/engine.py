@@ -120,8 +120,6 @@ class ImageBuild:
     builder: str | None = None
     network: bool = True
     """Whether steps have network access. An assembled base needs none: its contexts have all files."""
-    cache: str | None = None
-    """The external cache (``--cache``) that layers, but not cache mounts, are read from and written to."""
     platform: str | None = None
     """The platform of the result, ``linux/amd64``; ``None`` for the builder's own."""
     sockets: Mapping[str, Path] = field(default_factory=dict)
@@ -562,7 +560,6 @@ def _argv(request: ImageBuild) -> list[str]:
         f"--label={LABEL}={request.target}",
         *([] if request.network else ["--network=none"]),
         *([f"--platform={request.platform}"] if request.platform else []),
-        *_caching(request.cache),
     ]
     argv += [f"--ssh={name}={path}" for name, path in sorted(request.sockets.items())]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
@@ -580,15 +577,6 @@ def _field(text: str) -> str:
     """Return a field of a line of CSV, which buildx reads there: a path may hold a comma."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if {",", '"'}.intersection(text) else text
-
-
-def _caching(cache: str | None) -> list[str]:
-    """Return the flags that read layers from a cache and write them to it; none without a cache.
-
-    ``mode=max`` writes the layers of every stage, since an earlier stage compiles. A cache that cannot be
-    written does not fail the build.
-    """
-    return [f"--cache-from={cache}", f"--cache-to={cache},mode=max,ignore-error=true"] if cache else []
 
 
 def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:

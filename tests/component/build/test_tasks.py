@@ -41,7 +41,6 @@ def below(folder: Path) -> set[str]:
         (2, "build --variant=legacy --memory=0G"),
         (2, "build --variant=legacy --from=gone"),
         (2, "build --variant=legacy --compile-cache=redis://:hunter2@host"),
-        (2, "build --variant=legacy --cache=type=gha,token=hunter2"),
         (2, "build --all --mixed --release"),
         (2, "rebuild v0 --jobs=many"),
         (2, "build --dist={}/file"),

@@ -253,8 +253,8 @@ def test_a_credential_helper_of_docker_gets_no_key(
     assert os.environ[SIGNING_KEY] == keys["pem"].read_text()
 
 
-LOGINS = {"ACTIONS_RUNTIME_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-"""The secrets that buildx reads: https://docs.docker.com/build/cache/backends/."""
+LOGINS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+"""The secrets that obstore and the Docker CLI's credential helpers read."""
 
 
 def test_a_secret_reaches_what_needs_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

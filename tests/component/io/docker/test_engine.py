@@ -190,13 +190,6 @@ def test_podman_is_told_by_its_name(refused: Refused) -> None:
         ({"output": Path('/a,b=c/"out"')}, ['--output=type=local,"dest=/a,b=c/""out"""']),
         ({"network": False, "tags": ("o/x:1",)}, ["--network=none", "--load", "--tag=o/x:1"]),
         ({"tags": ("o/x:1", "o/x:2")}, ["--load", "--tag=o/x:1", "--tag=o/x:2"]),
-        (
-            {"cache": "type=gha,scope=legacy"},
-            [
-                "--cache-from=type=gha,scope=legacy",
-                "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
-            ],
-        ),
         ({"sockets": {"compile-cache": Path("/s")}}, ["--ssh=compile-cache=/s"]),
         ({"platform": "linux/amd64"}, ["--platform=linux/amd64"]),
         ({"push": ("h:5/n:1", "h:5/n:2")}, ["--push", "--tag=h:5/n:1", "--tag=h:5/n:2"]),

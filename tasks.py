@@ -185,14 +185,9 @@ def compile(  # noqa: A001 - the verb's name
 @variant_verb(
     without=("builder", "context"),
     explain="show how each plan differs from the official build; write nothing",
-    check="compare every rendering with tests/golden",
-    golden="rewrite tests/golden",
 )
-def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, golden: bool = False) -> None:
+def render(chosen: ChosenVariants, explain: bool = False) -> None:
     """Write dist/VARIANT/Dockerfile and its build context."""
-    if check or golden:
-        maintenance.check_golden(chosen.wiring, refresh=golden)
-        return
     found = chosen.builds().values()
     if explain:
         all_variants.show_explanation(chosen.wiring.console, [one.plan() for one in found])

@@ -60,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--messages", action="store_true", help="write tests/golden/messages anew, in one process"
     )
+    parser.addoption("--golden", action="store_true", help="write the Dockerfiles of tests/golden anew")
 
 
 def pytest_configure() -> None:

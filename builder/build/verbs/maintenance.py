@@ -1,8 +1,7 @@
-"""The verbs for work on the project itself: test (gates, pytest), doctor and ``render --check``."""
+"""The verbs for work on the project itself: test (gates, pytest) and doctor."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import platform
@@ -13,81 +12,18 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.compile.plan import PlanOptions, decide
-from builder.compile.render import render
-from builder.config.build_plan import BuildPlan, widened
 from builder.config.inputs import LOCK_MISSING, Lock
-from builder.config.variants import Origin, Project
 from builder.errors import (
     BuilderError,
-    CheckFailedError,
     CommandError,
     DiskError,
     ValidationError,
     os_error,
 )
 from builder.files.disk import is_writable
-from builder.formats.package_names import Host, Profile
 from builder.formats.text import redacted
 from builder.io.process import side_by_side
 from builder.io.wiring import Wiring
-
-_GOLDEN = "tests/golden"
-
-
-def check_golden(wiring: Wiring, *, refresh: bool) -> None:
-    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites the files.
-
-    Raises ``CheckFailedError`` with the differences.
-    """
-    drift = []
-    for name, text in goldens(wiring):
-        path = wiring.root / _GOLDEN / name
-        if refresh:
-            path.write_text(text, encoding="utf-8")
-        drift += _golden_difference(path, text)
-    if drift:
-        raise CheckFailedError(
-            "tests/golden is not what the templates render. If the change is meant: ./run render --golden",
-            drift,
-        )
-    wiring.reporter.say(f"{_GOLDEN} is what the templates render")
-
-
-def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each golden file.
-
-    These are renderings of every compiled variant on every base, with full profile, and of one repacked
-    wheel.
-    """
-    for variant in (one for one in wiring.project.variants.values() if not one.is_official):
-        for base in wiring.project.bases:
-            yield from _rendering(
-                wiring, f"{variant.name}.{base}", _golden_plan(wiring.project, variant.name, base)
-            )
-    repacked = _golden_plan(wiring.project, "modern", "assembled", Origin.WHEEL)
-    yield from _rendering(wiring, "modern.wheel", repacked)
-
-
-def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
-    plan_options = PlanOptions(profile=Profile.FULL, host=Host.WHEEL)
-    return widened(decide(project, project.variants[variant], plan_options, base, origin))
-
-
-def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:
-    rendered = render(plan, wiring.lock, wiring.loader)
-    yield f"{name}.Dockerfile", rendered.dockerfile
-    yield f"{name}.runtime.Dockerfile", rendered.runtime_dockerfile
-
-
-def _golden_difference(path: Path, text: str) -> list[str]:
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    return list(
-        difflib.unified_diff(
-            old.splitlines(), text.splitlines(), str(path), f"{path} as rendered", lineterm="", n=1
-        )
-    )
-
 
 _GATES = (
     ("ruff", "check", "--quiet", "."),

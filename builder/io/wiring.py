@@ -38,6 +38,7 @@ from builder.io.wheel import Patchelf
 
 _HINTS = {
     "docker": "Install Docker, or start through ./run, which installs it (root on Debian or Ubuntu).",
+    "mmdebstrap": "It makes Debian's file systems: apt-get install mmdebstrap debian-archive-keyring.",
     "patchelf": "It comes with requirements.lock: start through ./run.",
 }
 

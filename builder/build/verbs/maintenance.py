@@ -163,16 +163,13 @@ def _engine(wiring: Wiring) -> str:
 
 def _mmdebstrap(path: str) -> str:
     is_root = os.geteuid() == 0
-    found, instead = (shutil.which(program, path=path) for program in ("mmdebstrap", "debootstrap"))
-    if is_root and instead and not found:
-        return f"{instead} takes its place; ./run image needs mmdebstrap itself"
     packages = {"mmdebstrap": "mmdebstrap", **({} if is_root else {"newuidmap": "uidmap"})}
     for program, package in packages.items():
         if shutil.which(program, path=path) is None:
             raise ValidationError(
                 f"{program} is not on PATH: --base assembled needs it (apt-get install {package})."
             )
-    return str(found)
+    return str(shutil.which("mmdebstrap", path=path))
 
 
 def _space(folder: Path) -> str:

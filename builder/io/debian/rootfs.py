@@ -1,4 +1,4 @@
-"""Maker of Debian root file systems as tar files, with mmdebstrap or, as root, debootstrap.
+"""Maker of Debian root file systems as tar files, with mmdebstrap.
 
 The slim root file system, which runtime images start from, has neither apt nor dpkg (``slim.sh``).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from builder.config.inputs import DebianPackage
 from builder.console import Reporter
-from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
+from builder.errors import CommandError, DiskError, IntegrityError, TransferError
 from builder.files.atomic_write import scratch_folder
 from builder.files.disk import says_full, sync_file
 from builder.files.file_lock import exclusive
@@ -45,7 +44,7 @@ _LIST = "var/lib/ortpacks/packages"
 _FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""Files that both tools copy from this machine, or that have the mirror's URL, maybe with a password."""
+"""Files that mmdebstrap copies from this machine, or that have the mirror's URL, maybe with a password."""
 
 _NO_DEVICES = "--skip=output/dev"
 """An option of mmdebstrap: no device files. Engines make ``/dev``; rootless ones cannot unpack devices."""
@@ -65,8 +64,6 @@ _WRITE_LIST_HOOK = "; ".join(
 """A hook of mmdebstrap in sh that writes ``_LIST`` from the mirror's signed index."""
 
 _SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
-
-_GET_IT = "Get it with: apt-get install mmdebstrap debian-archive-keyring."
 
 _OURS = "amd64"
 """Debian's name for the build machines' architecture."""
@@ -107,7 +104,7 @@ class DebianRootfs:
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         """Return a tar file of Debian ``suite`` with the minimal set and ``packages``, cached by both.
 
-        Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
+        Raises ``ToolMissingError`` without mmdebstrap, ``TransferError`` without a mirror.
         """
         wanted = sorted(packages)
         what = f"Debian {suite} with {', '.join(wanted) or 'nothing more'}"
@@ -168,34 +165,19 @@ class DebianRootfs:
             part.replace(path)
 
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
-        mirror = self.mirrors.find()[0]
-        try:
-            options = (
-                "--variant=minbase",
-                _NO_DEVICES,
-                f"--customize-hook={_WRITE_LIST_HOOK}",
-                *_include(packages),
-            )
-            self._mmdebstrap(part, suite, options, mirror)
-        except ToolMissingError as missing:
-            if not self.root:
-                raise _no_tool() from missing
-            self._debootstrap(part, suite, packages, mirror)
+        options = ("--variant=minbase", _NO_DEVICES, f"--customize-hook={_WRITE_LIST_HOOK}")
+        included = [f"--include={','.join(packages)}"] if packages else []
+        self._mmdebstrap(part, suite, (*options, *included))
         _require_packages(part, packages)
 
     def _slim(self, part: Path, suite: str, hook: str, arch: str) -> None:
         # mmdebstrap's own clean-up fails when one of apt's folders is missing
         skipped = f"{_NO_DEVICES},cleanup,check/qemu"
         options = ("--variant=custom", f"--architectures={arch}", skipped, f"--customize-hook={hook}")
-        try:
-            self._mmdebstrap(part, suite, options, self.mirrors.find()[0])
-        except ToolMissingError as missing:
-            raise ToolMissingError(
-                "a runtime image needs a slim Debian, and mmdebstrap, which makes it, is not installed",
-                advice=_GET_IT,
-            ) from missing
+        self._mmdebstrap(part, suite, options)
 
-    def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str], mirror: str) -> None:
+    def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str]) -> None:
+        mirror = self.mirrors.find()[0]
         self.runner.run(["mmdebstrap", "--version"])
         self._run(
             [
@@ -216,16 +198,6 @@ class DebianRootfs:
     def _trusted(self) -> list[str]:
         """Return the option that adds a keyring to ``trusted.gpg.d``; empty if the keyring is not there."""
         return [f"--keyring={self.keyring}"] if self.keyring.is_file() else []
-
-    def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
-        tree = part.with_name("tree")
-        try:
-            self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
-            _keep_list(tree)
-            self._run(["tar", "--create", "--file", str(part), "--directory", str(tree), *_TAR_OPTIONS, "."])
-            shutil.rmtree(tree, ignore_errors=True)  # no later run would remove it once the tar is cached
-        except ToolMissingError as missing:
-            raise _no_tool() from missing
 
     def _run(self, argv: Sequence[str], scratch: Path | None = None) -> None:
         """Run a tool with ``scratch``, which only root's tools can enter, as TMPDIR.
@@ -261,30 +233,11 @@ class DebianRootfs:
             raise
 
 
-_TAR_OPTIONS = (
-    *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{NEWEST_MTIME}", "--clamp-mtime"),
-    # debootstrap also leaves a log and apt's lists, whose file names contain the mirror's.
-    *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
-    *(f"--exclude=./{folder}/*" for folder in ("dev", "var/lib/apt/lists", "var/cache/apt")),
-)
-
-
 def _digest(recipe: Iterable[str], snapshot: str) -> str:
     """Return 16 hex digits of a sha256 over a recipe, the tools' options and the archive's time."""
     made = (str(NEWEST_MTIME), _NO_DEVICES, REMOVE_HOST_FILES_HOOK, _WRITE_LIST_HOOK)
-    whole = (*made, snapshot, *_TAR_OPTIONS, *recipe)
+    whole = (*made, snapshot, *recipe)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
-
-
-def _include(packages: list[str]) -> list[str]:
-    return [f"--include={','.join(packages)}"] if packages else []
-
-
-def _no_tool() -> ToolMissingError:
-    return ToolMissingError(
-        "base assembled needs mmdebstrap (or, as root, debootstrap) to make a Debian file system",
-        advice=f"{_GET_IT} --base nvidia needs neither.",
-    )
 
 
 def _busybox_links(tar: Path) -> list[str]:
@@ -361,18 +314,3 @@ def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:
 def _text(archive: tarfile.TarFile, name: str) -> str:
     file = archive.extractfile(f"./{name}")
     return "" if file is None else file.read().decode(errors="replace")
-
-
-def _keep_list(tree: Path) -> None:
-    """Write ``_LIST`` into a system made by debootstrap, as ``_WRITE_LIST_HOOK`` does for mmdebstrap."""
-    indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
-    status = (tree / "var/lib/dpkg/status").read_text()
-    path = tree / _LIST
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "\n".join(
-            f"Package: {one.name}\nArchitecture: {one.arch}\nVersion: {one.version}\n"
-            f"Filename: {one.path}\nSHA256: {one.sha256}\n"
-            for one in sorted(_of_installed(status, indices))
-        )
-    )

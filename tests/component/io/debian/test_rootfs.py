@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import subprocess
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -33,12 +32,6 @@ MIRROR = "http://one.example/debian"
 
 HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
 
-DEBOOTSTRAPS_OWN = (
-    "var/log/bootstrap.log",
-    "var/lib/apt/lists/mirror.example_debian_dists_bookworm_InRelease",
-    "var/cache/apt/archives/patch_2.7.6-7_amd64.deb",
-)
-
 SYSTEMS_OWN = ("etc/apt/apt.conf.d/01autoremove", "etc/os-release")
 
 FIRST_NAME = "bookworm-e3b0c44298fc1c14.tar"
@@ -47,8 +40,7 @@ FIRST_NAME = "bookworm-e3b0c44298fc1c14.tar"
 
 @dataclass
 class Tools(ProcessRunner):
-    """A stand-in for mmdebstrap and debootstrap, which leaves ``installed`` packages; tar is the
-    real program."""
+    """A stand-in for mmdebstrap, which leaves ``installed`` packages."""
 
     installed: Sequence[str] = ("base-files", "dpkg", "patch", "ccache")
     absent: set[str] = field(default_factory=set)
@@ -76,12 +68,7 @@ class Tools(ProcessRunner):
             return Completed(code=0, stdout="mmdebstrap 1.3.5", stderr="")
         self.calls.append(list(argv))
         self.epochs.append((env or {}).get("SOURCE_DATE_EPOCH", ""))
-        if argv[0] == "debootstrap":
-            write_tree(Path(argv[-2]), self.installed)
-        elif argv[0] == "tar":
-            subprocess.run(argv, check=True)
-        else:
-            write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed, self.links)
+        write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed, self.links)
         if self.error:
             raise self.error
         return Completed(code=0, stdout="", stderr="")
@@ -112,18 +99,11 @@ def sha256_of(name: str, version: str = "1:2-3") -> str:
     return hashlib.sha256(f"{name} {version}".encode()).hexdigest()
 
 
-def write_tree(tree: Path, packages: Sequence[str]) -> None:
-    """Write the tree that debootstrap leaves, including this machine's own files."""
-    (tree / "dev").mkdir(parents=True)
-    os.mkfifo(tree / "dev/console")  # only root may make a device
-    for path in (*HOSTS_OWN, *DEBOOTSTRAPS_OWN, *SYSTEMS_OWN):
+def write_tree(tree: Path) -> None:
+    """Write a tree with this machine's own files and with the system's."""
+    for path in (*HOSTS_OWN, *SYSTEMS_OWN):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text("http://user:secret@mirror.example/debian")
-    (tree / "var/lib/dpkg").mkdir()
-    (tree / "var/lib/dpkg/status").write_text(status_of(packages))
-    (tree / "var/lib/apt/lists/debootstrap.invalid_dists_bookworm_main_binary-amd64_Packages").write_text(
-        index_of(packages)
-    )
 
 
 def write_tar(
@@ -184,16 +164,11 @@ def test_made_once_with_sorted_packages(tmp_path: Path) -> None:
     assert left(tmp_path) == [first.name]
 
 
-@pytest.mark.parametrize("absent", [set(), {"mmdebstrap"}], ids=["mmdebstrap", "debootstrap"])
-def test_no_system_has_device_files_which_an_engine_without_root_cannot_unpack(
-    tmp_path: Path, absent: set[str]
-) -> None:
-    """Defect moby#48064: mmdebstrap adds devices to the tar unless told not to; debootstrap leaves a tree."""
-    tools = Tools(absent=absent)
-    made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
-    assert absent or "--skip=output/dev" in tools.calls[0]
-    with tarfile.open(made) as archive:
-        assert [name for name in archive.getnames() if name.startswith("./dev/")] == []
+def test_no_system_has_device_files_which_an_engine_without_root_cannot_unpack(tmp_path: Path) -> None:
+    """Defect moby#48064: mmdebstrap adds devices to the tar unless told not to."""
+    tools = Tools()
+    rootfs(tmp_path, tools).tar("bookworm", ["patch"])
+    assert "--skip=output/dev" in tools.calls[0]
 
 
 def test_the_bare_one_is_another_file(tmp_path: Path) -> None:
@@ -240,10 +215,12 @@ def test_of_another_architecture_nothing_is_run_and_busybox_has_the_links_that_o
     assert hook.splitlines()[0] == "--customize-hook=LINKS='./bin/sh ./usr/bin/wget'"
 
 
-def test_a_slim_system_wants_mmdebstrap_and_nothing_in_its_place(tmp_path: Path, refused: Refused) -> None:
+def test_without_mmdebstrap_its_lack_is_told_and_nothing_is_made(tmp_path: Path, refused: Refused) -> None:
     tools = Tools(absent={"mmdebstrap"})
     with refused(ToolMissingError):
         rootfs(tmp_path, tools).slim("bookworm", ["libc6"], "amd64")
+    with refused(ToolMissingError):
+        rootfs(tmp_path, tools).tar("bookworm", ["patch"])
     assert (tools.calls, left(tmp_path)) == ([], [])
 
 
@@ -252,27 +229,16 @@ def test_what_is_this_machines_own_does_not_get_into_the_tar(tmp_path: Path) -> 
     rootfs(tmp_path, tools).tar("bookworm", ())
     hook = [word for word in tools.calls[0] if word.startswith("--customize-hook=")][-1]
     tree = tmp_path / "a tree"
-    write_tree(tree, ())
+    write_tree(tree)
     # man mmdebstrap calls a hook as: sh -c HOOK exec FOLDER
     subprocess.run(["sh", "-c", hook.partition("=")[2], "exec", str(tree)], check=True)
     assert [path for path in HOSTS_OWN if (tree / path).exists()] == []
     assert [path for path in SYSTEMS_OWN if not (tree / path).exists()] == []
 
 
-def test_nor_with_debootstrap_and_tar(tmp_path: Path) -> None:
-    tools = Tools(absent={"mmdebstrap"})
-    made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
-    assert [call[0] for call in tools.calls] == ["debootstrap", "tar"]
-    assert left(tmp_path) == [made.name]
-    with tarfile.open(made) as archive:
-        files = {name.removeprefix("./") for name in archive.getnames() if archive.getmember(name).isfile()}
-    assert files == {*SYSTEMS_OWN, "var/lib/dpkg/status", "var/lib/ortpacks/packages"}
-
-
-@pytest.mark.parametrize("absent", [set(), {"mmdebstrap"}], ids=["mmdebstrap", "debootstrap"])
-def test_every_package_of_the_system_is_listed_by_its_file(tmp_path: Path, absent: set[str]) -> None:
+def test_every_package_of_the_system_is_listed_by_its_file(tmp_path: Path) -> None:
     """The list outlives the tools that made it."""
-    made = rootfs(tmp_path, Tools(absent=absent)).packages("bookworm", ["patch", "ccache"])
+    made = rootfs(tmp_path, Tools()).packages("bookworm", ["patch", "ccache"])
     assert [package.name for package in made] == ["base-files", "ccache", "dpkg", "patch"]
     path = "pool/main/x/patch_1:2-3_amd64.deb"
     assert made[-1] == DebianPackage(path, "patch", "1:2-3", "amd64", sha256_of("patch"))
@@ -317,7 +283,7 @@ def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path)
     rootfs(tmp_path, tools).tar("bookworm", ())
     hook = next(word for word in tools.calls[0] if "apt-cache" in word).partition("=")[2]
     tree, programs = tmp_path / "a tree", tmp_path / "programs"
-    write_tree(tree, ())
+    write_tree(tree)
     programs.mkdir()
     shown = index_of(["patch"]).replace("\n\n", "\nSize: 9\nDescription: short\n and long\n\n")
     (programs / "dpkg-query").write_text("#!/bin/sh\nprintf 'patch=1:2-3 '\n")
@@ -373,15 +339,6 @@ def test_what_a_tool_said_decides_what_is_wrong(
     tools = Tools(error=CommandError(message, tail=(tail, "E: tar failed")))
     with refused(kind):
         rootfs(tmp_path, tools, root=root).tar("bookworm", ())
-    assert left(tmp_path) == []
-
-
-@pytest.mark.parametrize(("root", "absent"), [(True, {"mmdebstrap", "debootstrap"}), (False, {"mmdebstrap"})])
-def test_neither_tool_says_what_to_install(
-    tmp_path: Path, refused: Refused, root: bool, absent: set[str]
-) -> None:
-    with refused(ToolMissingError):
-        rootfs(tmp_path, Tools(absent=absent), root=root).tar("bookworm", ())
     assert left(tmp_path) == []
 
 

@@ -1,8 +1,7 @@
 """Input cache addressed by content: each input is fetched once and verified when it enters the cache.
 
-Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` next to ``<filename>.verified``,
-``unpacked/<sha256>/`` for wheels, ``trees/<commit>/`` for git tags, ``incoming/<id>/`` while an input is
-downloaded, ``locks/``.
+Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>``, ``unpacked/<sha256>/`` for wheels,
+``trees/<commit>/`` for git tags, ``incoming/<id>/`` while an input is downloaded, ``locks/``.
 
 Sources at a URL are archives of ORT's dependencies, apt's signed lists, and NVIDIA's archives, which NVIDIA
 lists in ``redistrib_<release>.json`` with a path, a sha256 and a size for each component and platform.
@@ -35,7 +34,6 @@ from builder.config.inputs import (
 )
 from builder.console import Reporter
 from builder.errors import ConfigError, IntegrityError, ParseError, TransferError
-from builder.files.atomic_write import write_file
 from builder.files.digest import Digest, file_digest
 from builder.files.disk import disk_errors, sync_file
 from builder.files.file_lock import exclusive, if_free
@@ -55,8 +53,7 @@ left there. The caller verifies the file. Without a ``pin`` the source chooses t
 class FileStore:
     """A cache of inputs, each of which is fetched once.
 
-    A file is hashed and compared with ``inputs.lock`` when it enters the cache, and when it is fetched again
-    after it has changed on disk.
+    A file is hashed and compared with ``inputs.lock`` when it enters the cache and when it is fetched again.
     """
 
     cache: Path
@@ -80,7 +77,7 @@ class FileStore:
         path = self._place(pin)
         with self._locked(_identity(item.key), item.spec):
             if path.is_file():
-                _verify_cached(item, path, pin)
+                _require(item, path, pin, aside=_bad(path))
             else:
                 self._admit(item, self._download(item, pin), pin)
         return path
@@ -206,7 +203,6 @@ class FileStore:
             _require(item, file, pin, aside=_bad(path))
             file.chmod(0o644)
             file.replace(path)
-            _remember_state(path)
             shutil.rmtree(self.cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
@@ -239,14 +235,6 @@ def _identity(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _verify_cached(item: Input, path: Path, pin: Pin) -> None:
-    """Hash a cached file again, unless its stamp shows that nothing changed. Raises ``IntegrityError``."""
-    if path.stat().st_size == pin.size and _read_stamp(path) == _state(path):
-        return
-    _require(item, path, pin, aside=_bad(path))
-    _remember_state(path)
-
-
 def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
     got = _digest(path)
     if got == Digest(size=pin.size, sha256=pin.sha256):
@@ -260,34 +248,13 @@ def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
 
 
 def _digest(path: Path) -> Digest:
-    """Sync a file and return its digest. Without the sync, a power cut could keep a stamp and lose bytes."""
+    """Sync a file and return its digest: a power cut after the rename loses no bytes."""
     sync_file(path)
     return file_digest(path)
 
 
 def _bad(path: Path) -> Path:
     return path.with_name(f"{path.name}.bad")
-
-
-def _state_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.verified")
-
-
-def _state(path: Path) -> str:
-    """Return a file's size, time (ns) and inode; writing or replacing the file changes one of the three."""
-    stat = path.stat()
-    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
-
-
-def _remember_state(path: Path) -> None:
-    write_file(_state_file(path), _state(path).encode("ascii"))
-
-
-def _read_stamp(path: Path) -> str:
-    try:
-        return _state_file(path).read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        return ""
 
 
 _PAGE = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)

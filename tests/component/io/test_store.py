@@ -71,16 +71,6 @@ def test_fetched_once_and_kept_by_content(tmp_path: Path) -> None:
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_hit_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
-    """A second link to the file, as in a build context, causes no new hash."""
-    path = store(tmp_path, FakeSource()).fetch(ITEM)
-    if linked:
-        os.link(path, tmp_path / "context")
-    monkeypatch.setattr("builder.io.store.file_digest", lambda _: pytest.fail("hashed again"))
-    store(tmp_path, FakeSource()).fetch(ITEM)
-
-
 def test_wrong_bytes_say_wanted_and_got_and_are_kept_aside(tmp_path: Path) -> None:
     got = hashlib.sha256(b"hullo\n").hexdigest()
     with pytest.raises(

@@ -320,13 +320,12 @@ def _sample() -> IO[bytes]:
     return os.fdopen(reading, "rb")
 
 
-def no_zstd(*details: str) -> ToolMissingError:
-    """Return the error for a machine without zstd; ``details`` are lines about failed attempts."""
+def no_zstd() -> ToolMissingError:
+    """Return the error for a machine without zstd."""
     advice = _ADVICE.get(sys.platform, _ADVICE["linux"])
     return ToolMissingError(
         f"Nothing here can unpack zstd. Install one of: {advice}, or Python 3.14.",
         advice="Where the release has a .tar.gz of the package, every Python reads it.",
-        details=details,
     )
 
 

@@ -306,7 +306,7 @@ def _fetched(wheel: WheelEntry, pip: Optional[Pip], work: Path, say: Callable[[s
     say(f"Fetching {wheel.file} ({amount(wheel.size)}) through pip.")
     return pip.download(
         _requirement(wheel),
-        [wheel.sha256],
+        wheel.sha256,
         work,
         platform=_platform(wheel.file),
         otherwise=_OR_FULL,

@@ -20,14 +20,13 @@ from builder.client.install.current import (
     versions,
 )
 from builder.client.install.obtain import bytes_to_write, obtain, remove_leftovers
-from builder.client.install.pip import bring_zstd
 from builder.client.install.prefix import INFO, Prefix, changing, empty, write_json
 from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, open_tar, read_manifest, whole
 from builder.client.selection.select import PackageChoice
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError, NoCompatiblePackageError
-from builder.files.decompression import readable
+from builder.files.decompression import no_zstd, readable
 from builder.files.digest import Digest
 from builder.files.disk import remove, rename, sync_folder
 from builder.files.http_client import Web
@@ -149,7 +148,7 @@ class Installation:
 
     def _bring(self, wanted: Sequence[IndexPackage], layout: Optional[str]) -> InstallResult:
         if not any(readable(form_of(offer.file)) for offer in wanted):
-            bring_zstd(self.libraries.pip, self.prefix, self.web.say)
+            raise no_zstd()
         package, why = self._pick(wanted, layout)
         folder = self.prefix.folder(package)
         manifest, tried = self._unpack(package, self._fetch(package), folder)

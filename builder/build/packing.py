@@ -6,7 +6,6 @@ The provenance of each package and the record of its build are written to the sa
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from builder.contents.provenance import (
 )
 from builder.farm.drive import SHARED
 from builder.files.atomic_write import write_file
-from builder.files.digest import file_digest
+from builder.files.digest import LocalFile, file_digest
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Host, Profile
@@ -46,7 +45,6 @@ from builder.io.store import FileStore
 from builder.io.wheel import record_text
 from builder.io.wiring import Wiring
 from builder.package.bundle import (
-    Bundled,
     BundlePorts,
     CheckedContent,
     PackageSources,
@@ -115,7 +113,7 @@ class Packer:
         say_report(report, variant, self.reporter)
         return tuple(member for member in members if member.path not in report.unneeded), report
 
-    def pack(self) -> tuple[Bundled, ...]:
+    def pack(self) -> tuple[LocalFile, ...]:
         """Check, pack and verify in the variant's folder, then move the packages to ``dist`` and return them.
 
         The variant's earlier packages are removed first.
@@ -142,7 +140,7 @@ class Packer:
             bundled = bundle(checked, ports)
         bench = self.tools.selftest_bench() if self.tools else None
         verifier = Verifier(self.wiring, self.reporter, bench)
-        manifests = [verifier.verify(one.package.path) for one in bundled]
+        manifests = [verifier.verify(one.path) for one in bundled]
         if self.plan.variant.provider == CUDA:
             write_record(
                 bundled[0],
@@ -166,22 +164,18 @@ class Packer:
         parts = [(part.uri, digest) for part in self._base_parts for digest in part.digest.values()]
         return base_revision(parts) if len(parts) == len(self._base_parts) > 0 else None
 
-    def _publish_to_dist(self, one: Bundled, manifest: Manifest) -> Bundled:
+    def _publish_to_dist(self, one: LocalFile, manifest: Manifest) -> LocalFile:
         """Move a verified package to ``dist``, write its provenance and checksums, and return it."""
         dist = self.wiring.dist
-        provenance = dist / provenance_name(one.archive)
+        provenance = dist / provenance_name(one.name)
         write_file(provenance, self._provenance(one, manifest).encode())
-        files = tuple(dist / file.name for file in one.files)
-        for old, new in zip(one.files, files, strict=True):
-            os.replace(old, new)  # noqa: PTH105 - replaces an existing file atomically
-        update_checksums(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
-        return replace(one, package=replace(one.package, path=files[-1]), files=files)
+        package = one.path.replace(dist / one.name)
+        update_checksums(dist, put={one.name: one.sha256, provenance.name: file_digest(provenance).sha256})
+        return replace(one, path=package)
 
-    def _provenance(self, one: Bundled, manifest: Manifest) -> str:
-        """Return the provenance of the archive and, if it was split, of its parts."""
+    def _provenance(self, one: LocalFile, manifest: Manifest) -> str:
         pins, root = self.wiring.lock.pins, self.wiring.root
         used = {item: pins[item.key] for item in used_inputs(self.plan, self.rendered) if item.key in pins}
-        parts = {file.name: one.sums[file.name] for file in one.files[:-1]}
         run = PackageRun(
             command=command_of(self.plan, self.plan_options),
             started=self.began,
@@ -190,7 +184,7 @@ class Packer:
             config_sha256=hashlib.sha256((root / "variants.yaml").read_bytes()).hexdigest(),
             shared_objects=self.plan.origin is Origin.SOURCE and (self.place.artifact / SHARED).is_file(),
         )
-        subjects = {one.archive: one.package.sha256, **parts}
+        subjects = {one.name: one.sha256}
         return provenance_json(self.plan, manifest, used, subjects, run, self._base_parts)
 
 
@@ -199,7 +193,7 @@ _COMPILE_RECORD = "record.json"
 
 
 def write_record(
-    packed: Bundled,
+    packed: LocalFile,
     manifest: Manifest,
     dist: Path,
     *,
@@ -216,15 +210,15 @@ def write_record(
     compiled = artifact / _COMPILE_RECORD if artifact else None
     record = record_of(
         manifest,
-        packed.archive,
-        packed.package.sha256,
+        packed.name,
+        packed.sha256,
         date=utc(finished),
         command=command,
         compiled=loads_compile(compiled.read_bytes(), str(compiled))
         if compiled and compiled.is_file()
         else None,
     )
-    path = dist / record_name(packed.archive)
+    path = dist / record_name(packed.name)
     write_file(path, json_text(record).encode())
     return path
 

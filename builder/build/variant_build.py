@@ -202,8 +202,8 @@ class VariantBuild:
             except (CheckFailedError, IntegrityError):
                 artifact.discard()  # so the next build compiles
                 raise
-            packages = tuple(one.package.path for one in bundled)
-            write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
+            packages = tuple(one.path for one in bundled)
+            write_built(self._place.root, key, packages)
             return packages
 
     def compile(self, architectures: Sequence[str]) -> None:
@@ -318,7 +318,7 @@ class VariantBuild:
     def bundle(self) -> tuple[Path, ...]:
         """Return verified packages that are made from the libraries of the last build."""
         with self._prepared() as packing:
-            return tuple(one.package.path for one in packing.pack())
+            return tuple(one.path for one in packing.pack())
 
     @contextmanager
     def _prepared(self) -> Iterator[Packer]:

@@ -139,19 +139,14 @@ def read_built(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
     try:
         stamp = json.loads((folder / _BUILT).read_text(encoding="utf-8"))
         same = stamp["key"] == key and all(
-            file_digest(dist / name).sha256 == sha256 for name, sha256 in stamp["files"].items()
+            file_digest(dist / name).sha256 == sha256 for name, sha256 in stamp["packages"].items()
         )
-        packages = tuple(dist / str(name) for name in stamp["packages"])
+        return tuple(dist / name for name in stamp["packages"]) if same else ()
     except (OSError, IntegrityError, ValueError, KeyError, TypeError, AttributeError):
         return ()
-    return packages if same and all(package.name in stamp["files"] for package in packages) else ()
 
 
-def write_built(folder: Path, key: str, packages: Sequence[Path], files: Sequence[Path]) -> None:
-    """Record that ``packages``, which consist of ``files``, were built under ``key`` and verified."""
-    stamp = {
-        "key": key,
-        "packages": [package.name for package in packages],
-        "files": {file.name: file_digest(file).sha256 for file in files},
-    }
+def write_built(folder: Path, key: str, packages: Sequence[Path]) -> None:
+    """Record that ``packages`` were built under ``key`` and verified."""
+    stamp = {"key": key, "packages": {package.name: file_digest(package).sha256 for package in packages}}
     write_file(folder / _BUILT, json.dumps(stamp, indent=2).encode() + b"\n")

@@ -176,14 +176,6 @@ class Preset(Enum):
     SMALL = "small"
 
 
-class Oversize(Enum):
-    """Treatments of an archive that is larger than its budget."""
-
-    REFUSE = "refuse"
-    SPLIT = "split"
-    """The archive is cut into parts of at most the budget, with a file that lists the parts."""
-
-
 @dataclass(frozen=True)
 class OnnxRuntime(ProjectSection):
     """The version of ORT in a release, and the defaults for making it."""
@@ -378,8 +370,6 @@ class Bundle(ProjectSection):
     """Level of compression: fast takes fewer seconds, small gives fewer bytes."""
     budget: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
     """Largest file in bytes; GitHub refuses assets of 2 GiB and more."""
-    oversize: Oversize
-    """Treatment of an archive over the budget: refused, or cut into parts."""
     licence: kinds.ProjectPath
     """Our own licence file, relative to this file."""
     wheels: kinds.Flag = False

@@ -16,7 +16,7 @@ from builder.errors import SchemaError
 from builder.formats.json_values import read_document, require_valid
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
-from builder.formats.parts import SHA256
+from builder.formats.stored_file import SHA256
 
 FORMAT = 1
 
@@ -86,7 +86,7 @@ _TEXTS: Mapping[str, Pattern[str]] = {
 
 
 def record_name(archive: str) -> str:
-    """Return the file name of the record of an archive, or of its parts, by the archive's file name."""
+    """Return the file name of the record of an archive, by the archive's file name."""
     return stem(archive) + SUFFIX
 
 

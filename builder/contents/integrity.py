@@ -24,7 +24,7 @@ from builder.files.safe_paths import is_plain
 from builder.finding import Code, Finding
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import CHECKSUMS, LIB, MANIFEST, REDUCED, PackageName
-from builder.formats.parts import SHA256
+from builder.formats.stored_file import SHA256
 
 
 def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from builder.files.digest import Digest
 from builder.finding import Code, Finding
 from builder.formats.json_values import json_text, parse_json, value_at
 from builder.formats.manifest import BaseEntry, Manifest
-from builder.formats.package_names import PARTS_SUFFIX, form_of
+from builder.formats.package_names import form_of
 
 SUFFIX = ".provenance.json"
 
@@ -78,8 +78,8 @@ class Resource:
 
 
 def provenance_name(package: str) -> str:
-    """Return the file name of the provenance of a package, whole or in parts, by the package's file name."""
-    return package.removesuffix(PARTS_SUFFIX) + SUFFIX
+    """Return the file name of the provenance of a package, by the package's file name."""
+    return package + SUFFIX
 
 
 def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
@@ -131,8 +131,8 @@ def provenance_json(
 ) -> str:
     """Return the text of a package's provenance; the same values give the same bytes.
 
-    ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of its
-    parts, by file name; ``parts`` are the ``base_parts``. The user passes ``variants.yaml``, so its digest is
+    ``used`` are the pins of ``used_inputs``; ``subjects`` is the archive's hex sha256 by its file name;
+    ``parts`` are the ``base_parts``. The user passes ``variants.yaml``, so its digest is
     one of the external parameters.
     """
     ort = manifest.onnxruntime
@@ -269,19 +269,17 @@ _REQUIRED: Mapping[str, type] = {
 def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEntry) -> Iterator[Finding]:
     """Yield B016 if a provenance cannot be read, or is of other bytes or another base than its package.
 
-    ``package`` is the file's name and ``digest`` that of the whole archive, also if it is in parts; ``base``
-    is the manifest's entry.
+    ``package`` is the archive's name and ``digest`` that of its bytes; ``base`` is the manifest's entry.
     """
     where = provenance_name(package)
-    archive = package.removesuffix(PARTS_SUFFIX)
     try:
         recipe = read_recipe(document, where)
     except (ParseError, SchemaError) as error:
         yield from (Finding(Code.B016, where, problem) for problem in error.problems)
         return
-    got = recipe.subjects.get(archive)
+    got = recipe.subjects.get(package)
     if got != digest.sha256:
-        what = f"{archive} changed after it was made" if got else f"it does not name {archive}"
+        what = f"{package} changed after it was made" if got else f"it does not name {package}"
         made = ", ".join(sorted(recipe.subjects))
         yield Finding(Code.B016, where, what, wanted=digest.sha256, got=got or made)
     of_before = base.name == "nvidia" and not recipe.base_parts  # the revision is the image's digest

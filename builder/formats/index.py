@@ -16,7 +16,7 @@ from builder.formats.json_values import problem_of_text, read_document, require_
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, problems_of_support
-from builder.formats.parts import StoredFile, problems_of_file
+from builder.formats.stored_file import StoredFile, problems_of_file
 from builder.formats.text import grouped
 
 FORMAT = 4
@@ -46,20 +46,12 @@ class IndexOrt:
 
 
 @dataclass(frozen=True)
-class StoredArchive(StoredFile):
-    """A package's archive, with name, size and sha256 of the whole, and the parts it was split into."""
-
-    parts: Tuple[StoredFile, ...] = ()
-    """The parts in the order in which they are joined; empty where the archive is a single file."""
-
-
-@dataclass(frozen=True)
 class IndexPackage:
     """One package: its archive, its content, and the GPUs, systems and drivers it runs on."""
 
     name: str
     file: str
-    """Name of the archive. The client resolves it, or its parts' names, against the index's URL or folder."""
+    """Name of the archive. The client resolves it against the index's URL or folder."""
     variant: str
     platform: str
     provider: str
@@ -70,10 +62,10 @@ class IndexPackage:
     layout: str
     """``full`` for one archive with all files, ``thin`` for one without NVIDIA's libraries."""
     size: int
-    """Size of the joined archive in bytes."""
+    """Size of the archive in bytes."""
     sha256: str
     parts: Tuple[StoredFile, ...]
-    """The parts to fetch and join instead of ``file``; empty where ``file`` is an asset."""
+    """Always empty: no archive is cut into parts."""
     unpacked_size: int
     """Size of the files in the archive, in bytes."""
     installed_size: int
@@ -98,7 +90,7 @@ class Index:
 
 
 def build_index(
-    tag: str, packages: Sequence[Tuple[Manifest, StoredArchive]], models: Sequence[ModelRule]
+    tag: str, packages: Sequence[Tuple[Manifest, StoredFile]], models: Sequence[ModelRule]
 ) -> Index:
     """Return the index of a release's packages, sorted by file name.
 
@@ -136,7 +128,7 @@ def loads(text: str, where: str) -> Index:
     return index
 
 
-def entry_of(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
+def entry_of(manifest: Manifest, stored: StoredFile) -> IndexPackage:
     """Return the index entry of the package with this manifest."""
     ort = manifest.onnxruntime
     return IndexPackage(
@@ -149,7 +141,7 @@ def entry_of(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
         layout=manifest.layout,
         size=stored.size,
         sha256=stored.sha256,
-        parts=stored.parts,
+        parts=(),
         unpacked_size=manifest.unpacked_size,
         installed_size=manifest.installed_size,
         onnxruntime=IndexOrt(ort.version, ort.origin, ort.profile, ort.host, ort.cannot_run),
@@ -186,22 +178,16 @@ def _problems_of(index: Index) -> Iterator[str]:
 
 
 def _problems_of_files(package: IndexPackage, where: str, names: Set[str]) -> Iterator[str]:
-    """Yield the problems of the archive and its parts. ``names`` are the file names of earlier packages."""
+    """Yield the problems of the archive. ``names`` are the file names of earlier packages."""
     if not package.file.endswith(ARCHIVE_SUFFIXES):
         yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
-    yield from _problems_of_stored(StoredFile(package.file, package.size, package.sha256), where, names)
-    for number, part in enumerate(package.parts):
-        yield from _problems_of_stored(part, f"{where}.parts[{number}]", names)
-    joined = sum(part.size for part in package.parts)
-    if package.parts and joined != package.size:
-        yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
-
-
-def _problems_of_stored(file: StoredFile, where: str, names: Set[str]) -> Iterator[str]:
+    file = StoredFile(package.file, package.size, package.sha256)
     yield from (f"{where}.{problem}" for problem in problems_of_file(file))
-    if file.file in names:
-        yield f"{where}.file: {file.file} is listed twice"
-    names.add(file.file)
+    if package.file in names:
+        yield f"{where}.file: {package.file} is listed twice"
+    names.add(package.file)
+    if package.parts:
+        yield f"{where}.parts: this ortpacks reads whole archives only. Install with that release's own."
 
 
 def _problems_of_values(package: IndexPackage, where: str) -> Iterator[str]:

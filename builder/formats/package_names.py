@@ -116,9 +116,6 @@ CHECKSUMS = "SHA256SUMS"
 CLIENT = "ortpacks.pyz"
 """File name of the client in a release."""
 
-PARTS_SUFFIX = ".parts.json"
-"""The ending, behind an archive's name, of the file that lists the archive's parts."""
-
 REDUCED = (Profile.LEAN.value, Profile.MINIMAL.value)
 """Profiles that a package's name contains."""
 
@@ -181,16 +178,14 @@ class PackageName:
 
 
 def stem(file_name: str) -> str:
-    """Return the package's name, which is also the top folder, from an archive's or ``.parts.json`` name."""
-    name = file_name.removesuffix(PARTS_SUFFIX)
-    suffix = next((end for end in ARCHIVE_SUFFIXES if name.endswith(end)), "")
-    return name.removesuffix(suffix)
+    """Return the package's name, which is also the top folder, from an archive's name."""
+    suffix = next((end for end in ARCHIVE_SUFFIXES if file_name.endswith(end)), "")
+    return file_name.removesuffix(suffix)
 
 
 def form_of(file_name: str) -> Form:
     """Return the form of an archive by its name. Raises ``ValidationError`` for any other ending."""
-    name = file_name.removesuffix(PARTS_SUFFIX)
-    found = next((form for form in Form if name.endswith(form.value)), None)
+    found = next((form for form in Form if file_name.endswith(form.value)), None)
     if found is None:
         endings = " nor ".join(ARCHIVE_SUFFIXES)
         raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")

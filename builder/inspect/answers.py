@@ -21,13 +21,11 @@ from builder.facts.gpu.table import DEVICES
 from builder.files.atomic_write import write_file
 from builder.files.disk import disk_errors
 from builder.finding import Code, Finding, errors
-from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.text import printable
 from builder.inspect.opener import is_library_or_archive, is_url
 from builder.inspect.reading import changes_document, document
 from builder.inspect.report.changes import changes_text, sizes_text
 from builder.inspect.report.heatmap import heat_maps, text
-from builder.io.archive.split import parts_of
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -160,9 +158,7 @@ def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference |
 
 def _archive_size(source: InspectedSource) -> int | None:
     file = Path(source.label)
-    if not file.is_file():
-        return None
-    return parts_of(file).size if file.name.endswith(PARTS_SUFFIX) else file.stat().st_size
+    return file.stat().st_size if file.is_file() else None
 
 
 def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability, ...]:

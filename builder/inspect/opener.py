@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path, PurePosixPath
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from builder.binary.file_kinds import DEBIAN_PACKAGE, HEAD
 from builder.binary.library_names import is_library, is_named_like_a_library
@@ -17,9 +16,8 @@ from builder.errors import NothingToDoError, ValidationError
 from builder.files.archive_reader import is_tar
 from builder.files.atomic_write import scratch_folder
 from builder.files.decompression import packing_of
-from builder.files.digest import chunks_in
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
-from builder.formats.package_names import MANIFEST, PARTS_SUFFIX
+from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable, redacted
 from builder.inspect.archives import (
     Scratch,
@@ -29,7 +27,6 @@ from builder.inspect.archives import (
     read_zip,
     require_no_image,
 )
-from builder.io.archive.split import opened_whole, parts_of
 from builder.io.transfer import HttpTransfer, TransferReporter
 
 Library = tuple[str, Path]
@@ -86,25 +83,13 @@ class Opener:
         with scratch_folder(self.scratch, needed=0) as folder:
             scratch, reporter = Scratch(folder), self.transfer.reporter
             name = path.name if path else _name_in(source)
-            path = path or self._fetched(source, name, scratch.place())
+            if path is None:
+                path = scratch.place()
+                self.transfer.download(source, path)
             if path.is_dir():
                 yield _in_folder(path, what)
-            elif name.endswith(PARTS_SUFFIX):
-                yield _in_parts(path, what, scratch, reporter)
             else:
                 yield _in_file(path, name, what, scratch, reporter)
-
-    def _fetched(self, url: str, name: str, place: Path) -> Path:
-        """Download a file to ``place``, a ``.parts.json`` into it, with the parts; return the file's path."""
-        if not name.endswith(PARTS_SUFFIX):
-            self.transfer.download(url, place)
-            return place
-        place.mkdir()
-        joins = place / name
-        self.transfer.download(url, joins)
-        for part in parts_of(joins).parts:
-            self.transfer.download(urljoin(url, part.file), place / part.file, size=part.size)
-        return joins
 
 
 def is_url(source: str) -> bool:
@@ -184,15 +169,6 @@ def _in_file(
             advice="It may be cut short or an error page; fetch it again.",
         )
     return {}
-
-
-def _in_parts(path: Path, what: str, scratch: Scratch, reporter: TransferReporter) -> dict[str, Path]:
-    """Return the libraries of the archive whose ``.parts.json`` is ``path``. Raises as ``opened_whole``."""
-    with opened_whole(path) as stream:
-        joined = scratch.keep(stream, parts_of(path).size, what, most=inf)
-        for _ in chunks_in(stream):  # the sha256 of all parts together is compared at the end
-            pass
-    return _in_file(joined, path.name.removesuffix(PARTS_SUFFIX), what, scratch, reporter)
 
 
 def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:

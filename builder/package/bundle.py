@@ -14,7 +14,7 @@ from pathlib import Path
 from builder.binary.library_names import NVIDIA, PROVIDER, TENSORRT
 from builder.config.build_plan import BuildPlan, package_name
 from builder.config.inputs import Input, Lock
-from builder.config.variants import Origin, Oversize
+from builder.config.variants import Origin
 from builder.console import Reporter
 from builder.contents.build_record import record_name
 from builder.contents.check import require_checked
@@ -43,14 +43,12 @@ from builder.formats.package_names import (
     CUDA,
     DIRECTML,
     LIB,
-    PARTS_SUFFIX,
     WINDOWS,
     Form,
     Layout,
     PackageName,
 )
 from builder.io.archive.package_writer import PackageWriter
-from builder.io.archive.split import split_archive
 from builder.io.archive.unpacking import digests_of
 from builder.io.cyclonedx import render_bom
 
@@ -199,23 +197,6 @@ class CheckedContent:
     """Revision of the base; ``None`` if it is not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bundled:
-    """One package in ``dist``: an archive, or its parts and the file that joins them."""
-
-    package: LocalFile
-    """The package; ``path`` is the file that a reader opens, size and sha256 are the whole archive's."""
-    files: tuple[Path, ...]
-    """All its files: the archive, or its parts and then the file that joins them."""
-    sums: Mapping[str, str]
-    """Hex sha256 of these files, by file name."""
-
-    @property
-    def archive(self) -> str:
-        """The file name of the whole archive."""
-        return self.package.path.name.removesuffix(PARTS_SUFFIX)
-
-
 def discard(name: PackageName, dist: Path) -> None:
     """Remove a package of ``dist`` in every form, with its checksums, record and provenance.
 
@@ -223,13 +204,13 @@ def discard(name: PackageName, dist: Path) -> None:
     """
     for form in Form:
         archive = name.archive(form)
-        pieces = sorted(path.name for path in dist.glob(f"{archive}*"))
-        update_checksums(dist, put={}, drop=tuple(pieces))
-        for file in (record_name(archive), provenance_name(archive), *reversed(pieces)):
+        files = (record_name(archive), provenance_name(archive), archive)
+        update_checksums(dist, put={}, drop=files)
+        for file in files:
             (dist / file).unlink(missing_ok=True)
 
 
-def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
+def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[LocalFile, ...]:
     """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first, and return them.
 
     Raises ``CheckFailedError`` (a finding of the check, a file that differs from its wheel's, over budget),
@@ -291,12 +272,11 @@ def _is_packed(member: Member, layout: Layout) -> bool:
     return layout is Layout.FULL or not theirs
 
 
-def _archive(file: str, content: Content, checked: CheckedContent, ports: BundlePorts) -> Bundled:
+def _archive(file: str, content: Content, checked: CheckedContent, ports: BundlePorts) -> LocalFile:
     limit = checked.plan.project.bundle
-    splits = limit.oversize is Oversize.SPLIT
 
     def accept(package: LocalFile) -> None:
-        if package.size > limit.budget and not splits:
+        if package.size > limit.budget:
             found = [str(_too_large(package, checked)), *_sizes(content)]
             raise CheckFailedError(f"{package.path.name} is not kept: 1 error", found)
 
@@ -305,14 +285,9 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
     except ChangedFileError as error:
         require_no_errors(list(_changed_file(error)), f"{file} is not packed")
         raise
-    parts = split_archive(written.path, limit.budget) if written.size > limit.budget else ()
-    files = parts or (written.path,)
-    sums = {part.name: file_digest(part).sha256 for part in parts} or {written.path.name: written.sha256}
-    update_checksums(ports.dist, put=sums)
+    update_checksums(ports.dist, put={written.name: written.sha256})
     ports.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
-    if parts:
-        ports.reporter.say(f"{files[-1].name} joins its {len(parts) - 1} parts")
-    return Bundled(package=replace(written, path=files[-1]), files=files, sums=sums)
+    return written
 
 
 def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
@@ -345,7 +320,7 @@ def _too_large(package: LocalFile, checked: CheckedContent) -> Finding:
     return Finding(
         code=Code.B009,
         path=package.path.name,
-        message="raise bundle.budget, or set bundle.oversize: split, or take another preset or layout",
+        message="raise bundle.budget, or take another preset or layout",
         wanted=f"at most {limit.budget:,} bytes (bundle.budget)",
         got=f"{package.size:,} bytes",
     )

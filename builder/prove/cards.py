@@ -30,12 +30,13 @@ from builder.facts.gpu.architectures import Capability, capabilities
 from builder.facts.gpu.devices import Device, parse_driver
 from builder.facts.gpu.table import BY_CAPABILITY, CAPABILITIES
 from builder.files.atomic_write import write_file
+from builder.files.digest import file_digest
 from builder.finding import Finding
-from builder.formats.index import Index, StoredArchive, build_index
+from builder.formats.index import Index, build_index
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import LINUX, PARTS_SUFFIX
-from builder.io.archive.split import whole_digest
+from builder.formats.package_names import LINUX
+from builder.formats.stored_file import StoredFile
 from builder.io.wiring import Wiring
 from builder.prove.selftest import SelftestTrial
 from builder.prove.virtualcard.sessions import (
@@ -178,12 +179,10 @@ class CardBench:
         )
 
     def _keep(self, package: Path, manifest: Manifest, rows: Sequence[CardRow]) -> None:
-        digest = whole_digest(package)
-        archive = package.name.removesuffix(PARTS_SUFFIX)
         grid = Grid(
             format=FORMAT,
-            package=archive,
-            sha256=digest.sha256,
+            package=package.name,
+            sha256=file_digest(package).sha256,
             variant=manifest.variant,
             onnxruntime=manifest.onnxruntime.version,
             profile=manifest.onnxruntime.profile,
@@ -229,5 +228,5 @@ def _device(capability: Capability, driver: str) -> Device:
 
 def _index(manifest: Manifest) -> Index:
     """Return an index with this package alone."""
-    archive = StoredArchive(f"{manifest.name}.tar.zst", 1, "0" * 64)
+    archive = StoredFile(f"{manifest.name}.tar.zst", 1, "0" * 64)
     return build_index("local", [(manifest, archive)], ())

@@ -40,8 +40,7 @@ from builder.files.digest import Digest, file_digest
 from builder.files.disk import disk_errors
 from builder.finding import Finding, require_no_errors
 from builder.formats.manifest import Manifest, WheelEntry, loads
-from builder.formats.package_names import CUDA, LIB, LINUX, MANIFEST, PARTS_SUFFIX, PackageName
-from builder.io.archive.split import whole_digest
+from builder.formats.package_names import CUDA, LIB, LINUX, MANIFEST, PackageName
 from builder.io.archive.unpacking import digests_of, extract, manifest_of
 from builder.io.cyclonedx import bom_problems
 from builder.io.wheel import record_text
@@ -98,12 +97,11 @@ class Verifier:
 
     def _check_sidecars(self, package: Path, manifest: Manifest) -> Iterator[Finding]:
         """Yield B008 and B016 if checksums or provenance next to the package do not match its bytes."""
-        whole = whole_digest(package)
-        own = file_digest(package) if package.name.endswith(PARTS_SUFFIX) else whole
-        yield from check_checksum(package.name, own, read_checksums(package.parent))
+        digest = file_digest(package)
+        yield from check_checksum(package.name, digest, read_checksums(package.parent))
         provenance = package.with_name(provenance_name(package.name))
         if provenance.is_file():
-            yield from check_provenance(package.name, whole, provenance.read_bytes(), manifest.base)
+            yield from check_provenance(package.name, digest, provenance.read_bytes(), manifest.base)
 
     def _check_documents(self, manifest: Manifest, folder: Path) -> Iterator[Finding]:
         """Yield findings on SBOM and NOTICE against the manifest; both files are known to exist."""

@@ -12,33 +12,25 @@ from builder.contents.integrity import read_checksums
 from builder.errors import BuilderError, NothingToDoError
 from builder.facts.gpu.compatibility import version_of
 from builder.files.digest import LocalFile
-from builder.formats import parts as parts_format
-from builder.formats.index import StoredArchive
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, INDEX, PARTS_SUFFIX
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, INDEX
+from builder.formats.stored_file import StoredFile
 from builder.formats.trust import TARGETS, root_name
 from builder.io.archive.unpacking import manifest_of
 from builder.publish.assets import require_tag
 
 
 def archives_in(directory: Path) -> list[Path]:
-    """Return the packages in a folder, sorted: archives and ``.parts.json`` files.
-
-    Raises ``NothingToDoError`` if there is none.
-    """
-    ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
-    found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
+    """Return the packages in a folder, sorted. Raises ``NothingToDoError`` if there is none."""
+    found = sorted(path for end in ARCHIVE_SUFFIXES for path in directory.glob(f"*{end}"))
     if not found:
         raise NothingToDoError(f"{directory} holds no package", advice="`./run build --all` makes them.")
     return found
 
 
-def stored(file: LocalFile) -> StoredArchive:
-    """Return the archive that ``file`` is, or the archive whose parts it lists. Raises ``ConfigError``."""
-    if not file.name.endswith(PARTS_SUFFIX):
-        return StoredArchive(file.name, file.size, file.sha256)
-    whole = parts_format.loads(file.path.read_bytes(), file.name)
-    return StoredArchive(whole.file, whole.size, whole.sha256, whole.parts)
+def stored(file: LocalFile) -> StoredFile:
+    """Return a package's archive as an index names it."""
+    return StoredFile(file.name, file.size, file.sha256)
 
 
 def files_there(directory: Path) -> list[LocalFile]:

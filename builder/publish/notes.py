@@ -17,7 +17,7 @@ from builder.facts.gpu.architectures import Capability
 from builder.formats import index as index_format
 from builder.formats.index import INDEX_LIMIT, Index, IndexPackage, by_support, distinct
 from builder.formats.manifest import Driver
-from builder.formats.package_names import CLIENT, CUDA, INDEX, PARTS_SUFFIX
+from builder.formats.package_names import CLIENT, CUDA, INDEX
 from builder.io.templates import template_environment
 from builder.publish.assets import UPLOADED, ReleasePlan
 from builder.publish.locations import downloads
@@ -78,7 +78,7 @@ def _card_tables(
     tables = {}
     places = {file.name: file.path for file in plan.files}
     for package in packages:
-        there = places.get(package.file) or places.get(f"{package.file}{PARTS_SUFFIX}")
+        there = places.get(package.file)
         file = there.with_name(grid_name(package.file)) if there else None
         lacks = f"the notes have no table of cards for {package.name}"
         if file is None or not file.is_file():

@@ -21,7 +21,6 @@ from builder.finding import Code, Finding
 from builder.formats.index import Index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CHECKSUMS, INDEX, Profile, form_of
-from builder.formats.parts import StoredFile
 
 MAX_SIZE = 2**31 - 1
 """The largest asset in bytes: under 2 GiB."""
@@ -43,7 +42,6 @@ class Candidate:
 
     manifest: Manifest
     file: LocalFile
-    """The archive, or the ``.parts.json`` of an archive in parts."""
 
 
 @dataclass(frozen=True)
@@ -138,18 +136,13 @@ def check_tag(tag: str, versions: Collection[str]) -> list[Finding]:
 
 
 def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
-    """Return a finding for each archive or part that the index names and the release lacks."""
+    """Return a finding for each archive that the index names and the release lacks."""
     there = {(file.name, file.size, file.sha256) for file in files}
-    named = (
-        part
-        for package in index.packages
-        for part in package.parts or (StoredFile(package.file, package.size, package.sha256),)
-    )
     advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
     return [
-        Finding(Code.R013, part.file, advice, f"{part.size} bytes, sha256 {part.sha256}", "no such file")
-        for part in named
-        if (part.file, part.size, part.sha256) not in there
+        Finding(Code.R013, one.file, advice, f"{one.size} bytes, sha256 {one.sha256}", "no such file")
+        for one in index.packages
+        if (one.file, one.size, one.sha256) not in there
     ]
 
 

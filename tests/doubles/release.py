@@ -238,23 +238,6 @@ def write_release(
     return write_index(folder, entries, builds[0].format)
 
 
-def cut(index: Path, size: int) -> list[Path]:
-    """Replace every archive of a release by parts of ``size`` bytes, and return the parts."""
-    value = json.loads(index.read_text())
-    made = []
-    for package in value["packages"]:
-        archive = index.parent / package["file"]
-        data = archive.read_bytes()
-        for number, start in enumerate(range(0, len(data), size), start=1):
-            piece = data[start : start + size]
-            made.append(archive.with_name(f"{archive.name}.part{number}"))
-            made[-1].write_bytes(piece)
-            package["parts"].append({"file": made[-1].name, **digest(piece)})
-        archive.unlink()
-    index.write_text(json.dumps(value))
-    return made
-
-
 def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4) -> Path:
     path = folder / "index.json"
     path.write_text(json.dumps({"format": number, "tag": "t", "packages": entries, "models": MODELS}))

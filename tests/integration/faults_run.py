@@ -156,7 +156,7 @@ def assert_nothing_half_made(dist: Path, why: str) -> None:
         subprocess.run(["zstd", "--test", "--quiet", "--long=27", package], check=True)
     for stamp in dist.glob("*/built.json"):
         said = json.loads(stamp.read_text())
-        assert said["files"].items() <= promised(dist).items(), why
+        assert said["packages"].items() <= promised(dist).items(), why
 
 
 def litter(dist: Path) -> list[str]:

@@ -35,7 +35,7 @@ from builder.contents.build_record import BuildRecord, CompileRecord, record_nam
 from builder.errors import BuilderError, ConfigError, SchemaError
 from builder.farm import costs
 from builder.files.atomic_write import write_file
-from builder.files.digest import other_bytes
+from builder.files.digest import file_digest, other_bytes
 from builder.formats.json_values import parse_json
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LIB, LINUX
@@ -44,7 +44,6 @@ from builder.inspect.atlas import RECORDS
 from builder.inspect.command import svg
 from builder.inspect.report.heatmap import heat_maps, text
 from builder.inspect.report.wheel_record import WheelRecord, loads
-from builder.io.archive.split import whole_digest
 from builder.io.archive.unpacking import manifest_of
 from builder.io.wiring import Wiring
 
@@ -358,7 +357,7 @@ def add_build(wiring: Wiring, package: Path) -> None:
     """
     file = package.with_name(record_name(package.name))
     record = build_record.loads(file.read_bytes(), file.name)
-    manifest, digest = manifest_of(package), whole_digest(package)
+    manifest, digest = manifest_of(package), file_digest(package)
     if record.sha256 != digest.sha256:
         raise other_bytes(f"{package.name} is not the package of {file.name}", record.sha256, digest.sha256)
     row = _row(manifest, record, digest.size)

@@ -19,7 +19,7 @@ from builder.publish.prepare import ReleaseState, ReleaseStatus
 
 @dataclass(frozen=True, kw_only=True)
 class PackageFile(ProjectSection):
-    """A package in ``dist``, or the list of its parts."""
+    """A package in ``dist``."""
 
     path: str
     size: int

@@ -39,9 +39,10 @@ from builder.errors import BuilderError, CheckFailedError, ConfigError, NothingT
 from builder.files.digest import Digest, has_bytes
 from builder.files.disk import is_file, is_folder, is_writable
 from builder.finding import Severity
-from builder.formats.index import StoredArchive, entry_of
+from builder.formats.index import entry_of
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CPU, CUDA, LIB
+from builder.formats.stored_file import StoredFile
 from builder.formats.text import printable
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
@@ -245,7 +246,7 @@ def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPa
     manifest = verdict.manifest
     support, gpu = info.get("support"), info.get("gpuName")
     return InstalledPackage(
-        package=entry_of(manifest, StoredArchive("", 0, "")),
+        package=entry_of(manifest, StoredFile("", 0, "")),
         cuda=manifest.cuda,
         folder=str(verdict.folder),
         problems=verdict.problems,

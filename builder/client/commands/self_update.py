@@ -26,7 +26,7 @@ from builder.files.disk import disk_errors, remove, rename, sync_file
 from builder.files.file_lock import exclusive
 from builder.files.http_client import Web
 from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
-from builder.formats.parts import SHA256
+from builder.formats.stored_file import SHA256
 from builder.formats.trust import SignedRelease
 
 if TYPE_CHECKING:  # as in builder.client.context

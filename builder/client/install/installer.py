@@ -31,10 +31,11 @@ from builder.files.digest import Digest
 from builder.files.disk import remove, rename, sync_folder
 from builder.files.http_client import Web
 from builder.files.safe_paths import bad_package
-from builder.formats.index import IndexPackage, StoredArchive, entry_of
+from builder.formats.index import IndexPackage, entry_of
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import consequence_of
 from builder.formats.package_names import LIB, PROVIDER_LIBRARIES, Form, Layout, form_of, stem
+from builder.formats.stored_file import StoredFile
 from builder.formats.text import amount, shortened
 
 _AGAIN = "The package in use is unchanged; run install again, or with --prefix for another folder."
@@ -258,7 +259,7 @@ def _upgrade(prefix: Prefix, placed: InstallResult) -> Optional[str]:
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
     """Raise ``IntegrityError`` where the manifest differs from the index, by which the package was chosen."""
-    by_manifest = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
+    by_manifest = entry_of(manifest, StoredFile(package.file, package.size, package.sha256))
     if package.onnxruntime.host is None:  # an index of format 3
         by_manifest = replace(by_manifest, onnxruntime=replace(by_manifest.onnxruntime, host=None))
     for field in fields(by_manifest):

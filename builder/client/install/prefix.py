@@ -12,7 +12,7 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping
 
 from builder.errors import DiskError, IntegrityError
 from builder.files.digest import write_new
@@ -22,7 +22,6 @@ from builder.formats.package_names import FOLDER_MODE, stem
 
 if TYPE_CHECKING:  # as in builder.client.context
     from builder.formats.index import IndexPackage
-    from builder.formats.parts import StoredFile
 
 INFO = "gpu-package-info.json"
 
@@ -59,9 +58,9 @@ class Prefix:
         """Return the folder of this package. The name has a part of the archive's sha256."""
         return self.versions / f"{stem(package.file)}-{package.sha256[:12]}"
 
-    def piece(self, stored: Union[StoredFile, IndexPackage]) -> Path:
-        """Return the path that this archive, or part of an archive, is downloaded to."""
-        return self.downloads / f"{stored.sha256[:12]}-{stored.file}.part"
+    def piece(self, package: IndexPackage) -> Path:
+        """Return the path that this archive is downloaded to."""
+        return self.downloads / f"{package.sha256[:12]}-{package.file}.part"
 
     def library(self, sha256: str) -> Path:
         """Return the path of a library unpacked from a wheel, kept until its package is complete."""

@@ -34,12 +34,12 @@ from builder.files.digest import (
 )
 from builder.files.disk import Sync, disk_errors, paths_below, set_mode, sync_file
 from builder.files.safe_paths import OTHER_RELEASE, bad_package, inside, is_plain, parts_of, place_in
-from builder.formats.index import Index, StoredArchive, build_index
+from builder.formats.index import Index, build_index
 from builder.formats.index import loads as load_index
 from builder.formats.json_values import json_text
 from builder.formats.manifest import MANIFEST_LIMIT, FileEntry, Manifest, loads
 from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode
-from builder.formats.parts import SHA256
+from builder.formats.stored_file import SHA256, StoredFile
 from builder.formats.text import abridged
 
 COUNT_LIMIT = 10_000
@@ -368,5 +368,5 @@ def index_of(archive: Path, form: Form) -> Index:
         raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")
     with open_tar(archive, form) as stream:
         manifest = read_manifest(stream, archive.name)
-    stored = StoredArchive(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
+    stored = StoredFile(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
     return load_index(json_text(build_index("", [(manifest, stored)], manifest.models)), archive.name)

@@ -13,27 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from builder.contents.package_manifest import Member
-from builder.errors import IntegrityError
+from builder.errors import IntegrityError, ValidationError
 from builder.files.archive_reader import TarMember, UnpackLimits, plain_file, tar_members
 from builder.files.decompression import AGAIN, CheckedStream, decompressed, packing_in
 from builder.files.digest import CHUNK, Digest, chunks_in, file_digest, write_new
 from builder.files.disk import disk_errors
 from builder.files.safe_paths import inside, place_in
 from builder.formats.manifest import Manifest, loads
-from builder.formats.package_names import FOLDER_MODE, MANIFEST, PARTS_SUFFIX, file_mode, form_of, stem
-from builder.io.archive.split import blame_part, opened_whole, parts_of
+from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode, form_of, stem
 
 _TEXT_LIMIT = 16 << 20
 
 
 def manifest_of(package: Path) -> Manifest:
-    """Return the manifest of a package, or of the ``.parts.json`` of one that was split.
-
-    Raises ``IntegrityError``, and ``ConfigError`` for a wrong value in it.
-    """
+    """Return the manifest of a package. Raises ``IntegrityError``, and ``ConfigError`` for a wrong value."""
     return loads(manifest_bytes(package), package.name)
 
 
@@ -50,7 +45,7 @@ def manifest_bytes(package: Path) -> bytes:
         ):
             raise IntegrityError(
                 f"{package}: its first member is {str(path)!r}, not {MANIFEST}: no ortpacks package.",
-                advice="Name a package, or the .parts.json of one.",
+                advice="Name a package.",
             )
         return content.read()
 
@@ -100,8 +95,7 @@ def extract(package: Path, folder: Path) -> Mapping[str, Digest]:
     """Unpack into a new ``folder`` and return the digests of the files, by member path, in archive order.
 
     Only regular files below the package's own top folder are allowed; anything else raises
-    ``IntegrityError``, and nothing is written outside ``folder``. For a split package, the error names the
-    part that is missing or damaged. Raises ``DiskError``.
+    ``IntegrityError``, and nothing is written outside ``folder``. Raises ``DiskError``.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True)
@@ -128,16 +122,13 @@ class _Archive:
     """An archive that is read forward."""
 
     package: Path
-    file: IO[bytes]
-    """The archive's bytes."""
     stream: CheckedStream
     """The tar's bytes, decompressed."""
 
     def members(self) -> Iterator[TarMember]:
         """Yield header and content of each member. Raises ``IntegrityError`` as ``tar_members`` does."""
-        joined = self.package.name.endswith(PARTS_SUFFIX)
-        size = parts_of(self.package).size if joined else self.package.stat().st_size
-        return tar_members(self.stream, UnpackLimits.of(str(self.package), size))
+        limits = UnpackLimits.of(str(self.package), self.package.stat().st_size)
+        return tar_members(self.stream, limits)
 
     def chunks(self, content: CheckedStream) -> Iterator[bytes]:
         """Yield a member's chunks. They are read outside of ``_opened``, so ``_next`` handles damage."""
@@ -148,9 +139,6 @@ class _Archive:
     def damage(self) -> Iterator[None]:
         try:
             yield
-        except IntegrityError:
-            blame_part(self.package, self.file)
-            raise
         except OSError as error:
             cause = error.strerror or str(error)
             raise IntegrityError(f"{self.package} cannot be read", cause=cause, advice=AGAIN) from error
@@ -162,12 +150,15 @@ class _Archive:
 
 @contextmanager
 def _opened(package: Path) -> Iterator[_Archive]:
-    single = None if package.name.endswith(PARTS_SUFFIX) else package
+    if not package.is_file():
+        raise ValidationError(
+            f"{package}: no such package", advice="`./run build` leaves its packages in dist/."
+        )
     with (
-        opened_whole(package) as file,
-        decompressed(file, packing_in(form_of(package.name)), str(package), single) as stream,
+        package.open("rb") as file,
+        decompressed(file, packing_in(form_of(package.name)), str(package), package) as stream,
     ):
-        archive = _Archive(package, file, stream)
+        archive = _Archive(package, stream)
         with archive.damage():
             yield archive
 

@@ -21,10 +21,11 @@ from builder.files.digest import Digest, LocalFile, file_digest
 from builder.files.disk import disk_errors
 from builder.finding import Code, Finding, require_no_errors
 from builder.formats import index as index_format
-from builder.formats.index import IndexPackage, StoredArchive, entry_of
+from builder.formats.index import IndexPackage, entry_of
 from builder.formats.json_values import to_json
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import Form, form_of
+from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import manifest_of, members_of, unpack
 from builder.io.archive.zip_file import EXECUTABLE, WheelWriter
 from builder.io.cyclonedx import render_bom
@@ -66,7 +67,7 @@ class _Source:
     """Values and files that all wheels of a package are made of."""
 
     manifest: Manifest
-    archive: StoredArchive
+    archive: StoredFile
     taken: Mapping[FileEntry, Path]
     """Files that replace the official wheel's, by their entries in the manifest."""
     licence: bytes

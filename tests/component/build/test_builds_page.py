@@ -24,7 +24,7 @@ from builder.io.wiring import Wiring
 from builder.package.bundle import discard
 from tests.support.factories.binaries import elf
 from tests.support.factories.packages import plan
-from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
+from tests.support.factories.records import LEGACY, MODERN, PROVIDER, manifest, package
 from tests.support.fakes.ports import FakeReporter
 
 TOOK = {
@@ -84,7 +84,7 @@ def built(
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
     write_record(packed, manifest(value), dist, command=command, artifact=compiled, finished=MIDNIGHT)
-    return packed.package.path
+    return packed.path
 
 
 def record_of(path: Path) -> Path:
@@ -107,7 +107,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
-    packed = bundled(LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32))
+    packed = LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32)
     path = write_record(
         packed,
         manifest(LEGACY),

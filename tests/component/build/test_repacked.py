@@ -17,10 +17,11 @@ from builder.compile.plan import PlanOptions
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
 from builder.files.digest import file_digest
 from builder.formats import index as index_format
-from builder.formats.index import StoredArchive, build_index
+from builder.formats.index import build_index
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
+from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import extract, manifest_of
 from builder.io.process import Completed
 from builder.prove.verify import Verifier, check_package
@@ -114,7 +115,7 @@ def test_an_index_over_them_is_what_its_schema_says(shelf: Shelf) -> None:
     listed = []
     for name, package in shelf.packages.items():
         digest = file_digest(package)
-        listed.append((shelf.manifest(name), StoredArchive(package.name, digest.size, digest.sha256)))
+        listed.append((shelf.manifest(name), StoredFile(package.name, digest.size, digest.sha256)))
     text = json_text(build_index("t", listed, ()))
     schema("index").validate(json.loads(text))
     assert [

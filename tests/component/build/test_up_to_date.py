@@ -141,7 +141,7 @@ def package(tmp_path: Path) -> Path:
     (tmp_path / "dist" / "legacy").mkdir(parents=True)
     path = tmp_path / "dist" / NAME
     path.write_bytes(b"a package")
-    write_built(tmp_path / "dist" / "legacy", KEY, [path], [path])
+    write_built(tmp_path / "dist" / "legacy", KEY, [path])
     return path
 
 
@@ -157,8 +157,7 @@ def test_a_stamped_package_is_found(package: Path) -> None:
     assert read(package) == (package,)
     assert json.loads(stamp_of(package).read_text()) == {
         "key": KEY,
-        "packages": [NAME],
-        "files": {NAME: "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6"},
+        "packages": {NAME: "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6"},
     }
 
 
@@ -183,24 +182,12 @@ def test_what_changed_is_not_up_to_date(package: Path, change: Callable[[Path], 
         "{",
         "[]",
         "{}",
-        '{"key": 1, "packages": 2, "files": 3}',
+        '{"key": 1, "packages": 2}',
         "\udcff",
-        json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}),  # a folder
-        json.dumps({"key": KEY, "packages": [NAME], "files": {}}),
+        json.dumps({"key": KEY, "packages": {"legacy": "0"}}),  # a folder
+        json.dumps({"key": KEY, "packages": [NAME], "files": {}}),  # an earlier form
     ],
 )
 def test_a_stamp_that_is_none_is_not_up_to_date(package: Path, text: str) -> None:
     stamp_of(package).write_bytes(text.encode(errors="surrogateescape"))
     assert read(package) == ()
-
-
-def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) -> None:
-    dist = tmp_path / "dist"
-    (dist / "legacy").mkdir(parents=True)
-    files = [dist / f"{NAME}.{end}" for end in ("part1", "part2", "parts.json")]
-    for file in files:
-        file.write_text(file.name)
-    write_built(dist / "legacy", KEY, [files[-1]], files)
-    assert read_built(dist / "legacy", KEY, dist) == (files[-1],)
-    files[0].write_text("other")
-    assert read_built(dist / "legacy", KEY, dist) == ()

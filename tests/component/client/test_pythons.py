@@ -14,7 +14,7 @@ import pytest
 
 from builder.client.arguments import COMMANDS
 from tests.component.client.stand_in_programs import MACS_BSDTAR, named
-from tests.doubles.release import FILES, cut, serving, write_release
+from tests.doubles.release import FILES, serving, write_release
 from tests.doubles.wheels import WHEELS, unpacked
 from tests.support import ROOT
 from tests.support.pypi_programs import pypi_program
@@ -103,10 +103,9 @@ def test_every_command_runs_on_every_python_with_nothing_else(
     assert {str(argv[0]) for argv in asked} | others == set(COMMANDS)
 
 
-def test_a_thin_package_in_parts_is_completed_on_every_python(shell: Shell, tmp_path: Path) -> None:
+def test_a_thin_package_is_completed_on_every_python(shell: Shell, tmp_path: Path) -> None:
     forms = (".tar.zst", ".tar.gz")
     index = write_release(tmp_path / "release", forms=forms, layouts=("thin",), wheels=WHEELS)
-    cut(index, 500)
     venv = unpacked(tmp_path / "venv", *WHEELS)
     shell.run("install", "--index", index, "--look-in", venv, "--quiet")
 

@@ -13,7 +13,7 @@ import pytest
 
 from builder.console import Console
 from builder.contents.supported_gpus import InspectedSource, Promise
-from builder.errors import CheckFailedError, IntegrityError
+from builder.errors import CheckFailedError
 from builder.facts.gpu.table import CAPABILITIES
 from builder.formats.json_values import json_text
 from builder.formats.manifest import CoverageEntry, Manifest
@@ -21,9 +21,7 @@ from builder.formats.package_names import Layout
 from builder.inspect.answers import InspectOptions, require_sound
 from builder.inspect.command import inspect_sources, show
 from builder.inspect.reading import document
-from builder.io.archive.split import split_archive
 from builder.io.wiring import Wiring
-from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.documents import manifest
@@ -243,41 +241,6 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
     assert said["packages"]["versions"] == [{"what": "cudnn", "a": package().cudnn, "b": "9.28.0.42"}]
     assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
     assert f"  cudnn  {package().cudnn} → 9.28.0.42\n" in compared(shop, both, as_json=False)
-
-
-def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, place: Path) -> None:
-    archive = packed(place)
-    size, whole = archive.stat().st_size, looked(shop, archive)
-    joins = split_archive(archive, size // 3)[-1]
-    found = looked(shop, joins)
-    assert (found.libraries, found.promises) == (whole.libraries, whole.promises)
-    archive_size, *_ = json.loads(compared(shop, [found, whole]))["packages"][
-        "sizes"
-    ]  # only the parts are left
-    assert archive_size == {"what": "archive", "a": size, "b": None}
-    assert sorted(path.name for path in shop.dist.glob("*")) == []
-
-
-def test_a_package_in_parts_at_a_url_is_compared_too(shop: Wiring, place: Path) -> None:
-    archive = packed(place)
-    whole = looked(shop, archive)
-    parts = {path.name: path.read_bytes() for path in split_archive(archive, archive.stat().st_size // 3)}
-    with serve(FileServer(parts)) as running:
-        (found,) = inspect_sources(shop, [f"{running.url}/old.tar.parts.json"])
-    assert json.loads(compared(shop, [found, whole]))["packages"]["equal"]
-
-
-def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:
-    archive = packed(place)
-    *parts, joins = split_archive(archive, archive.stat().st_size // 3)
-    data = bytearray(parts[1].read_bytes())
-    data[7] ^= 1
-    parts[1].write_bytes(data)
-    with pytest.raises(IntegrityError, match=f"{parts[1].name} is damaged"):
-        looked(shop, joins)
-    parts[1].unlink()
-    with pytest.raises(IntegrityError, match=f"{parts[1].name} cannot be read"):
-        looked(shop, joins)
 
 
 def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, told: Told) -> None:

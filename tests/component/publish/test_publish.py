@@ -25,7 +25,7 @@ from builder.publish.locations import index_url, release_tag
 from builder.publish.prepare import PublishOptions
 from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in
-from tests.support.factories.releases import append_sum, cut, manifest, write_package
+from tests.support.factories.releases import append_sum, manifest, write_package
 from tests.support.messages import Told
 
 
@@ -83,25 +83,6 @@ def test_both_layouts_and_kinds_of_archive_go_up_and_into_the_index(desk: Desk) 
     (release,) = desk.github.releases.values()
     assert release.body.count("| legacy | **Maxwell**") == 1
     assert release.body.count("-thin-linux-x64.tar.gz](") == 1
-
-
-def test_a_package_in_parts_goes_up_in_parts(desk: Desk) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    whole = package.read_bytes()
-    joined = cut(package, 60_000)
-    assert desk.publish().state == "published"
-    assert desk.verified[0] == joined
-    names = set(desk.github.contents(TAG))
-    assert {f"{package.name}.part{number}" for number in (1, 2, 3, 4)} <= names
-    assert f"{package.name}.parts.json" in names
-    assert package.name not in names
-    entry = index_of(desk)["packages"][0]
-    assert (entry["file"], entry["size"]) == (package.name, len(whole))
-    assert entry["sha256"] == hashlib.sha256(whole).hexdigest()
-    assert b"".join((desk.dist / part["file"]).read_bytes() for part in entry["parts"]) == whole
-    (release,) = desk.github.releases.values()
-    assert f"{package.name}, in 4 parts [1](" in release.body
-    assert "{{" not in release.body
 
 
 def test_the_provenance_beside_a_package_goes_up_with_it(desk: Desk) -> None:

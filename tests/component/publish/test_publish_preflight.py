@@ -10,13 +10,13 @@ import pytest
 
 from builder.errors import CheckFailedError
 from builder.files.digest import LocalFile, file_digest
-from builder.formats.index import StoredArchive, build_index
+from builder.formats.index import build_index
 from builder.formats.manifest import BaseEntry, Driver, Manifest
-from builder.formats.parts import StoredFile
+from builder.formats.stored_file import StoredFile
 from builder.publish.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from builder.publish.prepare import PublishOptions
 from tests.support.factories.publishing import TAG, Desk
-from tests.support.factories.releases import append_sum, cut, manifest, write_package
+from tests.support.factories.releases import append_sum, manifest, write_package
 from tests.support.messages import Told
 
 SHA = "0" * 64
@@ -128,12 +128,11 @@ def test_layouts_that_do_not_promise_the_same_are_not_of_one_package(desk: Desk,
 
 
 def test_an_index_that_names_what_is_not_there() -> None:
-    parts = (StoredFile("x.tar.zst.part1", 3, SHA), StoredFile("x.tar.zst.part2", 1, SHA))
-    cut_up = (manifest("legacy"), StoredArchive("x.tar.zst", 4, SHA, parts))
-    index = build_index("v1", [cut_up, (manifest("modern"), StoredArchive("y.tar.zst", 5, SHA))], [])
-    there = [LocalFile(Path(name), size, SHA) for name, size in (("x.tar.zst.part1", 3), ("y.tar.zst", 6))]
-    found = [(finding.code.name, finding.path) for finding in check_index(index, there)]
-    assert found == [("R013", "x.tar.zst.part2"), ("R013", "y.tar.zst")], "one is gone, one has another size"
+    files = {"legacy": "x.tar.zst", "modern": "y.tar.zst"}
+    packages = [(manifest(name), StoredFile(file, 5, SHA)) for name, file in files.items()]
+    found = check_index(build_index("v1", packages, []), [LocalFile(Path("y.tar.zst"), 6, SHA)])
+    told = [(finding.code.name, finding.path) for finding in found]
+    assert told == [("R013", "x.tar.zst"), ("R013", "y.tar.zst")], "one is gone, one has another size"
 
 
 def test_the_tag_follows_the_packages_not_the_configuration(desk: Desk) -> None:
@@ -165,26 +164,6 @@ def test_a_layout_or_kind_of_archive_is_no_second_package(desk: Desk) -> None:
     told = refused(desk, PublishOptions(allow=Leniency(lean=True)))
     assert "R011 ortpacks-legacy-1.23.2-cuda12.9-thin-linux-x64.tar.zst" in told
     assert told.count("R011") == 1
-
-
-def test_the_whole_archive_beside_its_parts_is_one_too_many(desk: Desk) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    data = package.read_bytes()
-    cut(package, 90_000)
-    package.write_bytes(data)
-    append_sum(desk.dist, package)
-    assert f"R011 {package.name}.parts.json: {package.name} is for the same variant" in refused(desk)
-
-
-def test_a_part_that_is_gone_or_changed(desk: Desk) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    cut(package, 90_000)
-    part = package.with_name(f"{package.name}.part2")
-    data = part.read_bytes()
-    part.write_bytes(data[:-1] + b"\0")
-    assert f"R002 {part.name}" in refused(desk)
-    part.unlink()
-    assert f"R003 {part.name}" in refused(desk)
 
 
 def test_everything_is_told_in_one_run(desk: Desk) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from builder.config.build_plan import BuildPlan
 from builder.config.inputs import Input
 from builder.contents.package_manifest import BinaryReport, Member
+from builder.files.digest import LocalFile
 from builder.io.archive.package_writer import PackageWriter
 from builder.io.wheel import record_text
 from builder.package.bundle import (
-    Bundled,
     BundlePorts,
     CheckedContent,
     PackageSources,
@@ -44,7 +44,7 @@ class Site:
             lock=lock(),
         )
 
-    def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
+    def bundle(self, made: BuildPlan) -> tuple[LocalFile, ...]:
         return bundle(self.checked(made), self.ports)
 
     @property

@@ -10,7 +10,6 @@ from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.json_values import json_text
 from builder.formats.manifest import Manifest
-from builder.package.bundle import Bundled
 from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 
@@ -66,17 +65,11 @@ def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None
     return manifest_format.loads(json.dumps({**value, "files": files}), "a test")
 
 
-def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
+def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> LocalFile:
     """Write an archive with this manifest and these files into ``folder``."""
     told = manifest(value, {path: len(data) for path, data in contents.items()})
     made = content(folder / "files", contents, json_text(told).encode())
-    return bundled(archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept))
-
-
-def bundled(written: LocalFile) -> Bundled:
-    """Return the package of an archive that is not cut into parts."""
-    sums = {written.path.name: written.sha256}
-    return Bundled(package=written, files=(written.path,), sums=sums)
+    return archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept)
 
 
 def _entry(path: str, size: int) -> Mapping[str, object]:

@@ -1,7 +1,6 @@
 """Factories of small packages and their manifests for tests of releases."""
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,27 +115,6 @@ def write_two_packages(directory: Path, *, legacy: int = 200_000, modern: int = 
     """Write a compiled package and a repacked one, with so many bytes of noise each."""
     write_package(directory, manifest("legacy"), padding=legacy)
     write_package(directory, manifest("modern", origin="wheel", profile=None, revision=None), padding=modern)
-
-
-def cut(package: Path, size: int) -> Path:
-    """Cut a package into parts of ``size`` bytes, independently of the project's code.
-
-    The package and its line in SHA256SUMS are removed. Returns the path of the list of parts.
-    """
-    data, directory = package.read_bytes(), package.parent
-    sums = (directory / "SHA256SUMS").read_text().splitlines(keepends=True)
-    (directory / "SHA256SUMS").write_text("".join(line for line in sums if package.name not in line))
-    entries: list[dict[str, object]] = []
-    for number, start in enumerate(range(0, len(data), size), start=1):
-        path = directory / f"{package.name}.part{number}"
-        path.write_bytes(data[start : start + size])
-        append_sum(directory, path)
-        entries.append({"file": path.name, **digest(path.read_bytes())})
-    path = directory / f"{package.name}.parts.json"
-    path.write_text(json.dumps({"format": 1, "file": package.name, **digest(data), "parts": entries}))
-    append_sum(directory, path)
-    package.unlink()
-    return path
 
 
 def append_sum(directory: Path, path: Path) -> None:

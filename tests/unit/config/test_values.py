@@ -10,7 +10,7 @@ import pytest
 
 from builder.config.inputs import Input, InputKind
 from builder.config.load import load_project, pick_variants
-from builder.config.variants import ImageSystem, Limits, Origin, Oversize, Preset, TarballSource, Variant
+from builder.config.variants import ImageSystem, Limits, Origin, Preset, TarballSource, Variant
 from builder.errors import BuilderError, NothingToDoError, ValidationError
 from builder.facts.gpu.architectures import Arch
 from builder.finding import Severity
@@ -42,7 +42,7 @@ def test_a_good_file_becomes_values() -> None:
     )
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
     assert project.bundle.layouts == (Layout.FULL, Layout.THIN)
-    assert (project.bundle.forms, project.bundle.oversize) == ((Form.GZ,), Oversize.SPLIT)
+    assert project.bundle.forms == (Form.GZ,)
     assert project.onnxruntime.tensorrt is False
     assert project.publish.tag == "v{version}-1"
     assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)

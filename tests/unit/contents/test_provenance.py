@@ -31,7 +31,6 @@ from builder.contents.provenance import (
     base_revision,
     check_provenance,
     provenance_json,
-    provenance_name,
     used_inputs,
 )
 from builder.facts.gpu.architectures import Arch
@@ -312,11 +311,8 @@ def problems(
     return [one.message for one in found]
 
 
-def test_the_provenance_of_these_bytes_is_fine_also_of_a_package_in_parts() -> None:
+def test_the_provenance_of_these_bytes_is_fine() -> None:
     assert problems(made()) == []
-    parts = made(None, {f"{ARCHIVE}.part1": "2" * 64, f"{ARCHIVE}.part2": "3" * 64})
-    assert problems(parts, f"{ARCHIVE}.parts.json") == []
-    assert provenance_name(f"{ARCHIVE}.parts.json") == provenance_name(ARCHIVE)
 
 
 def test_that_of_other_bytes_or_of_another_package_is_found(told: Told) -> None:

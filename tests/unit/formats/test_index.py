@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.formats.index import Index, StoredArchive, build_index, by_support, loads
+from builder.formats.index import Index, build_index, by_support, loads
 from builder.formats.json_values import json_text
 from builder.formats.manifest import ModelRule
-from builder.formats.parts import StoredFile
+from builder.formats.stored_file import StoredFile
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
 from tests.support.json_texts import changed
@@ -24,11 +24,10 @@ MODELS = (ModelRule(model="0.6b-gpu", device="gpu", vram_mib=3500), ModelRule(mo
 
 
 def index() -> Index:
-    parts = (StoredFile("modern.tar.zst.part1", 3, SHA), StoredFile("modern.tar.zst.part2", 1, SHA))
     packages = [
-        (manifest("modern"), StoredArchive("modern.tar.zst", 4, SHA, parts)),
-        (manifest("legacy"), StoredArchive("legacy.tar.zst", 5, SHA)),
-        (manifest("legacy", layout="thin"), StoredArchive("legacy-thin.tar.gz", 5, SHA)),
+        (manifest("modern"), StoredFile("modern.tar.zst", 4, SHA)),
+        (manifest("legacy"), StoredFile("legacy.tar.zst", 5, SHA)),
+        (manifest("legacy", layout="thin"), StoredFile("legacy-thin.tar.gz", 5, SHA)),
     ]
     return build_index("gpu-libs-v1.23.2", packages, MODELS)
 
@@ -51,8 +50,6 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     ort = value["packages"][0]["onnxruntime"]  # type: ignore[index]
     own = written["$defs"]["package"]["properties"]["onnxruntime"]
     assert list(own["properties"]) == own["required"] == list(ort)
-    part = value["packages"][2]["parts"][0]  # type: ignore[index]
-    assert list(written["$defs"]["part"]["properties"]) == list(part)
     assert list(written["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
@@ -78,13 +75,12 @@ def test_it_reads_back_what_it_wrote() -> None:
 
 def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
     """Entries are sorted by file name, so that the same release gives the same bytes."""
-    thin, entry, cut = index().packages
+    thin, entry, other = index().packages
     assert (entry.file, entry.size, entry.sha256, entry.parts) == ("legacy.tar.zst", 5, SHA, ())
-    assert (entry.layout, thin.layout, cut.layout) == ("full", "thin", "full")
+    assert (entry.layout, thin.layout, other.layout) == ("full", "thin", "full")
     # the sum of the manifest's files by hand: ours of 1200 and 34, NVIDIA's of 5000
     assert (entry.unpacked_size, entry.installed_size) == (6234, 6234)
     assert (thin.unpacked_size, thin.installed_size) == (1234, 6234)
-    assert [part.size for part in cut.parts] == [3, 1]
     assert entry.onnxruntime.profile == "full"
     assert (entry.onnxruntime.host, entry.onnxruntime.cannot_run) == ("wheel", ())
     assert entry.driver is not None
@@ -156,9 +152,7 @@ def test_an_index_of_format_3_that_is_none_is_told_by_key(value: dict[str, objec
         ("size", 0),
         ("unpacked_size", -1),
         ("installed_size", 0),
-        ("parts", [{"file": "a/b", "size": 5, "sha256": SHA}]),
-        ("parts", [{"file": "a", "size": 0, "sha256": SHA}, {"file": "b", "size": 5, "sha256": SHA}]),
-        ("parts", [{"file": "a", "size": 5, "sha256": SHA[1:]}]),
+        ("parts", [{"file": "a", "size": 5, "sha256": SHA}]),
         ("layout", "split"),
         ("capabilities", {"8.6": "maybe"}),
         ("capabilities", {}),
@@ -198,8 +192,6 @@ def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(provider: 
     ("path", "value"),
     [
         ("packages/1/file", "legacy-thin.tar.gz"),
-        ("packages/2/parts/1/size", 2),
-        ("packages/2/parts/1/file", "legacy.tar.zst"),
         ("packages/0/installed_size", 1233),
         ("packages", []),
     ],

@@ -38,13 +38,13 @@ from builder.formats.package_names import Form, PackageName, form_of
 def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
     assert name.archive(Form.ZST) == f"{text}.tar.zst"
     assert name.archive(Form.GZ) == f"{text}.tar.gz"
-    for end in ("", ".tar.zst", ".tar.gz", ".tar.zst.parts.json"):
+    for end in ("", ".tar.zst", ".tar.gz"):
         assert PackageName.parse(f"{text}{end}") == name
 
 
 def test_the_end_of_a_file_name_tells_the_form() -> None:
     name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
-    assert form_of(f"{name}.tar.gz.parts.json") is Form.GZ
+    assert form_of(f"{name}.tar.gz") is Form.GZ
     with pytest.raises(ValidationError, match=r"ends in neither \.tar\.zst nor \.tar\.gz"):
         form_of(f"{name}.zip")
 

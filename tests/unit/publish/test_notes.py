@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from builder.formats.index import Index, StoredArchive, build_index
+from builder.formats.index import Index, build_index
 from builder.formats.manifest import Driver, ModelRule
+from builder.formats.stored_file import StoredFile
 from builder.publish.notes import changes
 from tests.support.factories.releases import manifest
 from tests.support.messages import Told
 
-OLD = build_index("v1", [(manifest("legacy"), StoredArchive("l.tar.zst", 1_400_000_000, "a" * 64))], [])
+OLD = build_index("v1", [(manifest("legacy"), StoredFile("l.tar.zst", 1_400_000_000, "a" * 64))], [])
 
 PACKAGE = OLD.packages[0]
 

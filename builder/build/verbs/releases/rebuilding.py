@@ -19,15 +19,14 @@ from builder.client.install.signed import Trust
 from builder.client.install.source import FilesBeside, Located, locate
 from builder.contents.provenance import SUFFIX, Recipe, build_arguments, read_recipe, tree_differences
 from builder.errors import CheckFailedError, NothingToDoError, TransferError, ValidationError
-from builder.files.digest import Digest, other_bytes
+from builder.files.digest import Digest, file_digest, other_bytes
 from builder.files.disk import resolved
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, read_small
 from builder.files.http_opener import open_url, trusted_certificates
 from builder.formats.index import INDEX_LIMIT, IndexPackage
-from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, PARTS_SUFFIX
+from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX
 from builder.formats.text import redacted
-from builder.io.archive.split import whole_digest
 from builder.io.archive.unpacking import extract
 from builder.io.git import revision_of
 from builder.io.wiring import Wiring
@@ -117,8 +116,7 @@ def released(wiring: Wiring, release: str, web: Web, trust: Trust | None) -> lis
 
 
 def _local(archive: Path, web: Web, trust: Trust | None) -> Released:
-    """Return the package ``archive``: an archive, or the ``.parts.json`` of one in parts."""
-    name = archive.name.removesuffix(PARTS_SUFFIX)
+    name = archive.name
     file = archive.with_name(name + SUFFIX)
     if not name.endswith(ARCHIVE_SUFFIXES):
         raise ValidationError(f"{archive} is no package.", advice="Name a package or its provenance.")
@@ -128,7 +126,7 @@ def _local(archive: Path, web: Web, trust: Trust | None) -> Released:
         raise TransferError(f"{file}: not there.", advice="It lies beside the package in its release.")
     if trust is not None:
         trust.require_archive(archive, FilesBeside(archive, web))
-    digest = whole_digest(archive)
+    digest = file_digest(archive)
     return _of_archive(Released(name, read_recipe(file.read_bytes(), file.name), archive, digest))
 
 
@@ -176,12 +174,11 @@ def _build(wiring: Wiring, arguments: Sequence[str], folder: Path, jobs: int | N
 
 def _compared(wiring: Wiring, package: Released, folder: Path, web: Web) -> Iterator[str]:
     """Yield the differences of a package and its rebuilt one in ``folder``; none if the bytes are equal."""
-    name, made = package.file, (folder / f"{package.file}{end}" for end in ("", PARTS_SUFFIX))
-    ours = next((path for path in made if path.is_file()), None)
-    if ours is None:
+    name, ours = package.file, folder / package.file
+    if not ours.is_file():
         yield f"{name}: this tree makes no such package"
         return
-    wanted, got = package.digest.sha256, whole_digest(ours).sha256
+    wanted, got = package.digest.sha256, file_digest(ours).sha256
     if got == wanted:
         wiring.reporter.say(f"{name}: the same, sha256 {got}")
         return

@@ -14,7 +14,6 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import (
     FILES,
     archive,
-    cut,
     entry,
     manifest_of,
     name_of,
@@ -60,10 +59,9 @@ def test_from_the_first_install_to_the_last_file(machine: Machine, tmp_path: Pat
     assert [path.name for path in machine.prefix.rglob("*") if path.is_file()] == ["lock"], "it was held"
 
 
-def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: Path) -> None:
+def test_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: Path) -> None:
     older = write_release(tmp_path / "older", version=VERSIONS[0], layouts=("thin",), wheels=WHEELS)
     newer = write_release(tmp_path / "newer", layouts=("thin",), wheels=WHEELS, forms=(".tar.gz",))
-    cut(newer, 500)
     venv = unpacked(tmp_path / "venv", *WHEELS)
     with windows(tmp_path / "AppData"), indexing() as pypi:
         machine.pip, machine.work = {"PIP_INDEX_URL": pypi.url}, forked_pip

@@ -31,7 +31,6 @@ from builder.errors import (
 )
 from builder.inspect.archives import Scratch
 from builder.inspect.opener import Opener, shown
-from builder.io.archive.split import split_archive
 from builder.io.transfer import HttpTransfer
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar, zip_claiming, zipped
@@ -568,18 +567,6 @@ def test_the_signature_of_an_address_is_shown_nowhere(opener: Opener) -> None:
     assert (titles, shown(address)) == (["a.so"], f"{running.url}/a.so?X-Amz-Signature=…")
     assert shown("https://h/a?id=7&sig=5ecret&se=9#b") == "https://h/a?id=7&sig=…&se=9#b"
     assert shown("what?sig=1.so") == "what?sig=1.so"
-
-
-def test_parts_at_a_url_are_fetched_beside_the_file_that_joins_them(opener: Opener, work: Path) -> None:
-    archive = work / "a.tar"
-    archive.write_bytes(files({"libb.so": OTHER}))
-    parts = {path.name: path.read_bytes() for path in split_archive(archive, 1500)}
-    assert len(parts) > 2
-    with serve(FileServer(parts)) as running:
-        assert found(opener, f"{running.url}/a.tar.parts.json") == {"libb.so": OTHER}
-    parts["a.tar.part2"] = b"\xff" * len(parts["a.tar.part2"])
-    with serve(FileServer(parts)) as running:
-        assert "a.tar.part2 is damaged" in said(opener, f"{running.url}/a.tar.parts.json", IntegrityError)
 
 
 @pytest.mark.parametrize(

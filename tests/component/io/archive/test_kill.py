@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.config.variants import Preset
-from builder.files.digest import Digest
 from builder.formats.package_names import Form
-from builder.io.archive.split import split_archive, whole_digest
 from tests.support.factories.archiving import NAME, accept, archive, content
 from tests.support.faults.killed import killed_after
 
@@ -53,36 +51,4 @@ def test_a_kill_while_writing_leaves_the_old_package_or_the_new_one(tmp_path: Pa
     write()
     assert names(dest.parent) == [dest.name]
     assert dest.read_bytes() == expected
-    assert at_it > KILLS // 4
-
-
-def test_a_kill_while_splitting_leaves_the_archive_or_all_of_its_parts(tmp_path: Path) -> None:
-    """Two archives take turns under one name, so that parts of one never pass for parts of the other."""
-    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
-    joins = dest.with_name(f"{dest.name}.parts.json")
-    ARCHIVE.write(dest, content(tmp_path, FILES), Preset.FAST, accept)
-    one = dest.read_bytes()
-    two = one[::-1]
-    digests = [Digest(len(data), hashlib.sha256(data).hexdigest()) for data in (one, two)]
-
-    def split() -> None:
-        split_archive(dest, 500_000)
-
-    whole = seconds(split)
-    expected = names(dest.parent)
-    moments = random.Random("split")  # noqa: S311
-    at_it = 0
-    for number in range(KILLS):
-        archive = (two, one)[number % 2]
-        dest.write_bytes(archive)  # what the last run left is still there
-        at_it += killed_after(moments.uniform(0, whole), split)
-        assert not joins.exists() or whole_digest(joins) in digests
-        if dest.exists():
-            assert dest.read_bytes() == archive
-        else:
-            assert whole_digest(joins) == digests[archive is two]
-    dest.write_bytes(one)
-    split()
-    assert names(dest.parent) == expected
-    assert whole_digest(joins) == digests[0]
     assert at_it > KILLS // 4

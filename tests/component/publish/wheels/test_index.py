@@ -20,7 +20,8 @@ from builder.client.selection.select import select
 from builder.errors import ValidationError
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.devices import Device
-from builder.formats.index import Index, IndexPackage, StoredArchive, entry_of
+from builder.formats.index import Index, IndexPackage, entry_of
+from builder.formats.stored_file import StoredFile
 from builder.io.wiring import Wiring
 from builder.publish.wheels.index import CARDS, labels, write_index
 from builder.publish.wheels.package_wheels import make_wheels
@@ -85,7 +86,7 @@ def entry(name: str) -> IndexPackage:
         capabilities=support,
         driver=driver,
     )
-    return entry_of(manifest, StoredArchive(f"{manifest.name}.tar.zst", SIZES[name], "0" * 64))
+    return entry_of(manifest, StoredFile(f"{manifest.name}.tar.zst", SIZES[name], "0" * 64))
 
 
 def index_of(*names: str) -> Index:

@@ -37,9 +37,6 @@ _MODULE = re.compile(
     r"\bpython3? -m (?P<words>(?:benchmarks|builder\.inspector|tests|ortpacks_)[^\n`\"'#|;)(]*)"
 )
 
-_PYTEST = re.compile(r"\bpytest[ ]+(?P<words>-[^\n`\"'#|;)(]*)")
-
-_INSPECTOR = re.compile(r"ortpacks-inspect\.pyz[ ]+(?P<words>[^\n`\"'#|;)(]*)")
 
 _FLAG = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 
@@ -155,13 +152,6 @@ def missing(words: Sequence[str], sources: Iterable[Path]) -> Iterator[str]:
     yield from (flag for flag in flags_of(words) if flag.startswith("--") and flag[2:] not in known)
 
 
-def wrong_tests(words: str) -> Iterator[str]:
-    """Yield each path of pytest's that does not exist, and each flag that conftest.py does not add."""
-    command = words.split()
-    yield from (f"there is no {word}" for word in command if "/" in word and not (ROOT / word).exists())
-    yield from (f"pytest has no {flag}" for flag in missing(command, [ROOT / "tests/conftest.py"]))
-
-
 def flags_of(command: Sequence[str]) -> Iterator[str]:
     for word in command:
         found = _FLAG.match(word)
@@ -196,15 +186,3 @@ def test_the_programs_are_there() -> None:
     found = named(_MODULE)
     assert len(found) > 10
     assert [f"{where}: {what}" for where, words in found for what in wrong_module(words)] == []
-
-
-def test_the_paths_and_flags_of_pytest_are_there() -> None:
-    found = named(_PYTEST)
-    assert len(found) > 2
-    assert [f"{where}: {what}" for where, words in found for what in wrong_tests(words)] == []
-
-
-def test_the_flags_of_the_inspector_are_there() -> None:
-    source = ROOT / "builder/inspect/__main__.py"
-    found = named(_INSPECTOR)
-    assert [(where, flag) for where, words in found for flag in missing(words.split(), [source])] == []

@@ -7,14 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Never
 
 import pytest
 
 from builder.build.runtime_image import ImageOptions
 from builder.build.variant_build import BuildOptions, VariantBuild
 from builder.compile.plan import PlanOptions
-from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.errors import CheckFailedError, NothingToDoError
 from builder.files.digest import file_digest
 from builder.formats import index as index_format
 from builder.formats.index import build_index
@@ -24,7 +23,6 @@ from builder.formats.package_names import Layout
 from builder.formats.stored_file import StoredFile
 from builder.io.archive.unpacking import extract, manifest_of
 from builder.io.process import Completed
-from builder.prove.verify import Verifier, check_package
 from tests.support import ROOT
 from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
@@ -192,8 +190,6 @@ def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> Non
     ("name", "file", "data", "told"),
     [
         ("directml", "onnxruntime.dll", repacked.dylib(b"1.23.0", b"DirectML.dll"), "E018 lib/onnxruntime"),
-        ("directml", "onnxruntime.dll", repacked.dll(b"1.23.0"), "E019 lib/onnxruntime.dll"),
-        ("coreml", "libonnxruntime.1.23.2.dylib", repacked.dylib(b"1.22.0", repacked.COREML), "B011 lib/lib"),
         ("cpu", "libonnxruntime.so.1.21.0", repacked.dll(), "E001 lib/libonnxruntime.so.1"),
         ("directml", "DirectML.dll", repacked.dll(b"DirectML.dlL"), r"B001 lib/DirectML\.dll"),
     ],
@@ -206,33 +202,6 @@ def test_a_library_that_is_not_what_it_should_be_is_not_packed(
     with pytest.raises(CheckFailedError, match=told):
         road(site, name).build()
     assert not list(site.dist.glob("*.tar.zst"))
-
-
-def test_a_wheel_without_the_library_is_told_with_who_needs_it(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "cache/onnxruntime==1.23.2@macos-arm64/onnxruntime/capi/libonnxruntime.1.23.2.dylib").unlink()
-    with pytest.raises(IntegrityError, match=r"lib/libonnxruntime\.dylib is missing: every program"):
-        road(site, "coreml").build()
-
-
-def no_tools() -> Never:
-    raise AssertionError
-
-
-def test_a_package_of_any_machine_is_checked_without_an_engine(shelf: Shelf) -> None:
-    site, package = shelf.site, shelf.packages["directml"]
-    check_package(site.shop, package, (), no_tools)
-    assert "check directml" in site.reporter.lines
-    assert site.engine.builds == []
-    cpu = site.shop.project.providers["cpu"]
-    with pytest.raises(CheckFailedError, match=r"E012 lib/libonnxruntime\.so\.1"):
-        check_package(site.shop, package, (cpu,), no_tools)
-
-
-def test_no_model_is_run_on_a_package_of_another_platform_even_with_a_bench(shelf: Shelf) -> None:
-    site, package = shelf.site, shelf.packages["coreml"]
-    Verifier(site.shop, site.reporter, site.bench()).verify(package)
-    assert site.engine.runs == []
-    assert site.reporter.lines[-1] == f"{package.name}: no model was run: it is for macos-arm64"
 
 
 def test_check_and_bundle_need_no_engine_and_an_image_cannot_be_made(site: Site) -> None:

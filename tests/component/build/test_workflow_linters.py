@@ -12,18 +12,6 @@ from builder.errors import CommandError
 from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
-UNPINNED = (
-    "uses: actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0",
-    "uses: actions/upload-artifact@v7",
-)
-
-FOREIGN = (
-    "on:\n  push:\n    branches: [main]\n  pull_request:\n",
-    "on:\n  push:\n    branches: [main]\n  pull_request_target:\n",
-)
-
-INJECTED = ("run: bash .ci/run", "run: echo '${{ github.event.pull_request.title }}'")
-
 
 def gate(root: Path) -> list[str]:
     """Return zizmor's command line in ``./run test``."""
@@ -58,18 +46,17 @@ def _change(file: Path, old: str, new: str) -> bool:
 @pytest.mark.parametrize(
     ("change", "audit"),
     [
-        (UNPINNED, "error[unpinned-uses]"),
-        (FOREIGN, "error[dangerous-triggers]"),
-        (INJECTED, "error[template-injection]"),
-        (('<<< "$INPUT_PATH"', '<<< "${{ inputs.path }}"'), "error[template-injection]"),
-        (("        with:\n          persist-credentials: false\n", ""), "warning[artipacked]"),
+        (("bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0", "v7"), "unpinned-uses"),
+        (("run: bash .ci/run", "run: echo '${{ github.event.pull_request.title }}'"), "template-injection"),
+        (('<<< "$INPUT_PATH"', '<<< "${{ inputs.path }}"'), "template-injection"),
+        (("        with:\n          persist-credentials: false\n", ""), "artipacked"),
+        (("  pins:\n", "  pins: [\n"), ""),
     ],
+    ids=["unpinned", "injected", "injected into the action", "credentials", "unreadable"],
 )
 def test_zizmor_objects_to_what_gives_others_our_rights(
     root: Path, tmp_path: Path, change: tuple[str, str], audit: str
 ) -> None:
-    assert audit in objection(root, tmp_path, change)
-
-
-def test_one_workflow_that_cannot_be_read_fails_beside_one_that_can(root: Path, tmp_path: Path) -> None:
-    assert objection(root, tmp_path, ("  pins:\n", "  pins: [\n"))
+    said = objection(root, tmp_path, change)
+    assert said
+    assert audit in said

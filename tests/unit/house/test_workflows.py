@@ -233,21 +233,6 @@ def test_the_button_has_every_profile() -> None:
         assert (asked["default"], sorted(asked["options"])) == (first, sorted(one.value for one in Profile))
 
 
-def test_a_failed_build_leaves_its_log() -> None:
-    (log,) = [step for step in steps("release", "build") if step.get("if") == "failure()"]
-    assert fnmatch("dist/legacy/build.log", re.findall(r"path: (\S+log)$", text("release"), re.MULTILINE)[0])
-    assert "upload-artifact" in str(log["uses"])
-
-
-def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from_it() -> None:
-    before, compiled, kept = steps("release", "compile")[-3:]
-    assert kept["if"] == "always()"
-    assert before["continue-on-error"] is True
-    assert str(before["with"]).partition(",")[0] == str(kept["with"]).partition(",")[0], "of one name"
-    assert "timeout --signal=INT --kill-after=5m 330m" in str(compiled["run"])
-    assert jobs()["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
-
-
 def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:
     every = steps("release", "build")
     (number,) = [number for number, step in enumerate(every) if "./run build" in str(step.get("run"))]
@@ -267,13 +252,6 @@ def test_a_run_again_replaces_what_the_first_one_uploaded() -> None:
     uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
     assert len(uploads) == 4
     assert all("'overwrite': True" in upload for upload in uploads)
-
-
-def test_each_night_every_base_compiles_and_the_official_wheel_is_read() -> None:
-    assert "schedule" in workflow("canary")[True]
-    builds = [script for script in scripts("canary") if "./run build" in script]
-    assert "--origin source" in builds[0]
-    assert "--mixed" in builds[1]
 
 
 def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too() -> None:

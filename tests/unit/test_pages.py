@@ -10,11 +10,9 @@ import pytest
 
 from builder.build.verbs.pages import FILES, PARTS, pages, rendered
 from builder.client import arguments
-from builder.contents.card_grid import page as grid_page
 from builder.errors import BuilderError, ConfigError
 from builder.facts.gpu.architectures import Capability
 from builder.facts.gpu.compatibility import NATIVE, implied
-from builder.facts.gpu.table import LISTED_GPUS
 from builder.io.wiring import Wiring
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
@@ -43,15 +41,6 @@ def test_made_parts_are_as_made(path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_made_files_are_as_made(name: str) -> None:
     assert FILES[name](wiring()) == (ROOT / name).read_text(encoding="utf-8"), "./run docs"
-
-
-def test_the_grid_of_cards_has_todays_head_and_a_row_for_each_listed_gpu() -> None:
-    text = (ROOT / "docs/cards.md").read_text(encoding="utf-8")
-    assert text.startswith(grid_page([]))
-    devices = [str(gpu.capability) for gpu in LISTED_GPUS]
-    for table in text.split("\n## ")[1:]:
-        _, _, *rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
-        assert [row[1] for row in rows] == devices
 
 
 def test_gpus_that_no_package_lists_are_served_as_the_guide_to_variants_says() -> None:

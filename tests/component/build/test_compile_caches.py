@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,17 +13,15 @@ from builder.build.verbs.compile_caches import named_cache, open_caches
 from builder.build.verbs.flags import ChosenVariants
 from builder.compile.compile_cache import FolderCache
 from builder.compile.plan import PlanOptions
-from builder.console import Console
 from builder.errors import DiskError
 from builder.io.wiring import Wiring
 from tests.support.fakes.ports import FakeEngine, FakeReporter, reported
 
 
-def shop(root: Path, dist: Path, engine: object, env: dict[str, str] | None = None) -> Wiring:
+def shop(root: Path, dist: Path, env: dict[str, str] | None = None) -> Wiring:
     made = Wiring(root, dist=dist, reporter=FakeReporter())
-    made.__dict__["engine"] = engine
+    made.__dict__["engine"] = FakeEngine()
     made.env = env or {}
-    made.console = Console(stream=io.StringIO(), env={})
     return made
 
 
@@ -32,7 +29,7 @@ def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(
     root: Path, tmp_path: Path
 ) -> None:
     """Defect: ``build --memory 1M --compile-cache X`` was refused and left an empty folder X."""
-    wiring = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
+    wiring = shop(root, tmp_path, {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     chosen = ChosenVariants(
         wiring=wiring,
         names=("cpu",),
@@ -54,7 +51,6 @@ def test_only_a_verb_that_compiles_asks_a_cache_and_no_verb_makes_its_folder(
     [
         (None, "{}/variable", "", "{}/variable"),
         ("{}/flag", "{}/variable", "", "{}/flag"),
-        (None, None, "", None),
         (None, None, "redis://configured", "redis://configured"),
         ("", None, "redis://configured", None),
         (None, "", "redis://configured", None),
@@ -64,14 +60,14 @@ def test_the_shared_one_is_named_by_flag_variable_or_project(
     root: Path, tmp_path: Path, flag: str | None, variable: str | None, configured: str, name: str | None
 ) -> None:
     env = {} if variable is None else {"ORTPACKS_COMPILE_CACHE": variable.format(tmp_path)}
-    wiring = shop(root, tmp_path, FakeEngine(), env)
+    wiring = shop(root, tmp_path, env)
     wiring.__dict__["project"] = replace(wiring.project, compile_cache=configured)
     found = named_cache(wiring, flag and flag.format(tmp_path))
     assert (found and found.name) == (name and name.format(tmp_path))
 
 
 def test_the_shared_one_may_be_away(root: Path, tmp_path: Path, told: Callable[[object], None]) -> None:
-    away = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
+    away = shop(root, tmp_path, {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
     assert open_caches(away).shared is None
     told("\n".join(reported(away)))
 
@@ -79,7 +75,7 @@ def test_the_shared_one_may_be_away(root: Path, tmp_path: Path, told: Callable[[
 def test_a_folder_for_results_that_may_not_be_written_is_refused_before_the_compile(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wiring, cache = shop(root, tmp_path, FakeEngine()), FolderCache(tmp_path / "shared")
+    wiring, cache = shop(root, tmp_path), FolderCache(tmp_path / "shared")
     cache.put("ab/cdefghijklm", b"made")
     assert open_caches(wiring, None, cache.name, cache.name).into is not None
     monkeypatch.setattr(os, "access", lambda *_: False)

@@ -18,7 +18,6 @@ GH = """\
 echo "$*" >> "$CALLS"
 case "$1 $2" in
   "pr list") cat "$OPEN" ;;
-  "pr create") exit "$REFUSED" ;;
 esac
 """
 
@@ -42,11 +41,8 @@ class Checkout:
             "RUNNER_TEMP": str(temp),
             "GITHUB_OUTPUT": str(temp / "output"),
             "GITHUB_REF_NAME": "main",
-            "GITHUB_SERVER_URL": "https://github.example",
-            "GITHUB_REPOSITORY": "you/ortpacks",
             "CALLS": str(temp / "calls"),
             "OPEN": str(temp / "open"),
-            "REFUSED": "0",
         }
 
     def script(self, name: str) -> subprocess.CompletedProcess[str]:
@@ -133,12 +129,3 @@ def test_what_is_pinned_is_proposed_although_something_stays_open_and_a_second_r
     calls = checkout.temp("calls")
     assert "pr edit https://github.example/you/ortpacks/pull/1 " in calls
     assert calls.count(CREATE) == 1
-
-
-def test_a_repository_that_lets_no_workflow_open_one_is_told_the_setting(checkout: Checkout) -> None:
-    checkout.env["REFUSED"] = "1"
-    checkout.lock(0, "pinned")
-    done = checkout.script(PROPOSE)
-    assert done.returncode == 1
-    assert "Allow GitHub Actions to create and approve pull requests" in done.stdout
-    assert "https://github.example/you/ortpacks/compare/main...pins" in done.stdout

@@ -9,8 +9,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from builder.build.own_programs import RUNTIME, SERVICE
 from tests.support import ROOT
 from tests.support.factories.project_copy import copied_to
@@ -56,36 +54,23 @@ def cloned(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that a clone has made."""
-    folder = tmp_path_factory.mktemp("release")
-    made_in(cloned(folder / "clone"), folder / "dist", 0o022, LC_ALL="C")
-    return folder / "dist"
-
-
-def test_two_clones_make_the_same_files(dist: Path, tmp_path: Path) -> None:
+def test_two_clones_make_the_same_files_whose_wheels_install_with_pip(tmp_path: Path) -> None:
     """The second has another folder, umask, time zone, locale and zlib, and other modes and times."""
+    first = made_in(cloned(tmp_path / "clone"), tmp_path / "first", 0o022, LC_ALL="C")
     other, site = cloned(tmp_path / "the other"), tmp_path / "site"
     for path in other.rglob("*"):
         path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
         os.utime(path, (10**9, 10**9))
     site.mkdir()
     (site / "sitecustomize.py").write_text(OTHER_ZLIB)
-    first = {file.name: file.read_bytes() for file in dist.iterdir()}
     differently = {"LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "7"}
     second = made_in(other, tmp_path / "second", 0o077, PYTHONPATH=str(site), **differently)
     assert len(first) == 4
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
-
-
-def test_the_wheels_install_with_pip(dist: Path, tmp_path: Path) -> None:
-    wheels = sorted(dist.glob("*.whl"))
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            assert archive.testzip() is None
-    flags = ["--quiet", "--no-deps", "--no-index", f"--target={tmp_path}"]
+    wheels = sorted((tmp_path / "second").glob("*.whl"))
+    assert [zipfile.ZipFile(wheel).testzip() for wheel in wheels] == [None, None]
+    flags = ["--quiet", "--no-deps", "--no-index", f"--target={site}"]
     subprocess.run([sys.executable, "-m", "pip", "install", *flags, *wheels], check=True)
     for project in (RUNTIME, SERVICE):
-        assert (tmp_path / f"ortpacks_{project}" / "__init__.py").is_file()
+        assert (site / f"ortpacks_{project}" / "__init__.py").is_file()

@@ -66,11 +66,6 @@ def test_a_secret_is_for_the_verb_alone(machine: Machine, name: str) -> None:
     assert "a\nsecret" not in machine.calls.read_text().removeprefix(calls)
 
 
-def test_the_exit_code_is_invokes(machine: Machine) -> None:
-    machine.stub("python3", PYTHON.replace("echo ;;\nesac", "exit 6 ;;\nesac"))
-    assert machine.run("plan").returncode == 6
-
-
 def test_the_environment_is_made_once_and_says_so(machine: Machine) -> None:
     first, second = machine.run("--list"), machine.run("--list")
     assert first.stderr == "run: making .venv with Python 3.12.0 and requirements.lock\n"
@@ -111,14 +106,9 @@ def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: str) ->
     assert (machine.called("docker"), machine.installed()) == ([], [])
 
 
-DENIED = (
-    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
-)
+DENIED = "permission denied while trying to connect to the Docker daemon socket"
 
-OLD = (
-    "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44, "
-    "please upgrade your client to a newer version"
-)
+OLD = "client version 1.41 is too old. Minimum supported API version is 1.44"
 
 
 def absent(context: str = "default") -> str:

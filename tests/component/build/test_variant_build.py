@@ -34,6 +34,7 @@ from builder.errors import (
 from builder.formats.package_names import Host, Profile
 from builder.io.docker.engine import ContainerRun, ImageBuild
 from builder.io.process import Completed
+from tests.support.factories.project_copy import copied_to
 from tests.support.factories.workplace import GZIPPED, PACKAGE, THIN, WISHES, Site, variant_build, with_tools
 
 BESIDE = {
@@ -46,15 +47,9 @@ BESIDE = {
 def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Return a site over a copy of the project, with a patch to ORT, which a test may edit."""
     project = tmp_path / "project"
-    folders = ("templates", "builder", "patches")
-    for name in (*folders, "variants.yaml", "inputs.lock", "LICENSE"):
-        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(root / name, project / name)
-    variants = (project / "variants.yaml").read_text()
-    assert "    patches:\n" in variants
-    changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
-    (project / "variants.yaml").write_text(changed)
+    project.mkdir()
+    place = copied_to(project)
+    place.edit("    patches:\n", "    patches:\n      - own.patch\n")
     (project / "own.patch").write_text("a patch")
     return with_tools(Site(project, tmp_path), monkeypatch)
 

@@ -14,7 +14,7 @@ import yaml
 
 from builder.build.all_variants import architecture_legs, matrix_json, matrix_legs
 from builder.config.variants import Origin, Project
-from builder.formats.package_names import Form, Layout, Profile
+from builder.formats.package_names import Form, Layout
 from tests.support import ROOT
 from tests.support.workflows.expressions import holds, text_of
 from tests.support.workflows.walk import filled_in
@@ -151,18 +151,6 @@ def test_the_signing_key_is_a_secret_of_the_environment_that_publishes() -> None
     assert given == {job for job in jobs() if jobs()[job].get("environment") == "release"} == {"publish"}
 
 
-def test_packages_and_their_provenance_are_attested_as_they_were_built() -> None:
-    brought, compared, attest = steps("release", "attest")[:3]
-    kept = steps("release", "build")[-1]
-    assert dict(brought["with"])["name"] == dict(kept["with"])["name"]  # type: ignore[call-overload]
-    assert "sha256sum --check --strict" in str(compared["run"])
-    assert "!inputs.dry_run" in str(jobs()["attest"]["if"])
-    package = "dist/ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst"
-    for file in (package, f"{package}.provenance.json"):
-        assert attest["with"] == {"subject-path": "dist/ortpacks-*.tar.*"}
-        assert fnmatch(file, "dist/ortpacks-*.tar.*")
-
-
 def test_each_kind_of_archive_is_attested_with_our_own_provenance_and_its_sbom() -> None:
     said = [step for step in steps("release", "attest") if "actions/attest@" in str(step.get("uses"))]
     kinds = [f"{layout.value}{form.value}" for layout in Layout for form in Form]
@@ -225,12 +213,6 @@ def test_what_the_button_asked_for_is_allowed_and_nothing_else(
     inputs: dict[str, object], allowed: list[str]
 ) -> None:
     assert in_leg("release", "publish", inputs)["env"]["ALLOW"].split() == allowed
-
-
-def test_the_button_has_every_profile() -> None:
-    for name, first in (("release", "full"), ("canary", "minimal")):
-        asked = workflow(name)[True]["workflow_dispatch"]["inputs"]["profile"]
-        assert (asked["default"], sorted(asked["options"])) == (first, sorted(one.value for one in Profile))
 
 
 def test_a_build_whose_time_is_up_is_gone_on_with(project: Project) -> None:

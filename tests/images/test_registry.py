@@ -188,10 +188,3 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
         assert {one.qualifiers["arch"] for one in purls if one.type == "deb"} == {arch, "all"}
         parameters = made[f"linux/{arch}"]["SLSA"]["buildDefinition"]["externalParameters"]
         assert parameters["platform"] == f"linux/{arch}"
-
-
-def test_a_registry_that_is_not_there_is_told(push: Push) -> None:
-    done = push("localhost:1/ortpacks")
-    assert done.returncode == 10
-    assert "connection refused. Check the name and the network" in done.stderr
-    docker("rmi", "localhost:1/ortpacks:1.21.0-cpu-amd64")

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,9 @@ _NETWORK = (
 )
 
 
-@contextmanager
-def engine_on(world: World, data: Path | None = None) -> Iterator[Engine]:
-    """Run an engine inside the block whose only network is ``world``."""
-    before = (sys.executable, "-m", "tests.doubles.internet", world.folder)
-    with dying_engine(data, _NETWORK, before) as engine:
-        yield engine
+def engine_on(world: World) -> AbstractContextManager[Engine]:
+    """Return what runs an engine inside a block, whose only network is ``world``."""
+    return dying_engine(None, _NETWORK, (sys.executable, "-m", "tests.doubles.internet", world.folder))
 
 
 @dataclass(frozen=True)

@@ -100,13 +100,12 @@ class Farm:
         self.caches = CompileCaches()
         self.reporters: dict[str, Watching] = {}
 
-    def context(self, name: str, host: str, **more: Path) -> None:
-        endpoint = ",".join([f"host={host}", *(f"{key}={file}" for key, file in more.items())])
-        argv = ["docker", "context", "create", name, "--docker", endpoint]
+    def context(self, name: str, host: str) -> None:
+        argv = ["docker", "context", "create", name, "--docker", f"host={host}"]
         subprocess.run(argv, env=self.env, capture_output=True, check=True)
 
-    def builders(self, names: str, flag: str = "context") -> Builders:
-        return named_builders(self.engine, {flag: names})
+    def builders(self, names: str) -> Builders:
+        return named_builders(self.engine, {"context": names})
 
     def wait(self, builders: Builders, work: Mapping[str, str]) -> None:
         """Build both variants in small stages, each with its command in ``work``, or a wait."""

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.thorough
 
 DOWNLOAD = "import sys, urllib.request as web; web.urlretrieve(sys.argv[1], '/root/ortpacks.pyz')"
 PREFIX = "/root/.local/share/ortpacks"
-NOTHING_IS_INSTALLED, NOTHING_UNPACKS_ZSTD = 3, 4
+NOTHING_IS_INSTALLED = 3
 LAST_WITH_MAXWELL = "580.82.07"
 """A driver of branch 580, the last one with Maxwell, Pascal and Volta; 570 was the first with Blackwell."""
 

@@ -1,18 +1,33 @@
-"""Tests of real packages on virtual cards: the repacked wheel and a minimal package, with every model."""
+"""Tests of virtual cards: every model on real packages, and the client's findings where a card refuses the
+official provider."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Kind
+from builder.client.doctor.advice import MachineFinding
+from builder.client.doctor.check_cuda import cpu_fallback, numbered_failures
+from builder.client.doctor.observations import Observations, SessionTrial
+from builder.client.probe.processes import asker
+from builder.client.trials.try_out import OrtTrials
 from builder.contents.card_grid import Grid, grid_name, loads
 from builder.facts.gpu.table import CAPABILITIES
 from builder.formats.session_log import CUDA_PROVIDER
-from builder.prove.virtualcard.sessions import CardSession
+from builder.prove.virtualcard.sessions import CardSession, VirtualCard, environment_of
 from tests.answers import pairs
-from tests.answers.card import place
+from tests.answers.card import needs_compiler, place, runtime
 from tests.answers.models import models
+from tests.answers.pairs import PROVIDER
 from tests.support.fakes.verbs import invoke
 
+pytestmark = needs_compiler
+
+LTO_IR = 8
 NATIVE = {"6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"}
 """Capabilities served by SASS of the official build: 60, 70, 75, 80, 86 and 90a. Source: cuobjdump."""
 NAMES = ["silero_vad", "magika", "minilm", "decoder"]
@@ -70,3 +85,66 @@ def test_a_minimal_package_runs_every_model_on_the_cpu(legacy_package: Path, dis
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("minilm: ") == 2
     assert "fails" not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def stock() -> Path:
+    return pairs.official(pairs.shop().project.bases["assembled"].ort_version).library
+
+
+@pytest.fixture(scope="module")
+def ptx_alone(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the library with cubins marked as LTO IR: a driver can use only PTX, of CUDA 12.2 or newer."""
+    folder = tmp_path_factory.mktemp("ptx")
+    for file in (stock, *stock.parent.glob("libonnxruntime_providers_[cs]*.so")):
+        shutil.copy(file, folder / file.name)
+    provider = folder / PROVIDER
+    data = bytearray(provider.read_bytes())
+    for container in read_containers(bytes(data)):
+        for image in container.images:
+            if image.kind is Kind.SASS:
+                data[image.offset : image.offset + 2] = LTO_IR.to_bytes(2, "little")
+    provider.write_bytes(data)
+    return folder / stock.name
+
+
+def tried(
+    host: Path, capability: str, driver: str, folder: Path
+) -> tuple[SessionTrial, list[MachineFinding]]:
+    """Return the client's trial of a session with a library on a virtual card, and its findings."""
+    card = VirtualCard(capability=capability, driver=driver)
+    env = {**os.environ, **environment_of(host, card, runtime(), folder)}
+    trial = OrtTrials(asker(env), sys.executable).compute(host, "cuda")
+    seen = Observations(trial=trial)
+    return trial, [*numbered_failures(seen), *cpu_fallback(seen)]
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "number", "code", "advice"),
+    [
+        ("5.2", "580.65.06", 209, "D022", "Run `install` again."),
+        ("8.6", "470.256.02", 35, "D021", "Update the NVIDIA driver"),
+    ],
+)
+def test_the_official_provider_where_it_cannot_run(
+    stock: Path, tmp_path: Path, capability: str, driver: str, number: int, code: str, advice: str
+) -> None:
+    trial, findings = tried(stock, capability, driver, tmp_path)
+    assert (trial.code, trial.on_cpu) == (number, True)
+    assert [one.code for one in findings] == [code, "D403"]
+    assert advice in findings[0].do
+
+
+def test_ptx_that_is_newer_than_the_driver(ptx_alone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    trial, findings = tried(ptx_alone, "9.0", "525.60.13", tmp_path_factory.mktemp("older"))
+    assert (trial.code, trial.on_cpu) == (222, True)
+    assert [one.code for one in findings] == ["D023", "D403"]
+    assert "Update the driver" in findings[0].do
+    assert tried(ptx_alone, "9.0", "580.65.06", tmp_path_factory.mktemp("newer"))[0].code is None
+
+
+def test_no_card_for_the_driver_is_no_failure_of_cuda(stock: Path, tmp_path: Path) -> None:
+    """Driver branch 590 does not support Maxwell."""
+    trial, findings = tried(stock, "5.2", "590.44.01", tmp_path)
+    assert (trial.code, trial.on_cpu) == (100, True)
+    assert [one.code for one in findings] == ["D403"]

@@ -4,10 +4,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
 from urllib.parse import unquote
 
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import LoopbackServer, listening
 from tests.doubles.release import Handler
 
 
@@ -36,9 +35,7 @@ def serve(server: FileServer) -> Iterator[FileServer]:
         def do_GET(self) -> None:  # noqa: N802 as http.server calls it
             _answer(self, server)
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), FileHandler)
-    httpd.daemon_threads = True
-    with listening(httpd) as url:
+    with listening(LoopbackServer(FileHandler)) as url:
         server.url = f"{url}/debian"
         try:
             yield server

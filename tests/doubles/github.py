@@ -32,8 +32,6 @@ REPOSITORY = "ortpacks/ortpacks"
 class Server(ThreadingHTTPServer):
     """One of the double's two ports."""
 
-    daemon_threads = True
-
     def __init__(self, double: GitHubDouble, host: str, port: int) -> None:
         self.double = double
         self.host = host

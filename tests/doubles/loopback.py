@@ -1,11 +1,12 @@
 """Runner of a server of the standard library inside a block, and a server of a folder's files."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler
 
 
 @contextmanager
@@ -19,6 +20,14 @@ def listening(server: HTTPServer) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """A server on a free port of 127.0.0.1."""
+
+    def __init__(self, handler: Callable[..., BaseRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -51,6 +60,5 @@ class QuietFiles(QuietHandler, SimpleHTTPRequestHandler):
 @contextmanager
 def static_server(folder: Path) -> Iterator[str]:
     """Serve a folder on 127.0.0.1 and yield the server's URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=str(folder)))
-    with listening(server) as url:
+    with listening(LoopbackServer(partial(QuietFiles, directory=str(folder)))) as url:
         yield url

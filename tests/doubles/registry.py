@@ -7,11 +7,11 @@ Sources: OCI's Distribution Specification, and Docker's specification of token a
 import base64
 import hashlib
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from urllib.parse import parse_qs, urlsplit
 
-from tests.doubles.loopback import QuietHandler
+from tests.doubles.loopback import LoopbackServer, QuietHandler
 
 IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 
@@ -23,13 +23,11 @@ def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-class Served(ThreadingHTTPServer):
+class Served(LoopbackServer):
     """A registry with the repository ``owner/name``. ``login``: Basic, Bearer, or empty for none."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.login = ""
         self.anonymous = False
         """True if the token service gives tokens to read without a login."""

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from posixpath import normpath
 from urllib.parse import unquote, urlsplit
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from backports import zstd
 
 from tests.doubles.library import library
-from tests.doubles.loopback import QuietHandler, listening
+from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 from tests.doubles.wheels import Wheel
 from tests.support.factories.archives import member
 
@@ -287,19 +287,16 @@ class Handler(QuietHandler, BaseHTTPRequestHandler):
 Fault = Callable[[Handler, bytes], None]
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """A server of a release folder, with a list of requests, a queue of faults, and faults by path."""
 
-    daemon_threads = True
-
     def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.folder = folder
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.faults: list[Fault] = []
         self.always: dict[str, Fault] = {}
         self.flooded: list[int] = []
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
 @contextmanager

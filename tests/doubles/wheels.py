@@ -8,10 +8,10 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from tests.doubles.loopback import QuietHandler, listening
+from tests.doubles.loopback import LoopbackServer, QuietHandler, listening
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,17 @@ class _Handler(QuietHandler, BaseHTTPRequestHandler):
         self.respond(404 if page is None else 200, page or b"", {"Content-Type": kind})
 
 
-class PackageIndex(ThreadingHTTPServer):
+class PackageIndex(LoopbackServer):
     """A package index of wheels. ``pages`` has the answers by path, which a test may change."""
 
-    daemon_threads = True
-
     def __init__(self, wheels: Sequence[Wheel]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.requests: list[str] = []
         self.pages: dict[str, bytes] = {}
         for wheel in wheels:
             self.pages[f"/simple/{wheel.name}/"] = f'<a href="/files/{wheel.file}">{wheel.file}</a>'.encode()
             self.pages[f"/files/{wheel.file}"] = wheel.content
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/simple"
+        self.url += "/simple"
 
     @property
     def fetched(self) -> list[str]:

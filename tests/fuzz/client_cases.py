@@ -7,14 +7,13 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler
 
 from backports import zstd
 
 from builder.files.disk import remove
-from tests.doubles.loopback import listening
+from tests.doubles.loopback import LoopbackServer, listening
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, name_of, write_index, write_release
 from tests.support import ROOT
@@ -281,13 +280,12 @@ def answering(folder: Path, source: random.Random, wrong: int) -> Iterator[str]:
                     b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(content), content)
                 )
 
-    class Answers(ThreadingHTTPServer):
+    class Answers(LoopbackServer):
         def handle_error(self, *_: object) -> None:
             """Print nothing: the client hangs up on wrong answers."""
 
-    server = Answers(("127.0.0.1", 0), Answer)
-    with listening(server):
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+    with listening(Answers(Answer)) as url:
+        yield url
 
 
 SURFACES: dict[str, Callable[[Field, Machine, random.Random], Iterator[tuple[str, ...]]]] = {

@@ -158,17 +158,6 @@ def test_what_was_installed_is_whole_and_any_program_runs_on_it(owner: Owner) ->
     require_stock_numbers(said)
 
 
-@computers(["two-cards"])
-def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is_for(owner: Owner) -> None:
-    user, said = owner
-    second = "GPU-22222222-2222-2222-2222-222222222222"  # as in cards.c
-    assert said["cuda_visible_devices"] == second
-    assert f"export CUDA_VISIBLE_DEVICES={second}" in user.client("env").splitlines()
-    variables = user.ask("env")["variables"]
-    assert isinstance(variables, dict)
-    assert variables["CUDA_VISIBLE_DEVICES"] == second
-
-
 def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: User) -> None:
     """After ``uninstall`` no file is left."""
     assert user.variant("install", env={"ORTPACKS_FORCE_CC": "5.2"}) == "legacy"

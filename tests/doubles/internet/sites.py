@@ -69,8 +69,6 @@ class Sites:
 class SiteServer(ThreadingHTTPServer):
     """A server of sites on a port; with ``tls`` every connection begins with TLS."""
 
-    daemon_threads = True
-
     def __init__(self, sites: Sites, address: tuple[str, int], *, tls: bool = False) -> None:
         self.sites, self.tls = sites, tls
         super().__init__(address, SiteHandler)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from builder.config.variants import Preset
@@ -9,7 +10,7 @@ from builder.contents.build_record import BuildRecord, CompileRecord, record_of
 from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.json_values import json_text
-from builder.formats.manifest import Manifest
+from builder.formats.manifest import FileEntry, Manifest
 from tests.support.factories import releases
 from tests.support.factories.archiving import accept, archive, content
 
@@ -61,8 +62,8 @@ TOOK = CompileRecord(
 
 def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None) -> Manifest:
     """Return the manifest with files of these sizes by path; names with "onnxruntime" have that vendor."""
-    files = [_entry(path, size) for path, size in (sizes or {}).items()]
-    return manifest_format.loads(json.dumps({**value, "files": files}), "a test")
+    files = tuple(_entry(path, size) for path, size in (sizes or {}).items())
+    return replace(manifest_format.loads(json.dumps(value), "a test"), files=files)
 
 
 def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> LocalFile:
@@ -72,21 +73,10 @@ def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, by
     return archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept)
 
 
-def _entry(path: str, size: int) -> Mapping[str, object]:
-    ours = "onnxruntime" if "onnxruntime" in path else "nvidia"
-    return {
-        "path": path,
-        "size": size,
-        "sha256": "0" * 64,
-        "source": "built",
-        "member": None,
-        "packed": True,
-        "licence": "LICENSE",
-        "vendor": ours,
-        "modified": False,
-        "soname": None,
-        "needed": [],
-    }
+def _entry(path: str, size: int) -> FileEntry:
+    return replace(
+        releases.file_entry(path, size), vendor="onnxruntime" if "onnxruntime" in path else "nvidia"
+    )
 
 
 def archive_name(value: Mapping[str, object]) -> str:

@@ -7,7 +7,7 @@ minimal.
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from builder.formats.package_names import Profile
 from builder.io.docker.engine import DockerEngine
 from builder.io.process import ProcessRunner
 from builder.io.wiring import Wiring
-from tests.integration.faults_world import configured_tree, narrow, replace
+from tests.integration.faults_world import configured_tree, narrow
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
 
@@ -57,21 +57,8 @@ class Machine:
         self._engine = DockerEngine(self.runner, os.environ)
         self._folder = folder / self.name
 
-    def compile(
-        self,
-        caches: CompileCaches,
-        reporter: Watching,
-        target: str = ABSEIL,
-        *,
-        before: str = "",
-        ahead: Sequence[str] = (),
-        keep: Sequence[str] = (),
-    ) -> Path:
-        """Compile ``target`` after the shell commands ``before``, and return the artifact's folder.
-
-        It has a record, and the files ``keep`` of the Ninja tree in place of libraries. With the
-        architectures ``ahead`` only their device code is compiled, and the folder is empty.
-        """
+    def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
+        """Compile ``ABSEIL``, and return the artifact's folder, which has a record alone."""
         shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
         plan_options = PlanOptions(base="assembled", profile=Profile.MINIMAL)
         build = VariantBuild(
@@ -80,11 +67,7 @@ class Machine:
         place = Workplace(self._folder / "legacy")
         place.root.mkdir(parents=True)
         rendered = build.lay_out(place.root)
-        narrow(place.dockerfile, target)
-        drive = "python3 -m builder.farm.drive"
-        replace(place.dockerfile, drive, before + drive)
-        kept = " ".join(f"/build/{file}" for file in ("record.json", *keep))
-        replace(place.dockerfile, "cp /build/record.json /out/", f"cp {kept} /out/")
+        narrow(place.dockerfile, ABSEIL)
         text = configured_tree(place.dockerfile.read_text(encoding="utf-8"))
         # BuildKit's key of a step has its command and environment, not the names of mounts.
         step = "RUN --mount=type=cache,id=ortpacks-ccache,"
@@ -99,7 +82,7 @@ class Machine:
             reporter=reporter,
             served=partial(served, caches, reporter),
         )
-        export("artifact", place.artifact, rendered, place, means, ahead)
+        export("artifact", place.artifact, rendered, place, means)
         return place.artifact
 
     def forget(self) -> None:

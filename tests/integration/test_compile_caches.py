@@ -1,6 +1,6 @@
 """Tests of compile caches on Redis and moto's S3, and of damaged or false objects."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from builder.binary.library import read_library
 from builder.binary.library_names import PROVIDER
 from builder.compile.compile_cache import CompileCaches, compile_cache
 from builder.contents.rules.device_code import check_provider
-from builder.finding import Code, Finding, Severity
+from builder.finding import Code, Severity
 from builder.io.wiring import Wiring
 from tests.integration.toolchain import Toolchain
 from tests.support import ROOT
@@ -70,23 +70,20 @@ def test_an_object_of_another_architecture_is_refused_by_nvidias_packer(toolchai
 
 
 def test_a_unit_that_lacks_an_architecture_is_found_by_the_check(toolchain: Toolchain) -> None:
-    poison(toolchain, by=lambda: fill(toolchain, "less", WHOLE, SET[:-1]), less=SET[:-1])
-    (finding,) = findings(toolchain)
+    """Another compile's result is stored under the unit's key; a provider is linked from the unit alone."""
+    sound = fill(toolchain, "whole", WHOLE)
+    ours = result_beside(sound, fill(toolchain, "pieces", PIECES))
+    less = fill(toolchain, "less", WHOLE, SET[:-1])
+    ours.write_bytes(result_beside(less, fill(toolchain, "their-pieces", PIECES, SET[:-1])).read_bytes())
+    toolchain.made()
+    toolchain.compile(SET, nvcc=taking("whole", WHOLE))
+    assert toolchain.made() == [], "nothing but the poisoned unit"
+    done = toolchain.sh("g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static")
+    assert done.returncode == 0, done.stderr
+    read = read_library(PROVIDER, (toolchain.folder / "unit.so").read_bytes())
+    variant = Wiring(ROOT).project.variants["legacy"]
+    (finding,) = check_provider(PROVIDER, read.containers, variant, Severity.ERROR)
     assert (finding.code, finding.message) == (Code.A001, "no SASS for sm_70 in any of 1 containers")
-
-
-def test_other_instructions_are_found_by_nothing_without_a_key(toolchain: Toolchain) -> None:
-    """Writers of a cache without a key must be trusted: no check of libraries detects other instructions."""
-
-    def fill_with_another_factor() -> dict[str, Path]:
-        (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
-        return fill(toolchain, "other", WHOLE)
-
-    toolchain.compile(SET, nvcc=PIECES)
-    sound = (toolchain.folder / "unit.o").read_bytes()
-    poison(toolchain, by=fill_with_another_factor, less=SET)
-    assert (toolchain.folder / "unit.o").read_bytes() != sound
-    assert findings(toolchain) == []
 
 
 SET = ("50:50", "50:52", "60:60", "60:61", "70:70")
@@ -118,24 +115,3 @@ def result_beside(mine: dict[str, Path], others: dict[str, Path]) -> Path:
     """
     (found,) = (mine[key] for key in mine.keys() - others.keys() if mine[key].read_bytes()[3] == 0)
     return found
-
-
-def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[str, ...]) -> None:
-    """Store another compile's result under the unit's key, and compile with this cache."""
-    sound = fill(toolchain, "whole", WHOLE)
-    ours = result_beside(sound, fill(toolchain, "pieces", PIECES))
-    theirs = result_beside(by(), fill(toolchain, "their-pieces", PIECES, less))
-    ours.write_bytes(theirs.read_bytes())
-    (toolchain.folder / "scale.h").write_text("#define SCALE 2\n")
-    toolchain.made()
-    toolchain.compile(SET, nvcc=taking("whole", WHOLE))
-    assert toolchain.made() == [], "nothing but the poisoned unit"
-
-
-def findings(toolchain: Toolchain) -> list[Finding]:
-    """Return the findings of the check for a provider that is linked from the unit alone."""
-    done = toolchain.sh("g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static")
-    assert done.returncode == 0, done.stderr
-    read = read_library(PROVIDER, (toolchain.folder / "unit.so").read_bytes())
-    variant = Wiring(ROOT).project.variants["legacy"]
-    return [*check_provider(PROVIDER, read.containers, variant, Severity.ERROR)]

@@ -13,7 +13,6 @@ from builder.formats.session_log import CPU_PROVIDER, CUDA_PROVIDER
 from builder.prove.virtualcard.sessions import ALL, BASIC, CardSession
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, needs_compiler, place
-from tests.answers.cases import ONNX_WHEEL, samples
 from tests.answers.models import Model, models
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
@@ -25,18 +24,6 @@ pytestmark = needs_compiler
 @pytest.fixture(scope="module")
 def stock() -> Pair:
     return pairs.official(pairs.shop().project.bases["assembled"].ort_version)
-
-
-def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) -> None:
-    folder = pairs.store().unpack(ONNX_WHEEL) / "onnx/backend/test/data/node/test_add"
-    x, y = next(samples(folder)).inputs
-    assert isinstance(x, np.ndarray)
-    assert isinstance(y, np.ndarray)
-    add = Model(name="add", path=folder / "model.onnx", feed={"x": x, "y": y}, tolerance=0)
-    seen = place(stock, add, "8.6")
-    assert (seen.counts, seen.launched, seen.error) == ({CUDA_PROVIDER: 1}, 1, "")
-    (kernel,) = seen.launches
-    assert "OP_Add" in kernel
 
 
 def attention(path: Path) -> Model:

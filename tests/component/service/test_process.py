@@ -211,11 +211,11 @@ def test_a_refused_body_is_no_memory_while_its_rest_comes(models: Path, tmp_path
 
 
 def test_a_body_that_does_not_come_holds_up_no_answer(models: Path, tmp_path: Path) -> None:
-    with service(models, tmp_path / "data", {"ORTPACKS_SECONDS": "2"}) as running:
+    with service(models, tmp_path / "data", {"ORTPACKS_SECONDS": "3"}) as running:
         began = time.monotonic()
         answer = answer_to(running, CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         assert b"504 Gateway Timeout" in answer
-        assert time.monotonic() - began < 3.5
+        assert time.monotonic() - began < 5.5, "else it waits as long again for the body"
 
 
 PING = b"GET /ping HTTP/1.1\r\nHost: a\r\n"
@@ -273,19 +273,12 @@ def test_the_body_of_a_request_that_asks_for_http_2_is_read(shared: Running, bod
         assert answer.count(b'"embeddings":[[1.0,0.0]]') == answer.count(b'{"status":"pong"}') == 2
 
 
-@pytest.mark.parametrize(
-    ("version", "connection"),
-    [(b"1.1", b"Upgrade, close"), (b"1.0", b"Upgrade"), (b"1.0", b"Upgrade, close")],
-)
-def test_the_last_request_of_a_connection_may_ask_for_http_2_too(
-    shared: Running, version: bytes, connection: bytes
-) -> None:
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_the_last_request_of_a_connection_may_ask_for_http_2_too(shared: Running, version: bytes) -> None:
     """Its end was not seen: it was answered with 504 after 30 s."""
-    head = b"POST /embed HTTP/%s\r\nHost: a\r\nConnection: %s\r\nUpgrade: h2c\r\nContent-Length: 17\r\n\r\n"
-    began = time.monotonic()
-    answer = answer_to(shared, head % (version, connection), b'{"texts": "east"}' + PING + b"\r\n")
+    asked = b"POST /embed HTTP/%s\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n" % version
+    answer = answer_to(shared, asked + b'Content-Length: 17\r\n\r\n{"texts": "east"}' + PING + b"\r\n")
     assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b'"embeddings":[[1.0,0.0]]') == 1
-    assert time.monotonic() - began < 10
 
 
 def test_a_connection_whose_request_does_not_come_is_closed(
@@ -319,15 +312,13 @@ def test_a_client_that_does_not_read_its_answer_is_left(models: Path, tmp_path: 
     size = 16 << 20
     ids = {"name": "input_ids", "datatype": "INT64", "shape": [1, size // 8]}
     sized = ids | {"parameters": {"binary_data_size": size}}
-    head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}}).encode()
-    post = (
-        f"POST /v2/models/{EMBEDDER}/infer HTTP/1.1\r\nHost: a\r\n"
-        f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + size}\r\n\r\n"
-    ).encode()
+    head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}})
+    lengths = f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(head) + size}"
+    post = f"POST /v2/models/{EMBEDDER}/infer HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\n{head}"
     with service(models, tmp_path / "data", env) as running:
         before = sockets(running.process.pid)
         with running.line() as line:
-            line.sendall(post + head + bytes(size))
+            line.sendall(post.encode() + bytes(size))
             line.recv(100)
             wait = time.monotonic() + 15
             while sockets(running.process.pid) > before and time.monotonic() < wait:

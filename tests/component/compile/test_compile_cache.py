@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer, ThreadingUnixStreamServer
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,29 +32,15 @@ from tests.support.fakes.ports import FakeReporter
 from tests.support.messages import Told
 from tests.support.tls_server import unknown_tls_server
 
+CUT = TransferError("broken does not answer", cause="cut")
 
-class Broken(FolderCache):
-    """A cache whose server goes away after ``left`` answers."""
 
-    def __init__(self, left: int = 0) -> None:
-        super().__init__(Path("broken"))
-        self._left = left
-
-    def get(self, key: str) -> bytes | None:
-        self._ask()
-        return b"of the broken one"
-
-    def has(self, key: str) -> bool:
-        self._ask()
-        return False
-
-    def put(self, key: str, value: bytes) -> None:
-        self._ask()
-
-    def _ask(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise TransferError("broken does not answer", cause="cut")
+def failing(folder: Path, error: BuilderError, **methods: object) -> FolderCache:
+    """Return a cache whose ``put`` raises an error, and whose other methods are these or a folder's."""
+    cache = FolderCache(folder)
+    for name, effect in {"put": error, **methods}.items():
+        setattr(cache, name, Mock(side_effect=effect))
+    return cache
 
 
 def test_what_one_build_puts_another_one_gets(tmp_path: Path) -> None:
@@ -142,9 +129,9 @@ def test_a_temporary_folder_whose_path_no_socket_may_have_is_not_used(
         assert one.ask("PUT", KEY, b"made") == (201, b"")
 
 
-def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:
-    reporter = FakeReporter()
-    with ccache(CompileCaches(shared=Broken(left=1)), reporter) as one:
+def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on(tmp_path: Path) -> None:
+    reporter, broken = FakeReporter(), failing(tmp_path, CUT, has=CUT, get=[b"of the broken one", CUT])
+    with ccache(CompileCaches(shared=broken), reporter) as one:
         assert one.ask("GET", KEY) == (200, b"of the broken one")
         assert one.ask("GET", KEY) == (404, b"")
         assert one.ask("PUT", KEY, b"made") == (201, b"")
@@ -152,17 +139,6 @@ def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:
     assert [line for line in reporter.lines if line[0] == "!"] == [
         "! broken does not answer: cut. The build goes on without it."
     ]
-
-
-class ReadOnly(FolderCache):
-    """A cache that may not be written."""
-
-    def __init__(self, folder: Path, error: BuilderError) -> None:
-        super().__init__(folder)
-        self._error = error
-
-    def put(self, key: str, value: bytes) -> None:
-        raise self._error
 
 
 @pytest.mark.parametrize(
@@ -175,14 +151,14 @@ class ReadOnly(FolderCache):
 def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path, told: Told, refusal: BuilderError) -> None:
     FolderCache(tmp_path).put(KEY, b"made")
     reporter = FakeReporter()
-    with ccache(CompileCaches(shared=ReadOnly(tmp_path, refusal)), reporter) as one:
+    with ccache(CompileCaches(shared=failing(tmp_path, refusal)), reporter) as one:
         for other in ("cd", "ef"):
             assert one.ask("PUT", KEY.replace("ab", other), b"new") == (201, b"")
         assert one.ask("GET", KEY) == (200, b"made")
     told("\n".join(reporter.lines))
     with (
         pytest.raises(type(refusal), match="read-only"),
-        ccache(CompileCaches(into=ReadOnly(tmp_path, refusal))) as one,
+        ccache(CompileCaches(into=failing(tmp_path, refusal))) as one,
     ):
         one.ask("PUT", KEY.replace("ab", "cd"), b"new")
 
@@ -190,7 +166,7 @@ def test_a_cache_that_stores_nothing_is_still_read(tmp_path: Path, told: Told, r
 def test_a_result_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(TransferError, match="broken does not answer: cut"),
-        ccache(CompileCaches(into=Broken())) as one,
+        ccache(CompileCaches(into=failing(tmp_path, CUT))) as one,
     ):
         one.ask("PUT", KEY, b"made")
     with (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from ortpacks_runtime import Session, open_session
+from ortpacks_runtime import open_session
 from ortpacks_service.embedding import Embedder, cut
 from ortpacks_service.options import EMBEDDER
 from tokenizers import Tokenizer
@@ -19,32 +19,16 @@ from tests.component.service.conftest import Start, Told
 from tests.support.service import write_embedder
 
 
-class Noting:
-    """A session that notes the shape of each run's input, as if on ``provider`` with ``threads``."""
-
-    def __init__(self, session: Session, provider: str, threads: int) -> None:
-        self.inner = self
-        self.shapes: list[tuple[int, ...]] = []
-        self.get_inputs = session.inner.get_inputs
-        self.intra_op_num_threads = threads
-        self._session, self._provider = session, provider
-
-    def get_providers(self) -> list[str]:
-        return [self._provider, "CPUExecutionProvider"]
-
-    def get_session_options(self) -> Noting:
-        return self
-
-    def run(self, outputs: None, feed: dict[str, Any]) -> list[Any]:
-        self.shapes.append(feed["input_ids"].shape)
-        return self._session.run(outputs, feed)
-
-
-def embedder(models: Path, provider: str, threads: int) -> tuple[Embedder, Noting]:
-    noting = Noting(open_session(models / EMBEDDER / "model.onnx", "cpu"), provider, threads)
-    made = Embedder(noting, models / EMBEDDER / "tokenizer.json")  # type: ignore[arg-type] # a stand-in
-    noting.shapes.clear()
-    return made, noting
+def embedder(models: Path, provider: str, threads: int) -> tuple[Embedder, Mock]:
+    """Return an embedder, and its session, which seems to be on ``provider`` with ``threads``."""
+    opened = open_session(models / EMBEDDER / "model.onnx", "cpu")
+    session = Mock(run=Mock(wraps=opened.run))
+    session.inner.get_inputs = opened.inner.get_inputs
+    session.inner.get_providers.return_value = [provider, "CPUExecutionProvider"]
+    session.inner.get_session_options.return_value.intra_op_num_threads = threads
+    made = Embedder(session, models / EMBEDDER / "tokenizer.json")
+    session.run.reset_mock()
+    return made, session
 
 
 TEXTS = ["east", "north " * 100, "east north", "north " * 90, "east east"]
@@ -62,9 +46,9 @@ TEXTS = ["east", "north " * 100, "east north", "north " * 90, "east east"]
 def test_a_cpu_computes_texts_of_other_lengths_apart_where_padding_takes_longer_than_a_run(
     models: Path, provider: str, threads: int, shapes: list[tuple[int, int]]
 ) -> None:
-    made, noting = embedder(models, provider, threads)
+    made, session = embedder(models, provider, threads)
     found = made.embed(TEXTS)
-    assert noting.shapes == shapes
+    assert [run.args[1]["input_ids"].shape for run in session.run.call_args_list] == shapes
     assert found.tokens.tolist() == [1, 100, 2, 90, 2]
     wanted = np.array([[1, 0], [0, 1], [2 / 13**0.5, 3 / 13**0.5], [0, 1], [1, 0]])
     assert found.vectors == pytest.approx(wanted, abs=1e-6)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,7 +32,7 @@ class Model:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.in_loop: list[bool] = []
-        self.on_cpu = True
+        self.on_cpu, self.is_held = True, False
         self.seconds = self.clock = 0.0
         self.gate = threading.Event()
         self.gate.set()
@@ -39,7 +40,9 @@ class Model:
     def compute(self, texts: Sequence[str]) -> Embeddings:
         self.batches.append(list(texts))
         self.in_loop.append(threading.current_thread() is threading.main_thread())
-        self.gate.wait(10)
+        self.is_held = not self.gate.is_set()
+        self.gate.wait(60)
+        self.is_held = False
         self.clock += self.seconds
         vectors = np.array([int(text) for text in texts], np.float32)[:, None]
         return Embeddings(vectors, np.ones(len(texts), np.int64), vectors[:, 0])
@@ -58,21 +61,27 @@ def batcher(model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Batcher]:
     made.close()
 
 
-async def settled() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0.01)
+Ask = Callable[..., Awaitable[asyncio.Task[Embeddings]]]
 
 
-async def asked(batcher: Batcher, *texts: str) -> asyncio.Task[Embeddings]:
-    """Return a request that waits or is computed."""
-    task = asyncio.create_task(batcher.embed(texts))
-    await settled()
-    return task
+@pytest.fixture
+def ask(batcher: Batcher, model: Model) -> Ask:
+    """Return a function that makes a request, and returns it when it waits or is answered."""
+
+    async def asked(*texts: str) -> asyncio.Task[Embeddings]:
+        task = asyncio.create_task(batcher.embed(texts))
+        for turn in count():
+            await asyncio.sleep(0)
+            if turn > 5 and (model.is_held or not batcher._working):
+                break
+        return task
+
+    return asked
 
 
-async def test_requests_that_came_meanwhile_share_a_batch(batcher: Batcher, model: Model) -> None:
+async def test_requests_that_came_meanwhile_share_a_batch(model: Model, ask: Ask) -> None:
     model.gate.clear()
-    requests = [await asked(batcher, str(number)) for number in range(7)]
+    requests = [await ask(str(number)) for number in range(7)]
     model.gate.set()
     found = await asyncio.gather(*requests)
     assert [int(one.vectors[0, 0]) for one in found] == list(range(7))
@@ -86,9 +95,9 @@ async def test_a_large_request_is_cut_by_length_and_answered_in_order(batcher: B
     assert [[len(text) for text in batch] for batch in model.batches] == [[7, 5, 3, 2], [2, 1, 1, 1], [1]]
 
 
-async def test_a_full_queue_refuses_and_takes_again(batcher: Batcher, model: Model) -> None:
+async def test_a_full_queue_refuses_and_takes_again(batcher: Batcher, model: Model, ask: Ask) -> None:
     model.gate.clear()
-    first = await asked(batcher, *["1"] * 8)
+    first = await ask(*["1"] * 8)
     with pytest.raises(RequestError) as full:
         await batcher.embed(["2"] * 3)
     assert (full.value.code, full.value.retry_after) == (503, 1)
@@ -99,11 +108,11 @@ async def test_a_full_queue_refuses_and_takes_again(batcher: Batcher, model: Mod
     assert len((await batcher.embed(["1"] * 25)).vectors) == 25, "it is idle"
 
 
-async def test_what_nobody_waits_for_is_not_computed(batcher: Batcher, model: Model) -> None:
+async def test_what_nobody_waits_for_is_not_computed(batcher: Batcher, model: Model, ask: Ask) -> None:
     model.gate.clear()
-    first, gone = await asked(batcher, "1"), await asked(batcher, "2")
+    first, gone = await ask("1"), await ask("2")
     gone.cancel()
-    await settled()
+    await asyncio.wait([gone])
     assert batcher.length == 1
     model.gate.set()
     await first
@@ -118,26 +127,24 @@ async def test_an_error_is_the_answer_of_its_batch_alone(batcher: Batcher) -> No
 
 
 async def test_a_short_text_alone_is_computed_in_the_event_loop_once_a_run_was_fast(
-    batcher: Batcher, model: Model
+    model: Model, ask: Ask
 ) -> None:
     for text in ("1", "2", "0" * 501, "4"):
-        assert (await (await asked(batcher, text))).vectors[0, 0] == np.float32(text)
+        assert (await (await ask(text))).vectors[0, 0] == np.float32(text)
     assert model.in_loop == [False, True, False, True]
 
 
-async def test_after_a_slow_run_the_event_loop_computes_nothing(batcher: Batcher, model: Model) -> None:
+async def test_after_a_slow_run_the_event_loop_computes_nothing(model: Model, ask: Ask) -> None:
     for text, model.seconds in (("1", 0.05), ("2", 0.0), ("3", 0.0)):
-        await (await asked(batcher, text))
+        await (await ask(text))
     assert model.in_loop == [False, False, True]
 
 
-async def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop(model: Model, ask: Ask) -> None:
     model.on_cpu = False
-    await (await asked(batcher, "1"))
+    await (await ask("1"))
     model.gate.clear()
-    hanging = await asked(batcher, "2")
+    hanging = await ask("2")
     assert not hanging.done()
     model.gate.set()
     await hanging
@@ -145,23 +152,23 @@ async def test_a_gpu_that_was_fast_and_then_hangs_holds_up_no_event_loop(
 
 
 async def test_requests_that_come_together_are_computed_together_in_the_thread(
-    batcher: Batcher, model: Model
+    batcher: Batcher, model: Model, ask: Ask
 ) -> None:
-    await (await asked(batcher, "1"))
+    await (await ask("1"))
     await asyncio.gather(batcher.embed(["2"]), batcher.embed(["3"]))
     assert model.batches[1:] in ([["2", "3"]], [["2"], ["3"]])
     assert not any(model.in_loop)
 
 
 async def test_beside_a_run_whose_request_is_gone_the_event_loop_computes_nothing(
-    batcher: Batcher, model: Model
+    batcher: Batcher, model: Model, ask: Ask
 ) -> None:
     await batcher.embed(["1"])
     model.gate.clear()
-    gone = await asked(batcher, "2", "3")
+    gone = await ask("2", "3")
     gone.cancel()
-    await settled()
-    late = await asked(batcher, "4")
+    await asyncio.wait([gone])
+    late = await ask("4")
     model.gate.set()
     await late
     assert model.in_loop == [False, False, False]

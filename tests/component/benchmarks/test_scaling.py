@@ -14,9 +14,7 @@ from benchmarks.scaling import (
     Step,
     Unit,
     one_architecture_a_machine,
-    one_by_one,
     planned,
-    pooled,
     rows,
     simulated,
 )
@@ -45,18 +43,6 @@ def test_units_start_in_order_as_slots_become_free() -> None:
     found = Machine(2, 100).run(units(5, 3, 2, 4))
     assert found.wall == 9
     assert found.taken == pytest.approx((8.1 + 5) / (2 * 8.1))
-
-
-def test_a_unit_that_waits_for_memory_is_not_passed() -> None:
-    """The second heavy unit waits for the first; the light one behind it waits too, though it would fit."""
-    heavy, other, light = unit("a", 5, 6, 9), unit("b", 5, 6, 9), unit("c", 1, 1, 1)
-    assert Machine(3, 10).run([heavy, other, light]).wall == 10
-    assert Machine(3, 10).run([heavy, light, other]).wall == 10
-    assert Machine(3, 12).run([heavy, other]).wall == 5
-
-
-def test_a_unit_heavier_than_the_budget_runs_alone() -> None:
-    assert Machine(3, 10).run([unit("a", 1, 1, 9), unit("b", 5, 60, 8), unit("c", 1, 1, 7)]).wall == 7
 
 
 def test_pieces_run_side_by_side_and_the_host_after_them() -> None:
@@ -102,21 +88,6 @@ def test_a_common_unit_waits_without_a_slot_for_the_other_variants() -> None:
     assert Machine(2, 100).run([*common, other]).wall == 12
     uncommon = [replace(one, is_common=False) for one in common]
     assert Machine(2, 100).run([*uncommon, other]).wall == 18
-
-
-def test_a_pool_ends_with_one_longest_unit_where_variants_in_line_have_one_each() -> None:
-    variants = [units(8, 1, 1), units(8, 1, 1)]
-    assert one_by_one(variants, 2, 64).wall == 16
-    assert pooled(variants, 2, 64).wall == 10
-
-
-def test_a_job_for_four_gib_bounds_variants_in_line() -> None:
-    """A machine of 16 GiB reports less: GitHub's runner had 3 jobs for 4 cores, one of 64 GiB had 15."""
-    assert one_by_one([units(1, 1, 1, 1)], 4, 9).wall == 2
-    assert one_by_one([units(1, 1, 1, 1)], 4, 16).wall == 2
-    assert one_by_one([units(*[1] * 16)], 32, 64).wall == 2
-    assert one_by_one([units(1, 1, 1, 1)], 4, 17).wall == 1
-    assert pooled([units(1, 1, 1, 1)], 4, 9).wall == 1
 
 
 def own(*arches: str) -> dict[Arch, Arch]:
